@@ -1,0 +1,33 @@
+// Memory planned and taken at start-up: one anonymous mapping an arena, 2 MiB pages where the kernel gives them, every
+// page touched once by the constructor. Offsets into it come from the plan.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sluice {
+
+// Move-only owner of a mapping. The mapping starts at a 2 MiB boundary. Exactly round_up(bytes, 4096) bytes are resident:
+// a last partial 2 MiB page is touched in 4 KiB pages. Reading and writing is the callers' affair; the object itself is
+// not synchronised.
+class Arena {
+ public:
+  Arena() = default;
+  // numa_node < 0: wherever the kernel puts it. Throws ConfigError (what was asked, what is there) if it cannot be had.
+  explicit Arena(int64_t bytes, int numa_node = -1);
+  ~Arena();
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+
+  std::byte* at(int64_t offset) const { return base_ + offset; }
+  int64_t bytes() const { return bytes_; }
+  std::span<std::byte> span() const { return {base_, static_cast<size_t>(bytes_)}; }
+  bool contains(const void* address) const;
+
+ private:
+  std::byte* base_ = nullptr;
+  int64_t bytes_ = 0;
+  int64_t mapped_bytes_ = 0;
+};
+
+}  // namespace sluice

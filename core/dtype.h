@@ -1,0 +1,34 @@
+// Element types, precisions, and the planes of a record (numerics: ARCHITECTURE.md, "Planes").
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace sluice {
+
+enum class DType : uint8_t { kBf16, kFp16, kFp32 };
+constexpr int64_t bytes_of(DType type) { return type == DType::kFp32 ? 4 : 2; }
+std::string_view name_of(DType type);  // "bf16", "fp16", "fp32"
+
+// What a run trains in. It fixes the planes of every record.
+enum class Precision : uint8_t { kBf16, kFp16, kFp32 };
+std::string_view name_of(Precision precision);
+constexpr DType weights_dtype(Precision p) {
+  return p == Precision::kBf16 ? DType::kBf16 : p == Precision::kFp16 ? DType::kFp16 : DType::kFp32;
+}
+
+// What bytes of a chunk are for. Weights and state are records of the store; a gradient lives for one step.
+enum class Group : uint8_t { kWeights = 0, kState = 1, kGradient = 2 };
+std::string_view name_of(Group group);
+
+struct Plane {
+  std::string_view name;      // "weights", "residual", "master", "moment1", "moment2"
+  int64_t bytes_per_element;  // 2 or 4
+};
+constexpr int kMaxPlanes = 3;
+
+// weights: 1 plane; state: bf16 residual+moments (10 B), fp16 master+moments (12 B), fp32 moments (8 B).
+std::span<const Plane> planes_of(Precision precision, Group group);
+int64_t bytes_per_element(Precision precision, Group group);
+
+}  // namespace sluice

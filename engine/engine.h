@@ -1,0 +1,161 @@
+// The engine: trains a list of visits whose bytes live in three tiers. No LibTorch here: compute is a callable.
+//
+// Thread-safety: any thread may call, one at a time. After an IoError, CorruptionError or NumericsError the engine is
+// spent: every later call throws the same error; the store opens at its last committed step.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/log.h"
+#include "cpu_adam/adam.h"
+#include "engine/model.h"
+#include "engine/placement.h"
+#include "engine/plan.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+
+enum class Pass : uint8_t { kForward, kBackward, kEvaluate };
+
+// One parameter on the device while a visit runs.
+struct WeightView {
+  const Parameter* parameter = nullptr;
+  std::byte* address = nullptr;  // contiguous, of the precision's weights dtype; read only
+  DType dtype = DType::kFp32;
+};
+// A boundary tensor of one micro-batch on the device; 256-byte aligned.
+struct TensorView {
+  std::byte* address = nullptr;
+  int64_t elements = 0;
+  DType dtype = DType::kFp32;
+};
+
+class Engine;
+
+// A visit's turn for one micro-batch. While it lives, the addresses it names are valid; its destruction ends the turn.
+//   kForward:  read weights, inputs; fill outputs.
+//   kBackward: read weights, inputs, output_gradients; fill input_gradients (an input gradient may have the address of
+//              its input: write it last); contribute gradients of weights. A sink visit starts from its loss.
+//   kEvaluate: as kForward; a sink may compute a loss or hand out logits.
+class Use {
+ public:
+  Use(Use&& other) noexcept;
+  Use& operator=(Use&&) = delete;
+  ~Use();
+
+  int visit() const;
+  int micro_batch() const;
+  Pass pass() const;
+  std::span<const WeightView> weights() const;  // partitions in the visit's order, their parameters in declared order
+  std::span<const TensorView> inputs() const, outputs() const;                    // in the order of takes, gives
+  std::span<const TensorView> output_gradients() const, input_gradients() const;  // kBackward only
+
+  // Adds a gradient to weight i's open gradient (fp32, in arrival order). May be called several times a turn (tiles of
+  // tokens), or never: no gradient.
+  void contribute(int weight, const std::byte* gradient, DType dtype);
+  // The open gradient itself, zero where nothing has been contributed, for gradients that touch few elements.
+  std::span<float> open_gradient(int weight);
+  // The loss of this micro-batch, from a sink; the step's loss is the mean over micro-batches.
+  void report_loss(double loss);
+
+ private:
+  friend class Engine;
+  struct State;
+  explicit Use(State* state) : state_(state) {}
+  State* state_;
+};
+
+// Fills elements [first, first + into.size()) of a parameter, in fp32: initial values, or a file's.
+using ParameterSource = std::function<void(const Parameter& parameter, int64_t first, std::span<float> into)>;
+// Runs one turn. What it throws ends the step (abort_step) and passes through train_step.
+using Compute = std::function<void(Use&)>;
+
+struct StepEnd {
+  int64_t step = 0;  // 1 for the first
+  double loss = 0;
+  double grad_norm = 0;  // before clipping
+  double loss_scale = 1;
+  bool skipped = false;  // non-finite norm: nothing is updated
+};
+
+// What one lane did in a step.
+struct LaneUse {
+  double busy_ms = 0;
+  int64_t bytes = 0;  // payload: elements moved x bytes per element, without the padding of planes
+};
+struct StepLanes {
+  LaneUse read, write, upload, download, compute, update;
+  // The same bytes by group, for tables and tests.
+  int64_t state_read_bytes = 0, state_write_bytes = 0, weights_read_bytes = 0, weights_write_bytes = 0;
+};
+
+enum class OpenMode : uint8_t { kCreate, kOverwrite, kResume };
+
+struct EngineOptions {
+  PlanOptions plan;
+  OpenMode open = OpenMode::kCreate;
+  StoreOptions store;  // folder, queue
+  AdamOptions adam;
+  double max_norm = 0;  // gradient clipping; 0: none
+  int update_threads = 0;
+  std::string trace_path;  // empty: none
+  // Called while the store is created: chunks done, chunks in all.
+  std::function<void(int64_t, int64_t)> progress;
+  Log log;
+};
+
+struct Digests {
+  uint32_t weights_crc32c = 0, state_crc32c = 0;
+};
+
+class Engine {
+ public:
+  // Creates or opens the store, takes the arenas. Throws ConfigError (model, budgets, store of another model, a store that
+  // is there and neither resume nor overwrite), IoError, CorruptionError.
+  Engine(ModelSpec model, EngineOptions options, ParameterSource source);
+  ~Engine();  // does not commit: call drain()
+
+  const Plan& plan() const;
+  const Geometry& geometry() const;
+  const StepState& committed() const;  // what a crash now would leave, or a newer step
+  int64_t step() const;                // steps ended so far, resumed ones included
+  std::span<std::byte> workspace() const;  // the device arena's part for the compute's own temporaries
+
+  // One whole step: forward and backward of every micro-batch, clip; `learning_rate` is what the update will use.
+  StepEnd train_step(double learning_rate, const Compute& compute);
+  // Forward of `micro_batches` at most plan().options.micro_batches; returns the mean reported loss.
+  double evaluate(int micro_batches, const Compute& compute);
+
+  // The same, driven by somebody else's loop: begin_step, then enter() for each visit and micro-batch in layer-major order
+  // (forward: visits first to last, sinks left out; backward: last to first), then finish_step().
+  void begin_step(double learning_rate);
+  Use enter(int visit, Pass pass);  // the next micro-batch of this visit; another order throws, naming both visits
+  StepEnd finish_step();
+  void abort_step();  // after an exception: the step never happened; the one before it is committed
+
+  // The samples consumed and the embedder's own bytes go with the commit of the step that has just ended.
+  void set_progress(int64_t data_position, std::span<const std::byte> caller);
+  // Applies what is pending and commits. Call at the end, before an export, and on a signal.
+  void drain();
+
+  // Between steps: the values of a parameter as of the last step (drains first).
+  void read(int parameter, std::span<std::byte> into);                      // weights dtype
+  void read_master(int parameter, int64_t first, std::span<float> into);    // fp32 master
+  Digests digests();
+
+  const StepLanes& last_lanes() const;  // of the last step
+  const Ledger& ledger() const;
+  std::vector<std::string> describe() const;  // backend, topology, kernel: lines for the log
+
+ private:
+  friend class Use;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// Where bytes may rest: what the user forces, per group, and what the planner decides. Plain values.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+// Homes that can be asked for. kHostAndDevice, kNvmeAndDevice: weights that are also kept on the device.
+enum class HomeKind : uint8_t { kAuto, kDevice, kHost, kNvme, kHostAndDevice, kNvmeAndDevice };
+std::string_view name_of(HomeKind kind);  // "auto", "device", "host", "nvme", "host+device", "nvme+device"
+
+struct HomeShare {
+  HomeKind home = HomeKind::kAuto;
+  double share = 1;  // of the chunks, in canonical order; shares of a group sum to 1
+};
+// Empty: auto.
+using HomeShares = std::vector<HomeShare>;
+
+struct Placement {
+  HomeShares weights, state, gradient, activations;
+  // Throws ConfigError for a home the group cannot have (naming group, home and what is allowed) or shares whose sum
+  // is not 1.
+  void validate() const;
+};
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+// Gradients on the host twin of the device: adding contributions, closing, and their part of the norm. Exact order of
+// operations as in ARCHITECTURE.md ("Gradients"); a CUDA device gives the same bits. Pure functions, any thread.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/dtype.h"
+
+namespace sluice {
+
+enum class Contribution : uint8_t { kFirst, kLater };  // the first is stored, later ones are added
+
+// open[i] = float(gradient[i])  or  open[i] + float(gradient[i]).
+void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements, Contribution which);
+
+// Rounds open[i] * scale to `dtype` (nearest even) into `closed`, and returns the part of the norm: the sum of squares
+// of the rounded values, in tiles of 4096 elements from the first; within a tile, lane j of 32 sums (double)g*g over
+// elements congruent to j modulo 32 in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in ascending
+// order; all fp64.
+// `closed` may be the memory of `open` or lie before it by any distance: a tile is read whole before it is written.
+// The output may be cut: element i of the parameter goes to the piece that holds it.
+struct ClosedPiece {
+  std::byte* to = nullptr;   // where the piece's first element goes
+  int64_t elements = 0;
+};
+double close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces);
+
+// The norm's part alone, of a closed gradient that lies in pieces: the reference for tests and other devices.
+double norm_part(const std::byte* closed, DType dtype, int64_t elements);
+
+// Rounds fp32 to bf16 or fp16 (nearest even; NaN stays NaN), or copies fp32. In place allowed as above.
+void round_to(const float* from, std::byte* to, DType dtype, int64_t elements);
+
+}  // namespace sluice

@@ -1,0 +1,126 @@
+// The record store: every chunk's weights and state on NVMe, two slots a record, a table of what lies where, and a commit
+// that survives a crash at any instant. Formats: swap/store_format.h. Protocol: ARCHITECTURE.md, "The store".
+//
+// One thread at a time (the owner), as for IoQueue; interrupt() from any thread. checksums() and set_checksums() of one
+// record may be called from another thread while no transfer of that record is under way (the program's order grants it).
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/errors.h"
+#include "core/geometry.h"
+#include "core/log.h"
+#include "swap/io_queue.h"
+
+namespace sluice {
+
+// One record: a chunk's weights or state.
+struct RecordId {
+  uint32_t chunk = 0;
+  Group group = Group::kWeights;
+};
+
+// What must agree between a store and the run that opens it. Each difference is named when it does not.
+struct StoreIdentity {
+  std::string model;  // canonical text of the model's partitions and shapes (hashed into the fingerprint)
+  Precision precision = Precision::kBf16;
+  int64_t chunk_elements = 0;
+  int64_t chunk_count = 0;
+  int rank = 0;
+  int world_size = 1;
+};
+
+// The small state that a commit carries.
+struct StepState {
+  int64_t step = 0;           // the step that this commit ends; 0: creation
+  int64_t applied_steps = 0;  // Adam's t
+  int64_t skipped_steps = 0;
+  int64_t skipped_in_a_row = 0;
+  double loss_scale = 1;
+  int64_t data_position = 0;      // samples consumed
+  std::vector<std::byte> caller;  // up to 1 MiB of the embedder's own
+};
+
+struct StoreOptions {
+  std::filesystem::path folder;
+  IoQueueFactory make_queue = make_io_queue;
+  IoQueueOptions queue;
+  int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size
+  Log log;
+};
+
+enum class StoreExists { kNo, kYes };
+// Does the folder hold a store of this rank? (It may be damaged; opening tells.)
+StoreExists find_store(const std::filesystem::path& folder, int rank = 0);
+
+struct StoreCompletion {
+  uint64_t tag = 0;
+  std::exception_ptr error;  // null: all bytes have moved
+};
+
+class RecordStore {
+ public:
+  // Bytes of the file that create() will make: what `sluice plan` prints as disk needed.
+  static int64_t file_bytes(const Geometry& geometry, Precision precision);
+
+  // Creates the folder and the file (preallocated; fallocate before anything else) and locks it. The store cannot be
+  // opened until the first commit has returned. Replaces a store that is there. Throws IoError when space is short
+  // (bytes needed, bytes free, path) and ConfigError when another process has the store open.
+  static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity, StoreOptions options);
+  // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged. Throws
+  // ConfigError for another model, rank, world size or layout (naming what differs) or a locked store; returns null
+  // where no generation is valid. Opening burns a generation number.
+  static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity, StoreOptions options);
+  // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
+  static std::optional<StoreIdentity> identify(const std::filesystem::path& folder, int rank = 0);
+  ~RecordStore();
+
+  const StepState& committed() const;          // of the open generation
+  std::vector<int64_t> openable_steps() const;  // at most two, newest first: {k, k-1}
+
+  // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read takes
+  // what was last written. A write goes to the slot that is not committed. Never two transfers of a record at once when
+  // one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks.
+  void read(RecordId record, std::byte* into, uint64_t tag);
+  void write(RecordId record, const std::byte* from, uint64_t tag);
+  // Starts commit(state.step): table to the spare area, fdatasync, superblock, fdatasync. All writes must have completed.
+  // After its completion, state is what a crash leaves.
+  void commit(const StepState& state, uint64_t tag);
+  // Pushes what was started towards the device, reports what has finished. An interrupt ends the wait.
+  size_t poll(std::span<StoreCompletion> completions, Wait wait);
+  void interrupt();
+  int in_flight() const;  // transfers and commits started and not yet reported
+
+  // CRC32C of each plane of the record's newest content (seeded by plane_seed). The update pass sets them before the
+  // record is written; readers verify against them.
+  std::span<const uint32_t> checksums(RecordId record) const;
+  void set_checksums(RecordId record, std::span<const uint32_t> crcs);
+  // The error for a plane that does not verify: names path, slot's offset, chunk, group, plane, expected and found.
+  CorruptionError corruption(RecordId record, int plane, uint32_t found, const std::string& block) const;
+
+  const std::filesystem::path& path() const;  // of the file
+  int64_t table_bytes() const;                // host memory of the table and buffers, for the ledger
+  std::string describe() const;               // the queue's words
+
+ private:
+  RecordStore();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Blocking helpers for creation, digests and reads between steps: start, then poll until that one is done.
+// Nothing else may be in flight. Throw what the transfer threw.
+void read_now(RecordStore& store, RecordId record, std::byte* into);
+void write_now(RecordStore& store, RecordId record, const std::byte* from);
+void commit_now(RecordStore& store, const StepState& state);
+
+}  // namespace sluice
