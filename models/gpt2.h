@@ -1,0 +1,92 @@
+// GPT-2 as a list of visits built from LibTorch modules: embedding, one visit per block, head. No LibTorch in this
+// header.
+//
+// Visits and partitions (parameters are named as in Hugging Face's GPT2LMHeadModel):
+//   "embedding"        wte, wpe                               gives "x.0"
+//   "h.0" .. "h.N-1"   one partition each                     takes "x.i", gives "x.i+1"
+//   "head"             ln_f, and wte (tied) or lm_head        takes "x.N"; a sink: loss in tiles of tokens
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/dtype.h"
+#include "engine/engine.h"
+#include "engine/model.h"
+
+namespace sluice {
+
+// Hugging Face's GPT2Config, names and defaults alike, except that dropout defaults to 0 and nothing else is accepted.
+struct Gpt2Config {
+  int64_t vocab_size = 50257, n_positions = 1024, n_embd = 768, n_layer = 12, n_head = 12;
+  int64_t n_inner = 0;  // width of the MLP; 0: 4 x n_embd
+  std::string activation_function = "gelu_new";
+  double layer_norm_epsilon = 1e-5, initializer_range = 0.02;
+  bool tie_word_embeddings = true;
+  bool scale_attn_weights = true;
+  double resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0;
+  int64_t bos_token_id = -1, eos_token_id = -1;  // -1: none; only carried into an exported config.json
+
+  int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
+  // Throws ConfigError naming "model.<key>", its value and what is allowed.
+  void validate() const;
+};
+
+// What is fixed when a run is planned.
+struct Gpt2Options {
+  Precision precision = Precision::kBf16;  // kFp16 is refused here
+  int64_t batch = 1;                       // sequences in a micro-batch
+  int64_t sequence = 0;                    // tokens in a sequence; 0: n_positions
+  int64_t loss_tile_tokens = 0;            // tokens whose logits exist at once; 0: from the shape alone
+};
+
+constexpr int32_t kIgnoredTarget = -100;
+
+// Tokens of a step, [micro_batches][batch][sequence], and for each the token that should follow, or kIgnoredTarget.
+struct TokenBatches {
+  std::span<const int32_t> ids, targets;
+};
+
+// Not synchronised: one call at a time.
+class Gpt2 {
+ public:
+  // Throws ConfigError: a bad configuration, a sequence longer than n_positions.
+  Gpt2(Gpt2Config config, Gpt2Options options);
+  ~Gpt2();
+  Gpt2(Gpt2&&) noexcept;
+  Gpt2& operator=(Gpt2&&) noexcept;
+
+  const Gpt2Config& config() const;
+  const Gpt2Options& options() const;  // with defaults filled in
+  const ModelSpec& spec() const;
+  int64_t parameter_count() const;          // a tied embedding once
+  double training_flops_per_token() const;  // forward and backward, recompute left out
+
+  // Weights normal(0, initializer_range), those that write into the residual stream scaled by 1 / sqrt(2 n_layer),
+  // biases 0, LayerNorm 1: a function of seed, name and element. Safe to use after the Gpt2 has gone.
+  ParameterSource initial_values(uint64_t seed) const;
+
+  // Bytes of workspace that forward and backward of one micro-batch need: measured by running one of each kind of block
+  // on made-up values (set_process first: threads have scratch of their own), or by a closed form that runs nothing.
+  int64_t measure_workspace();
+  int64_t estimate_workspace() const;
+  // The memory for temporaries of the calls below (Engine::workspace()); it must outlive them. Without one, temporaries
+  // come from LibTorch's own allocator.
+  void use_workspace(std::span<std::byte> workspace);
+  int64_t workspace_peak_bytes() const;  // high-water mark since use_workspace
+
+  // For train_step (every micro-batch) and evaluate (the mean loss). The tokens must outlive the returned callable, and
+  // it must not outlive the Gpt2. Throws ConfigError for an id outside the vocabulary.
+  Compute compute(TokenBatches tokens);
+  // For evaluate(1, ...): fp32 logits of the token that follows `ids` (1 to `sequence` of them, one sequence).
+  // `logits` holds vocab_size values.
+  Compute next_token_logits(std::span<const int32_t> ids, std::span<float> logits);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

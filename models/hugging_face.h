@@ -1,0 +1,51 @@
+// Hugging Face folders: config.json and safetensors files, in and out, and the `model` section of a configuration.
+// JSON travels as text here.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "core/dtype.h"
+#include "engine/engine.h"
+#include "models/gpt2.h"
+
+namespace sluice {
+
+struct ModelSection {
+  Gpt2Config config;
+  std::string folder;  // of weights to start from ("path"); empty: initial_values
+};
+
+// Reads the `model` section: {"type": "gpt2", keys of GPT2Config...} or {"path": FOLDER, keys that override its
+// config.json...}. Keys of config.json that do not change the forward are ignored by list; any other, a value of the
+// wrong kind and dropout are refused with a ConfigError that names key, value, what is allowed and the nearest known
+// key. A relative path is taken as it is: resolve it first.
+ModelSection read_model_section(const std::string& json_text);
+
+// config.json of an exported folder (a JSON object with "model_type": "gpt2"); also a valid `model` section once "type"
+// is added, see model_section_text.
+std::string config_json_text(const Gpt2Config& config, DType dtype);
+// The resolved `model` section: every key written out; read_model_section gives the same config back.
+std::string model_section_text(const ModelSection& section);
+
+// Streams weights from FOLDER/model.safetensors, or the shards that FOLDER/model.safetensors.index.json names; fp32,
+// fp16 and bf16 files; names with or without "transformer.". Missing, unexpected and misshapen tensors and damaged
+// files are refused here with a ConfigError that names file and tensor. Each call of the source reads its piece with
+// pread; nothing is kept.
+ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model);
+
+// Fills `into` with a whole parameter (index into Engine::geometry().parameters()), in the export's dtype.
+using ParameterReader = std::function<void(int parameter, std::span<std::byte> into)>;
+
+struct ExportOptions {
+  std::string folder;          // created if missing
+  DType dtype = DType::kBf16;  // of the tensors in the file: the weights' (Engine::read), or fp32 (Engine::read_master)
+};
+// Writes FOLDER/config.json and FOLDER/model.safetensors, parameter after parameter, each file under a temporary name
+// first, synced, then renamed. Throws IoError.
+void export_hugging_face(const ExportOptions& options, const Gpt2Config& config, const Geometry& geometry,
+                         const ParameterReader& read);
+
+}  // namespace sluice
