@@ -1,0 +1,41 @@
+// Small files beside a run that are whole or not there: written under a temporary name of their own, synced, renamed.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+// A file being written. Not thread-safe. Until publish() nothing is visible under the final name; the destructor
+// removes what was not published.
+class PendingFile {
+ public:
+  explicit PendingFile(std::filesystem::path path);
+  ~PendingFile();
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+
+  void append(std::string_view bytes);
+  void write_at(int64_t offset, std::string_view bytes);
+  // fdatasync, rename, fsync of the folder. Throws IoError (disk full among others); nothing is published then.
+  void publish();
+
+ private:
+  void write_all(int64_t offset, std::string_view bytes);
+  std::filesystem::path path_, temporary_;
+  int file_ = -1;
+  int64_t end_ = 0;
+};
+
+// content = header (magic, version, fingerprint, length, CRC32C) + bytes.
+void write_checked(const std::filesystem::path& path, uint32_t fingerprint, std::string_view bytes);
+struct CheckedBytes {
+  uint32_t fingerprint = 0;
+  std::string bytes;
+};
+// nullopt: no such file or not whole.
+std::optional<CheckedBytes> read_checked(const std::filesystem::path& path);
+
+}  // namespace sluice

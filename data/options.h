@@ -1,0 +1,26 @@
+// What a configuration says about data.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+
+namespace sluice {
+
+enum class TokenizerKind { kByte, kSentencePiece };
+enum class Shuffle { kNo, kYes };
+
+struct DataOptions {
+  std::filesystem::path path;  // a file or a folder of UTF-8 text
+  TokenizerKind tokenizer = TokenizerKind::kByte;
+  // Entries of the sentencepiece vocabulary; the byte tokenizer has 256 ids and takes 0 or anything from 256 up.
+  int64_t vocab_size = 0;
+  int64_t sequence_length = 0;  // S: a sample has S inputs and S targets
+  Shuffle shuffle = Shuffle::kYes;
+  double validation_fraction = 0;  // of the tokens, the last part; 0 <= f < 1
+};
+
+constexpr int64_t kMinSentencePieceVocabulary = 300;
+
+// Throws ConfigError naming the key, its value and what is allowed. Looks at no file.
+void validate(const DataOptions& options);
+
+}  // namespace sluice
