@@ -1,0 +1,97 @@
+#include "core/arena.h"
+
+#include <fmt/format.h>
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "core/topology.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kHugePageBytes = 2 * kMiB;
+
+[[noreturn]] void refuse(int64_t bytes, std::string_view why) {
+  throw ConfigError(
+      fmt::format("cannot take {} bytes ({}) of host memory: {}; {} bytes ({}) are available here; lower "
+                  "the budgets or free memory",
+                  bytes, format_bytes(bytes), why, available_host_bytes(), format_bytes(available_host_bytes())));
+}
+
+// A mapping whose first byte is at a 2 MiB boundary: maps more, and gives the ends back.
+std::byte* map_aligned(int64_t bytes) {
+  const size_t more = static_cast<size_t>(bytes + kHugePageBytes);
+  void* mapped = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) refuse(bytes, "the address space or a limit (ulimit -v) does not allow it");
+  const uintptr_t first = reinterpret_cast<uintptr_t>(mapped);
+  const uintptr_t aligned = static_cast<uintptr_t>(round_up(static_cast<int64_t>(first), kHugePageBytes));
+  const size_t head = aligned - first;
+  const size_t tail = more - head - static_cast<size_t>(bytes);
+  if (head > 0) munmap(mapped, head);
+  if (tail > 0) munmap(reinterpret_cast<void*>(aligned + static_cast<uintptr_t>(bytes)), tail);
+  return reinterpret_cast<std::byte*>(aligned);
+}
+
+// Prefers the node, best effort: a kernel without NUMA has nothing to bind to.
+void prefer_node(std::byte* base, int64_t bytes, int node) {
+  constexpr int kMostNodes = 64;
+  SLUICE_CHECK(node < kMostNodes, "numa node beyond 63");
+  const unsigned long mask = 1ul << node;
+  syscall(SYS_mbind, base, static_cast<unsigned long>(bytes), MPOL_PREFERRED, &mask, kMostNodes + 1, 0);
+}
+
+void touch(std::byte* base, int64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(base, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return;
+#endif
+  // An older kernel: by hand.
+  for (int64_t at = 0; at < bytes; at += kPageBytes) *const_cast<volatile std::byte*>(base + at) = std::byte{0};
+}
+
+}  // namespace
+
+Arena::Arena(int64_t bytes, int numa_node) : bytes_(bytes) {
+  SLUICE_CHECK(bytes >= 0, "an arena's size is not negative");
+  if (bytes == 0) return;
+  if (bytes > available_host_bytes()) refuse(bytes, "it is more than there is");
+  mapped_bytes_ = round_up(bytes, kPageBytes);
+  base_ = map_aligned(mapped_bytes_);
+  if (numa_node >= 0) prefer_node(base_, mapped_bytes_, numa_node);
+  // Advice only: a kernel without transparent huge pages refuses it and gives 4 KiB pages. The tail must not be rounded
+  // up to a huge page, or more than the budget is resident.
+  const int64_t whole = mapped_bytes_ / kHugePageBytes * kHugePageBytes;
+  if (whole > 0) madvise(base_, static_cast<size_t>(whole), MADV_HUGEPAGE);
+  if (whole < mapped_bytes_) madvise(base_ + whole, static_cast<size_t>(mapped_bytes_ - whole), MADV_NOHUGEPAGE);
+  touch(base_, mapped_bytes_);
+}
+
+Arena::~Arena() {
+  if (base_ != nullptr) munmap(base_, static_cast<size_t>(mapped_bytes_));
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      mapped_bytes_(std::exchange(other.mapped_bytes_, 0)) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapped_bytes_, other.mapped_bytes_);
+  return *this;
+}
+
+bool Arena::contains(const void* address) const {
+  const auto at = reinterpret_cast<uintptr_t>(address), first = reinterpret_cast<uintptr_t>(base_);
+  return base_ != nullptr && at >= first && at - first < static_cast<uintptr_t>(bytes_);
+}
+
+}  // namespace sluice

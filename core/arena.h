@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// Move-only owner of a mapping. The mapping starts at a 2 MiB boundary. Exactly round_up(bytes, 4096) bytes are resident:
-// a last partial 2 MiB page is touched in 4 KiB pages. Reading and writing is the callers' affair; the object itself is
-// not synchronised.
+// Move-only owner of a mapping. The mapping starts at a 2 MiB boundary. Exactly round_up(bytes, 4096) bytes are
+// resident: a last partial 2 MiB page is touched in 4 KiB pages. Reading and writing is the callers' affair; the object
+// itself is not synchronised.
 class Arena {
  public:
   Arena() = default;

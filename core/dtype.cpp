@@ -1,0 +1,74 @@
+#include "core/dtype.h"
+
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+constexpr Plane kWeights2[] = {{"weights", 2}};
+constexpr Plane kWeights4[] = {{"weights", 4}};
+constexpr Plane kStateBf16[] = {{"residual", 2}, {"moment1", 4}, {"moment2", 4}};
+constexpr Plane kStateFp16[] = {{"master", 4}, {"moment1", 4}, {"moment2", 4}};
+constexpr Plane kStateFp32[] = {{"moment1", 4}, {"moment2", 4}};
+constexpr Plane kGradient2[] = {{"gradient", 2}};
+constexpr Plane kGradient4[] = {{"gradient", 4}};
+
+}  // namespace
+
+std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::kBf16:
+      return "bf16";
+    case DType::kFp16:
+      return "fp16";
+    case DType::kFp32:
+      return "fp32";
+  }
+  SLUICE_CHECK(false, "unknown dtype");
+  return {};
+}
+
+std::string_view name_of(Precision precision) { return name_of(weights_dtype(precision)); }
+
+std::string_view name_of(Group group) {
+  switch (group) {
+    case Group::kWeights:
+      return "weights";
+    case Group::kState:
+      return "state";
+    case Group::kGradient:
+      return "gradient";
+  }
+  SLUICE_CHECK(false, "unknown group");
+  return {};
+}
+
+std::span<const Plane> planes_of(Precision precision, Group group) {
+  const bool wide = precision == Precision::kFp32;
+  switch (group) {
+    case Group::kWeights:
+      return wide ? std::span<const Plane>(kWeights4) : std::span<const Plane>(kWeights2);
+    case Group::kGradient:
+      return wide ? std::span<const Plane>(kGradient4) : std::span<const Plane>(kGradient2);
+    case Group::kState:
+      break;
+  }
+  switch (precision) {
+    case Precision::kBf16:
+      return kStateBf16;
+    case Precision::kFp16:
+      return kStateFp16;
+    case Precision::kFp32:
+      return kStateFp32;
+  }
+  SLUICE_CHECK(false, "unknown precision");
+  return {};
+}
+
+int64_t bytes_per_element(Precision precision, Group group) {
+  int64_t sum = 0;
+  for (const Plane& plane : planes_of(precision, group)) sum += plane.bytes_per_element;
+  return sum;
+}
+
+}  // namespace sluice

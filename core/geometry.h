@@ -72,6 +72,8 @@ class Geometry {
   int64_t padded_elements() const { return padded_elements_; }
 
  private:
+  void add_partition(const PartitionSpec& spec);
+
   int64_t chunk_elements_;
   std::vector<Partition> partitions_;
   std::vector<Parameter> parameters_;

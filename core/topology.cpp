@@ -1,0 +1,44 @@
+#include "core/topology.h"
+
+#include <utility>
+
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+// The flat twin, with the reason why it was taken.
+class Fallback final : public Topology {
+ public:
+  Fallback(std::unique_ptr<Topology> flat, std::string why) : flat_(std::move(flat)), why_(std::move(why)) {}
+  std::string describe() const override { return flat_->describe() + " (" + why_ + ")"; }
+  int node_count() const override { return flat_->node_count(); }
+  std::vector<int> cpus_of_node(int node) const override { return flat_->cpus_of_node(node); }
+  int core_count() const override { return flat_->core_count(); }
+  bool pin_this_thread(int cpu) const noexcept override { return flat_->pin_this_thread(cpu); }
+  std::string cpu_name() const override { return flat_->cpu_name(); }
+
+ private:
+  std::unique_ptr<Topology> flat_;
+  std::string why_;
+};
+
+}  // namespace
+
+std::unique_ptr<Topology> make_topology(TopologyKind kind) {
+  switch (kind) {
+    case TopologyKind::kHwloc:
+      return make_topology_hwloc();
+    case TopologyKind::kFlat:
+      return make_topology_flat();
+    case TopologyKind::kAuto:
+      break;
+  }
+  try {
+    return make_topology_hwloc();
+  } catch (const DeviceError& error) {
+    return std::make_unique<Fallback>(make_topology_flat(), error.what());
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "core/errors.h"
+#include "core/topology.h"
+
+namespace sluice {
+namespace {
+
+// The affinity mask; a machine with more CPUs than a cpu_set_t holds shows its first 1024.
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+// The siblings' list names a physical core; where the system does not tell, every CPU is one.
+std::string core_of(int cpu) {
+  std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+  std::string siblings;
+  return std::getline(file, siblings) ? siblings : std::to_string(cpu);
+}
+
+class FlatTopology final : public Topology {
+ public:
+  FlatTopology() {
+    std::map<std::string, int> seen;  // per physical core: how many of its CPUs came already
+    std::vector<std::pair<int, int>> order;
+    for (const int cpu : allowed_cpus()) order.emplace_back(seen[core_of(cpu)]++, cpu);
+    std::sort(order.begin(), order.end());
+    for (const auto& [sibling, cpu] : order) cpus_.push_back(cpu);
+    core_count_ = static_cast<int>(seen.size());
+  }
+
+  std::string describe() const override { return "flat"; }
+  int node_count() const override { return 1; }
+  std::vector<int> cpus_of_node(int node) const override {
+    SLUICE_CHECK(node == 0, "a flat machine has one node");
+    return cpus_;
+  }
+  int core_count() const override { return core_count_; }
+  bool pin_this_thread(int cpu) const noexcept override {
+    if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    return sched_setaffinity(0, sizeof set, &set) == 0;
+  }
+  std::string cpu_name() const override {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);) {
+      const size_t colon = line.find(": ");
+      if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
+    }
+    return "unknown";
+  }
+
+ private:
+  std::vector<int> cpus_;
+  int core_count_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Topology> make_topology_flat() { return std::make_unique<FlatTopology>(); }
+
+}  // namespace sluice

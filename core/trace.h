@@ -24,9 +24,13 @@ class TraceWriter {
   void close();
 
  private:
+  void write(std::string_view text);
+  void write_record(std::string_view record);
+
   std::FILE* file_ = nullptr;
   std::string path_;
   bool first_ = true;
+  int error_number_ = 0;  // of the first write that failed
 };
 
 }  // namespace sluice
