@@ -1,0 +1,22 @@
+// A cursor over a ring of bytes of an arena: buffers are taken one after the other and wrap to the start where the rest
+// is too short. There is no release: the program's hazards keep a new user waiting for the old one. Build-time only.
+#pragma once
+#include <cstdint>
+
+namespace sluice {
+
+class ByteRing {
+ public:
+  ByteRing(int64_t offset, int64_t bytes) : offset_(offset), bytes_(bytes) {}
+  // Offset in the arena of `bytes` contiguous bytes (a check fails where the ring is smaller).
+  int64_t take(int64_t bytes);
+  // Would take() stay in front of everything taken since rewind(), without wrapping?
+  bool fits_unwrapped(int64_t bytes) const { return cursor_ + bytes <= bytes_; }
+  void rewind() { cursor_ = 0; }
+
+ private:
+  int64_t offset_, bytes_;
+  int64_t cursor_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+// A program: the hops of one unit in one list. What runs (executor), what is simulated, what is drawn.
+//
+// A hop names the byte ranges it reads and fills; the program derives whom it must wait for: who wrote what it reads,
+// and who still uses what it overwrites. Every predecessor stands earlier in the list and each lane starts its hops in
+// list order, so the first unfinished hop has finished predecessors and heads its lane: no deadlock.
+//
+// Each range also says *which* bytes are meant to be there (its content). emit() refuses a hop that would read bytes
+// that something else has overwritten since, so a program in which two live hops own the same bytes cannot be built.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace sluice {
+
+enum class Lane : uint8_t { kRead, kWrite, kUpload, kDownload, kCompute, kUpdate };
+constexpr int kLaneCount = 6;
+std::string_view name_of(Lane lane);
+
+enum class Verb : uint8_t { kSwapIn, kSwapOut, kUpload, kDownload, kCompute, kUpdate, kVerify, kClose, kClip, kCommit };
+std::string_view name_of(Verb verb);
+
+// When a hop has something to do; otherwise it completes at once and moves nothing. Decided as it starts.
+enum class When : uint8_t {
+  kAlways,
+  kPending,               // the last step's update is still to be applied
+  kPendingNotPrefetched,  // ... and its state was not read ahead by the unit before
+  kNotPrefetched,         // weights that the unit before may have read ahead
+  kCommitDirty,           // a commit is due and the record's host home has changed since it was written
+  kCommit,                // a commit is due
+  kStaleOnDevice,         // weights kept on the device that are not there, or are about to change
+};
+
+enum class Place : uint8_t { kStore, kHost, kDevice, kControl };
+constexpr int kPlaceCount = 4;
+
+// Offsets are bytes in kHost and kDevice, record indices in kStore, and numbers of the builder's own in kControl.
+struct Range {
+  Place place = Place::kHost;
+  int64_t begin = 0, end = 0;
+  uint64_t content = 0;  // what is (or is put) there; 0: not said
+};
+
+struct Hop {
+  Verb verb = Verb::kCompute;
+  Lane lane = Lane::kCompute;
+  When when = When::kAlways;
+  Group group = Group::kWeights;  // of what moves, for swaps, copies
+  int32_t visit = -1;
+  int32_t index = -1;        // chunk (swap, update, verify, chunk copies), tensor x micro-batches + micro-batch (tensor
+                             // copies), partition (close)
+  int32_t operands = -1;     // index into the builder's side tables, for update, verify and compute hops
+  int64_t host_offset = -1;  // where in the host arena
+  int64_t device_offset = -1;  // where in the device arena
+  int64_t bytes = 0;           // payload that moves
+};
+
+class Program {
+ public:
+  // Appends a hop and returns its number. Throws std::logic_error when a read range does not hold the content it names.
+  int emit(const Hop& hop, std::span<const Range> reads, std::span<const Range> fills);
+  // Ends building: drops what only emit() needs and lays out successors and lanes.
+  void finish();
+
+  std::span<const Hop> hops() const { return hops_; }
+  std::span<const int32_t> predecessors(int hop) const { return slice(predecessors_, first_predecessor_, hop); }
+  std::span<const int32_t> successors(int hop) const { return slice(successors_, first_successor_, hop); }
+  std::span<const int32_t> lane(Lane lane) const { return lanes_[static_cast<int>(lane)]; }
+  int64_t memory_bytes() const;
+  // "swap_in state 12", "forward h.3 1": `visit_name` is the visit's.
+  static std::string describe(const Hop& hop, std::string_view visit_name);
+
+ private:
+  // Disjoint segments of a place, keyed by where they begin.
+  struct Segment {
+    int64_t end = 0;
+    int32_t writer = -1;
+    uint64_t content = 0;
+    std::vector<int32_t> readers;
+  };
+  using Segments = std::map<int64_t, Segment>;
+
+  static std::span<const int32_t> slice(const std::vector<int32_t>& items, const std::vector<int32_t>& first, int hop);
+  void read(const Range& range, int hop, const Hop& what);
+  void fill(const Range& range, int hop);
+  void wait_for(int32_t predecessor, int hop);
+  static Segments::iterator split(Segments& segments, int64_t at);
+
+  std::vector<Hop> hops_;
+  std::vector<int32_t> first_predecessor_{0}, predecessors_;
+  std::vector<int32_t> first_successor_, successors_;
+  std::vector<int32_t> lanes_[kLaneCount];
+  Segments segments_[kPlaceCount];
+  std::vector<int32_t> waits_;  // of the hop being emitted
+};
+
+}  // namespace sluice
