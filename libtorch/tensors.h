@@ -1,0 +1,23 @@
+// Planned memory seen as LibTorch tensors: views, nothing is owned or copied. Includes LibTorch: for .cpp files of
+// libtorch and models only.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "engine/engine.h"
+
+namespace sluice {
+
+c10::ScalarType scalar_type(DType dtype);
+DType dtype_of(const at::Tensor& tensor);
+
+// The tensor of `shape` at `address`; the memory must outlive every use of it.
+at::Tensor tensor_at(const void* address, DType dtype, at::IntArrayRef shape);
+at::Tensor tensor_of(const WeightView& weight);  // in the parameter's shape
+// The first elements of a boundary tensor, in `shape` (no more elements than it has).
+at::Tensor tensor_of(const TensorView& view, at::IntArrayRef shape);
+
+inline const std::byte* bytes_of(const at::Tensor& tensor) {
+  return static_cast<const std::byte*>(tensor.const_data_ptr());
+}
+
+}  // namespace sluice

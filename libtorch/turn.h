@@ -1,0 +1,45 @@
+// A visit's turn as models see it: the engine's Use, or a stand-in that measures or tests. No LibTorch in this header.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engine/engine.h"
+
+namespace sluice {
+
+// The contract of engine.h's Use, whose member functions these are.
+class Turn {
+ public:
+  virtual ~Turn() = default;
+  virtual Pass pass() const = 0;
+  virtual std::span<const WeightView> weights() const = 0;
+  virtual std::span<const TensorView> inputs() const = 0;
+  virtual std::span<const TensorView> outputs() const = 0;
+  virtual std::span<const TensorView> output_gradients() const = 0;
+  virtual std::span<const TensorView> input_gradients() const = 0;
+  virtual void contribute(int weight, const std::byte* gradient, DType dtype) = 0;
+  // Adds to elements [first, first + elements) of weight's open gradient.
+  virtual void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) = 0;
+  virtual void report_loss(double loss) = 0;
+};
+
+// `use` must outlive it.
+class UseTurn final : public Turn {
+ public:
+  explicit UseTurn(Use& use) : use_(use) {}
+  Pass pass() const override { return use_.pass(); }
+  std::span<const WeightView> weights() const override { return use_.weights(); }
+  std::span<const TensorView> inputs() const override { return use_.inputs(); }
+  std::span<const TensorView> outputs() const override { return use_.outputs(); }
+  std::span<const TensorView> output_gradients() const override { return use_.output_gradients(); }
+  std::span<const TensorView> input_gradients() const override { return use_.input_gradients(); }
+  void contribute(int weight, const std::byte* gradient, DType dtype) override;
+  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
+  void report_loss(double loss) override { use_.report_loss(loss); }
+
+ private:
+  Use& use_;
+};
+
+}  // namespace sluice
