@@ -1,0 +1,39 @@
+#include "cpu_adam/adam.h"
+
+#include <cmath>
+
+#include "core/errors.h"
+
+namespace sluice {
+
+AdamStep adam_step(const AdamOptions& options, int64_t t, double scale) {
+  SLUICE_CHECK(t >= 1, "the first applied step is number 1");
+  const double power = static_cast<double>(t);
+  const double correction1 = 1.0 - std::pow(options.beta1, power);
+  const double correction2 = 1.0 - std::pow(options.beta2, power);
+  return {
+      .kind = options.kind,
+      .scale = static_cast<float>(scale),
+      .decay = static_cast<float>(1.0 - options.learning_rate * options.weight_decay),
+      .weight_decay = static_cast<float>(options.weight_decay),
+      .one_minus_beta1 = static_cast<float>(1.0 - options.beta1),
+      .beta2 = static_cast<float>(options.beta2),
+      .one_minus_beta2 = static_cast<float>(1.0 - options.beta2),
+      .correction2 = static_cast<float>(std::sqrt(correction2)),
+      .epsilon = static_cast<float>(options.epsilon),
+      .step_size = static_cast<float>(options.learning_rate / correction1),
+  };
+}
+
+AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t element) {
+  AdamPlanes at = planes;
+  at.weights += element * bytes_of(weights_dtype(format.precision));
+  at.gradient += element * bytes_of(format.gradient);
+  at.moment1 += element;
+  at.moment2 += element;
+  if (at.residual) at.residual += element;
+  if (at.master) at.master += element;
+  return at;
+}
+
+}  // namespace sluice

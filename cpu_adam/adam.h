@@ -39,29 +39,33 @@ AdamStep adam_step(const AdamOptions& options, int64_t t, double scale);
 
 // The planes of a range of elements, all starting at the same element. What a precision does not have stays null.
 struct AdamPlanes {
-  std::byte* weights = nullptr;   // bf16 (high half of the split master), fp16, or fp32 (the master itself)
-  int16_t* residual = nullptr;    // bf16 only
-  float* master = nullptr;        // fp16 only
+  std::byte* weights = nullptr;  // bf16 (high half of the split master), fp16, or fp32 (the master itself)
+  int16_t* residual = nullptr;   // bf16 only
+  float* master = nullptr;       // fp16 only
   float* moment1 = nullptr;
   float* moment2 = nullptr;
   const std::byte* gradient = nullptr;  // closed, of gradient_dtype
 };
 
 enum class Finite : uint8_t { kYes, kNo };
-// One fused pass over `elements`: unscale, clip, decay, Adam, new weights and residual. No alignment is needed beyond the
-// element's own. Returns kNo if any p, m or v came out non-finite (everything is written all the same).
+// One fused pass over `elements`: unscale, clip, decay, Adam, new weights and residual. No alignment is needed beyond
+// the element's own. Returns kNo if any p, m or v came out non-finite (everything is written all the same).
 using AdamKernel = Finite (*)(const AdamStep& step, const AdamPlanes& planes, int64_t elements);
 
 struct AdamFormat {
   Precision precision = Precision::kBf16;
   DType gradient = DType::kBf16;  // kFp32, or the weights' type
 };
+// The planes of the same range from its element `element` on.
+AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t element);
+
 // The reference, plain C++.
 AdamKernel adam_scalar(AdamFormat format);
 // The best SIMD kernel for this CPU (chosen at run time); same bits.
 AdamKernel adam_simd(AdamFormat format);
-// Names of the SIMD targets this CPU can run, best first ("AVX3_ZEN4", "AVX3", "AVX2", "SSE4", ..., "EMU128"), and a
-// kernel of one of them (null if unknown), for tests, benchmarks and `sluice info`.
+// Names of the SIMD targets this CPU can run, best first ("AVX3", "AVX2", "SSE4", "SSSE3", then Highway's plain C++),
+// and a kernel of one of them (null if unknown), for tests, benchmarks and `sluice info`. Targets without a fused
+// multiply-add instruction (below AVX2) call std::fma lane by lane: right, and slow.
 std::vector<std::string_view> adam_simd_targets();
 AdamKernel adam_simd_for(AdamFormat format, std::string_view target);
 

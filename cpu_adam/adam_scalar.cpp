@@ -1,0 +1,94 @@
+#include <cmath>
+#include <cstring>
+
+#include "core/errors.h"
+#include "core/half.h"
+#include "cpu_adam/adam.h"
+#include "cpu_adam/split_master.h"
+
+namespace sluice {
+namespace {
+
+template <class T>
+T load(const std::byte* plane, int64_t i) {
+  T value;
+  std::memcpy(&value, plane + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+template <class T>
+void store(std::byte* plane, int64_t i, T value) {
+  std::memcpy(plane + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+template <DType kType>
+float load_gradient(const std::byte* gradient, int64_t i) {
+  if constexpr (kType == DType::kBf16) return float_of_bf16(load<uint16_t>(gradient, i));
+  if constexpr (kType == DType::kFp16) return float_of_fp16(load<uint16_t>(gradient, i));
+  return load<float>(gradient, i);
+}
+
+template <Precision kPrecision>
+float load_master(const AdamPlanes& planes, int64_t i) {
+  if constexpr (kPrecision == Precision::kBf16) {
+    return join_master({load<uint16_t>(planes.weights, i), planes.residual[i]});
+  }
+  if constexpr (kPrecision == Precision::kFp16) return planes.master[i];
+  return load<float>(planes.weights, i);
+}
+
+template <Precision kPrecision>
+void store_master(const AdamPlanes& planes, int64_t i, float master) {
+  if constexpr (kPrecision == Precision::kBf16) {
+    const SplitMaster split = split_master(master);
+    store(planes.weights, i, split.weight);
+    planes.residual[i] = split.residual;
+  } else if constexpr (kPrecision == Precision::kFp16) {
+    planes.master[i] = master;
+    store(planes.weights, i, fp16_of_float(master));
+  } else {
+    store(planes.weights, i, master);
+  }
+}
+
+template <Precision kPrecision, DType kGradient>
+Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
+  bool finite = true;
+  for (int64_t i = 0; i < elements; ++i) {
+    float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;
+    float p = load_master<kPrecision>(planes, i);
+    if (step.kind == AdamKind::kAdamW) {
+      p = p * step.decay;
+    } else {
+      g = std::fma(step.weight_decay, p, g);
+    }
+    const float m = std::fma(step.one_minus_beta1, g - planes.moment1[i], planes.moment1[i]);
+    const float v = std::fma(step.one_minus_beta2, g * g, step.beta2 * planes.moment2[i]);
+    const float den = std::sqrt(v) / step.correction2 + step.epsilon;
+    p = p - (step.step_size * m) / den;
+    planes.moment1[i] = m;
+    planes.moment2[i] = v;
+    store_master<kPrecision>(planes, i, p);
+    finite = finite && std::isfinite(p) && std::isfinite(m) && std::isfinite(v);
+  }
+  return finite ? Finite::kYes : Finite::kNo;
+}
+
+}  // namespace
+
+AdamKernel adam_scalar(AdamFormat format) {
+  const bool fp32_gradient = format.gradient == DType::kFp32;
+  SLUICE_CHECK(fp32_gradient || format.gradient == weights_dtype(format.precision),
+               "a closed gradient is fp32 or of the weights' type");
+  switch (format.precision) {
+    case Precision::kBf16:
+      return fp32_gradient ? update<Precision::kBf16, DType::kFp32> : update<Precision::kBf16, DType::kBf16>;
+    case Precision::kFp16:
+      return fp32_gradient ? update<Precision::kFp16, DType::kFp32> : update<Precision::kFp16, DType::kFp16>;
+    case Precision::kFp32:
+      break;
+  }
+  return update<Precision::kFp32, DType::kFp32>;
+}
+
+}  // namespace sluice

@@ -1,0 +1,190 @@
+// Compiled once per SIMD target by Highway's foreach_target; the best one is chosen at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu_adam/adam_simd.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "core/errors.h"
+#include "cpu_adam/adam.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sluice {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#include "core/half_lanes.inl"
+
+using Floats = hn::ScalableTag<float>;
+using Patterns = hn::RebindToUnsigned<Floats>;
+using F = hn::Vec<Floats>;
+using U = hn::Vec<Patterns>;
+
+// Rounded once. Highway's MulAdd multiplies, rounds and adds where the target has no such instruction.
+HWY_INLINE F fused_multiply_add(F a, F b, F c) {
+#if HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  const Floats df;
+  HWY_ALIGN float lanes[3][hn::MaxLanes(df)];
+  hn::Store(a, df, lanes[0]);
+  hn::Store(b, df, lanes[1]);
+  hn::Store(c, df, lanes[2]);
+  for (size_t i = 0; i < hn::Lanes(df); ++i) lanes[0][i] = std::fma(lanes[0][i], lanes[1][i], lanes[2][i]);
+  return hn::Load(df, lanes[0]);
+#else
+  return hn::MulAdd(a, b, c);
+#endif
+}
+
+template <Precision kPrecision>
+HWY_INLINE F load_master(const AdamPlanes& planes, int64_t i) {
+  const Floats df;
+  const Patterns du;
+  if constexpr (kPrecision == Precision::kBf16) {
+    const hn::RebindToSigned<Patterns> di;
+    const hn::Rebind<int16_t, Floats> dh;
+    const U high = load_float_bits<DType::kBf16>(du, planes.weights + i * 2);
+    const auto low = hn::PromoteTo(di, hn::LoadU(dh, planes.residual + i));
+    return hn::BitCast(df, hn::Add(high, hn::BitCast(du, low)));
+  } else if constexpr (kPrecision == Precision::kFp16) {
+    return hn::LoadU(df, planes.master + i);
+  } else {
+    return hn::BitCast(df, load_float_bits<DType::kFp32>(du, planes.weights + i * 4));
+  }
+}
+
+template <Precision kPrecision>
+HWY_INLINE void store_master(const AdamPlanes& planes, int64_t i, F master) {
+  const Floats df;
+  const Patterns du;
+  const U bits = hn::BitCast(du, master);
+  if constexpr (kPrecision == Precision::kBf16) {
+    const auto nan = magnitude_above(du, hn::And(bits, hn::Set(du, 0x7fffffffu)), 0x7f800000u);
+    const U quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
+    const U high = hn::ShiftRight<16>(hn::Add(bits, hn::Set(du, 0x8000u)));
+    store_halves(du, hn::IfThenElse(nan, quiet, high), planes.weights + i * 2);
+    // bits - (high << 16) modulo 2^16 is the low half itself.
+    store_halves(du, hn::And(bits, hn::Set(du, 0xffffu)), planes.residual + i);
+  } else if constexpr (kPrecision == Precision::kFp16) {
+    hn::StoreU(master, df, planes.master + i);
+    store_float_bits<DType::kFp16>(du, bits, planes.weights + i * 2);
+  } else {
+    store_float_bits<DType::kFp32>(du, bits, planes.weights + i * 4);
+  }
+}
+
+struct StepLanes {
+  F scale, decay, weight_decay, one_minus_beta1, beta2, one_minus_beta2, correction2, epsilon, step_size;
+};
+HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
+  const Floats df;
+  return {.scale = hn::Set(df, step.scale),
+          .decay = hn::Set(df, step.decay),
+          .weight_decay = hn::Set(df, step.weight_decay),
+          .one_minus_beta1 = hn::Set(df, step.one_minus_beta1),
+          .beta2 = hn::Set(df, step.beta2),
+          .one_minus_beta2 = hn::Set(df, step.one_minus_beta2),
+          .correction2 = hn::Set(df, step.correction2),
+          .epsilon = hn::Set(df, step.epsilon),
+          .step_size = hn::Set(df, step.step_size)};
+}
+
+// One vector at element i. Returns the largest magnitude (as a pattern) of p, m, v and `largest`.
+template <Precision kPrecision, DType kGradient, AdamKind kKind>
+HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int64_t i, U largest) {
+  const Floats df;
+  const Patterns du;
+  const U gradient = load_float_bits<kGradient>(du, planes.gradient + i * bytes_of(kGradient));
+  F g = hn::Mul(hn::BitCast(df, gradient), step.scale);
+  F p = load_master<kPrecision>(planes, i);
+  if constexpr (kKind == AdamKind::kAdamW) {
+    p = hn::Mul(p, step.decay);
+  } else {
+    g = fused_multiply_add(step.weight_decay, p, g);
+  }
+  F m = hn::LoadU(df, planes.moment1 + i);
+  F v = hn::LoadU(df, planes.moment2 + i);
+  m = fused_multiply_add(step.one_minus_beta1, hn::Sub(g, m), m);
+  v = fused_multiply_add(step.one_minus_beta2, hn::Mul(g, g), hn::Mul(step.beta2, v));
+  const F den = hn::Add(hn::Div(hn::Sqrt(v), step.correction2), step.epsilon);
+  p = hn::Sub(p, hn::Div(hn::Mul(step.step_size, m), den));
+  hn::StoreU(m, df, planes.moment1 + i);
+  hn::StoreU(v, df, planes.moment2 + i);
+  store_master<kPrecision>(planes, i, p);
+  const hn::RebindToSigned<Patterns> di;
+  const auto magnitude = hn::Set(di, 0x7fffffff);
+  auto top = hn::BitCast(di, largest);
+  top = hn::Max(top, hn::And(hn::BitCast(di, p), magnitude));
+  top = hn::Max(top, hn::And(hn::BitCast(di, m), magnitude));
+  top = hn::Max(top, hn::And(hn::BitCast(di, v), magnitude));
+  return hn::BitCast(du, top);
+}
+
+template <Precision kPrecision, DType kGradient, AdamKind kKind>
+Finite update_range(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
+  const Patterns du;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(du));
+  const StepLanes step_lanes = lanes_of(step);
+  U largest = hn::Zero(du);
+  int64_t i = 0;
+  for (; i + lanes <= elements; i += lanes) {
+    largest = update_vector<kPrecision, kGradient, kKind>(step_lanes, planes, i, largest);
+  }
+  const bool finite = hn::AllFalse(du, magnitude_above(du, largest, 0x7f7fffffu));
+  if (i >= elements) return finite ? Finite::kYes : Finite::kNo;
+  const AdamFormat format{kPrecision, kGradient};
+  const Finite tail = adam_scalar(format)(step, planes_at(planes, format, i), elements - i);
+  return finite ? tail : Finite::kNo;
+}
+
+template <Precision kPrecision, DType kGradient>
+Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
+  return step.kind == AdamKind::kAdamW ? update_range<kPrecision, kGradient, AdamKind::kAdamW>(step, planes, elements)
+                                       : update_range<kPrecision, kGradient, AdamKind::kAdam>(step, planes, elements);
+}
+
+AdamKernel kernel_of(AdamFormat format) {
+  const bool fp32_gradient = format.gradient == DType::kFp32;
+  SLUICE_CHECK(fp32_gradient || format.gradient == weights_dtype(format.precision),
+               "a closed gradient is fp32 or of the weights' type");
+  switch (format.precision) {
+    case Precision::kBf16:
+      return fp32_gradient ? update<Precision::kBf16, DType::kFp32> : update<Precision::kBf16, DType::kBf16>;
+    case Precision::kFp16:
+      return fp32_gradient ? update<Precision::kFp16, DType::kFp32> : update<Precision::kFp16, DType::kFp16>;
+    case Precision::kFp32:
+      break;
+  }
+  return update<Precision::kFp32, DType::kFp32>;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sluice
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sluice {
+
+HWY_EXPORT(kernel_of);
+
+AdamKernel adam_simd(AdamFormat format) { return HWY_DYNAMIC_DISPATCH(kernel_of)(format); }
+
+// Highway numbers its targets so that better ones have lower bits.
+std::vector<std::string_view> adam_simd_targets() {
+  std::vector<std::string_view> names;
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) names.emplace_back(hwy::TargetName(target));
+  return names;
+}
+
+AdamKernel adam_simd_for(AdamFormat format, std::string_view name) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (name != hwy::TargetName(target)) continue;
+    hwy::ChosenTarget chosen;
+    chosen.Update(target);
+    return HWY_DISPATCH_TABLE(kernel_of)[chosen.GetIndex()](format);
+  }
+  return nullptr;
+}
+
+}  // namespace sluice
+#endif
