@@ -18,7 +18,7 @@ struct DataOptions {
   double validation_fraction = 0;  // of the tokens, the last part; 0 <= f < 1
 };
 
-constexpr int64_t kMinSentencePieceVocabulary = 300;
+constexpr int64_t kMinSentencePieceVocabulary = 300, kMaxSentencePieceVocabulary = 1000000;
 
 // Throws ConfigError naming the key, its value and what is allowed. Looks at no file.
 void validate(const DataOptions& options);

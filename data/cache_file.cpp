@@ -1,0 +1,129 @@
+#include "data/cache_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <span>
+
+#include "core/checksum.h"
+#include "core/errors.h"
+
+namespace sluice {
+
+namespace {
+
+constexpr uint64_t kMagic = 0x4548434143'4C53;  // "SLCACHE"
+constexpr uint32_t kVersion = 1;
+
+struct Header {
+  uint64_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t fingerprint = 0;
+  uint64_t bytes = 0;
+  uint32_t content_crc = 0;
+  uint32_t header_crc = 0;  // of all before it
+};
+static_assert(sizeof(Header) == 32);
+
+uint32_t crc_of(std::string_view bytes) { return crc32c(0, std::as_bytes(std::span(bytes.data(), bytes.size()))); }
+
+std::string_view bytes_of_header(const Header& header, size_t count) {
+  return {reinterpret_cast<const char*>(&header), count};
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error_number = file < 0 || ::fsync(file) != 0 ? errno : 0;
+  if (file >= 0) ::close(file);
+  // Some file systems cannot sync a folder; the file itself is synced.
+  if (error_number != 0 && error_number != EINVAL) {
+    throw IoError({.action = "fsync", .path = folder.string(), .error_number = error_number, .advice = ""});
+  }
+}
+
+}  // namespace
+
+PendingFile::PendingFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(path_.string() + ".XXXXXX.tmp") {
+  std::string name = temporary_.string();
+  file_ = ::mkostemps(name.data(), 4, O_CLOEXEC);
+  if (file_ < 0) {
+    throw IoError(
+        {.action = "create", .path = path_.string(), .error_number = errno, .advice = "choose another folder"});
+  }
+  temporary_ = name;
+}
+
+PendingFile::~PendingFile() {
+  if (file_ >= 0) {
+    ::close(file_);
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void PendingFile::append(std::string_view bytes) {
+  write_all(end_, bytes);
+  end_ += static_cast<int64_t>(bytes.size());
+}
+
+void PendingFile::write_at(int64_t offset, std::string_view bytes) { write_all(offset, bytes); }
+
+void PendingFile::write_all(int64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t moved = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) {
+      throw IoError({.action = "write",
+                     .path = temporary_.string(),
+                     .offset = offset,
+                     .bytes = static_cast<int64_t>(bytes.size()),
+                     .error_number = moved < 0 ? errno : 0,
+                     .advice = "make room on this file system"});
+    }
+    offset += moved;
+    bytes.remove_prefix(static_cast<size_t>(moved));
+  }
+}
+
+void PendingFile::publish() {
+  const auto failed = [&](const char* action) {
+    return IoError(
+        {.action = action, .path = path_.string(), .error_number = errno, .advice = "choose another folder"});
+  };
+  if (::fchmod(file_, 0644) != 0) throw failed("fchmod");
+  if (::fdatasync(file_) != 0) throw failed("fdatasync");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw failed("rename");
+  ::close(file_);
+  file_ = -1;
+  sync_folder(path_.parent_path());
+}
+
+void write_checked(const std::filesystem::path& path, uint32_t fingerprint, std::string_view bytes) {
+  Header header{.fingerprint = fingerprint, .bytes = bytes.size(), .content_crc = crc_of(bytes)};
+  header.header_crc = crc_of(bytes_of_header(header, offsetof(Header, header_crc)));
+  PendingFile file(path);
+  file.append(bytes_of_header(header, sizeof header));
+  file.append(bytes);
+  file.publish();
+}
+
+std::optional<CheckedBytes> read_checked(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  Header header;
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return std::nullopt;
+  if (header.magic != kMagic || header.version != kVersion ||
+      header.header_crc != crc_of(bytes_of_header(header, offsetof(Header, header_crc)))) {
+    return std::nullopt;
+  }
+  std::string bytes(std::istreambuf_iterator<char>(file), {});
+  if (bytes.size() != header.bytes || crc_of(bytes) != header.content_crc) return std::nullopt;
+  return CheckedBytes{.fingerprint = header.fingerprint, .bytes = std::move(bytes)};
+}
+
+}  // namespace sluice

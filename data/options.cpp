@@ -1,0 +1,29 @@
+#include "data/options.h"
+
+#include <fmt/format.h>
+
+#include "core/errors.h"
+
+namespace sluice {
+
+void validate(const DataOptions& options) {
+  if (options.path.empty()) throw ConfigError("data.path is not given: name a file or a folder of UTF-8 text");
+  if (options.sequence_length < 1) {
+    throw ConfigError(fmt::format("data.sequence_length is {}: allowed are 1 and more", options.sequence_length));
+  }
+  if (!(options.validation_fraction >= 0 && options.validation_fraction < 1)) {
+    throw ConfigError(
+        fmt::format("data.validation_fraction is {}: allowed is 0 <= fraction < 1", options.validation_fraction));
+  }
+  const int64_t vocabulary = options.vocab_size;
+  if (options.tokenizer == TokenizerKind::kByte && vocabulary != 0 && vocabulary < 256) {
+    throw ConfigError(fmt::format("data.vocab_size is {}: the byte tokenizer has 256 ids", vocabulary));
+  }
+  if (options.tokenizer == TokenizerKind::kSentencePiece &&
+      (vocabulary < kMinSentencePieceVocabulary || vocabulary > kMaxSentencePieceVocabulary)) {
+    throw ConfigError(fmt::format("data.vocab_size is {}: sentencepiece takes {} to {} entries", vocabulary,
+                                  kMinSentencePieceVocabulary, kMaxSentencePieceVocabulary));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,217 @@
+#include "data/text_source.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <span>
+
+#include "core/checksum.h"
+#include "core/errors.h"
+#include "data/utf8.h"
+
+namespace sluice {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kBlockBytes = int64_t{1} << 20;
+
+[[noreturn]] void fail(const std::string& action, const fs::path& path, int error_number) {
+  throw IoError({.action = action,
+                 .path = path.string(),
+                 .error_number = error_number,
+                 .advice = "make it readable, or move it out of the text"});
+}
+
+class InputFile {
+ public:
+  explicit InputFile(const fs::path& path) : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (file_ < 0) fail("open", path, errno);
+  }
+  ~InputFile() { ::close(file_); }
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  // Appends up to `bytes` from `offset`; fewer only at the file's end.
+  void read(int64_t offset, int64_t bytes, std::string& into) const {
+    const size_t start = into.size();
+    into.resize(start + static_cast<size_t>(bytes));
+    size_t done = 0;
+    while (done < static_cast<size_t>(bytes)) {
+      const ssize_t got = ::pread(file_, into.data() + start + done, static_cast<size_t>(bytes) - done,
+                                  static_cast<off_t>(offset) + static_cast<off_t>(done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail("read", path_, errno);
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    into.resize(start + done);
+  }
+
+ private:
+  fs::path path_;
+  int file_;
+};
+
+uint32_t crc_of(uint32_t so_far, std::string_view text) {
+  return crc32c(so_far, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+struct Scan {
+  int64_t bytes = 0;
+  uint32_t crc = 0;
+  std::optional<int64_t> bad_offset;  // of the first byte that is no text
+};
+
+// Reads the whole file; stops at the first byte that is no text.
+Scan scan(const fs::path& path) {
+  const InputFile file(path);
+  Scan result;
+  std::string block;  // begins with what the last block left of a character
+  int64_t offset = 0;
+  for (;;) {
+    const size_t carried = block.size();
+    file.read(offset, kBlockBytes, block);
+    const size_t fresh = block.size() - carried;
+    offset += static_cast<int64_t>(fresh);
+    result.crc = crc_of(result.crc, std::string_view(block).substr(carried));
+    const size_t valid = std::min(utf8_valid_prefix(block), block.find('\0'));
+    result.bytes += static_cast<int64_t>(valid);
+    const size_t rest = block.size() - valid;
+    // Fewer than four bytes may be the beginning of a character that the next block ends.
+    if (rest >= 4 || (rest > 0 && (fresh == 0 || block[valid] == '\0'))) {
+      result.bad_offset = result.bytes;
+      return result;
+    }
+    if (fresh == 0) return result;
+    block.erase(0, valid);
+  }
+}
+
+bool is_installed_folder(const std::string& name) {
+  return name == "__pycache__" || name == "site-packages" || name == "dist-packages";
+}
+
+// Relative paths of the regular files below `folder` that may be text, in no order.
+std::vector<fs::path> walk(const fs::path& folder, SkippedFiles& skipped) {
+  std::vector<fs::path> found;
+  for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
+    const std::string name = entry->path().filename().string();
+    const bool folder_here = entry->is_directory() && !entry->is_symlink();
+    int64_t* left_out = entry->is_symlink()                         ? &skipped.links
+                        : name.front() == '.'                       ? &skipped.hidden
+                        : folder_here && is_installed_folder(name)  ? &skipped.installed
+                        : !folder_here && !entry->is_regular_file() ? &skipped.not_text
+                                                                    : nullptr;
+    if (left_out) {
+      ++*left_out;
+      if (folder_here) entry.disable_recursion_pending();
+    } else if (!folder_here) {
+      found.push_back(entry->path().lexically_relative(folder));
+    }
+  }
+  return found;
+}
+
+std::vector<fs::path> walk_or_throw(const fs::path& folder, SkippedFiles& skipped) {
+  try {
+    return walk(folder, skipped);
+  } catch (const fs::filesystem_error& error) {
+    fail("read folder", error.path1().empty() ? folder : error.path1(), error.code().value());
+  }
+}
+
+}  // namespace
+
+std::string SkippedFiles::describe() const {
+  std::vector<std::string> parts;
+  const auto add = [&](int64_t count, const char* what) {
+    if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
+  };
+  add(hidden, "hidden");
+  add(installed, "folders of installed or compiled files");
+  add(links, "symbolic links");
+  add(empty, "empty");
+  add(not_text, "not UTF-8 text");
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+TextSource TextSource::open(const fs::path& path, const Progress& progress) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    throw ConfigError(fmt::format("data.path: {} is not there: name a file or a folder of UTF-8 text", path.string()));
+  }
+  TextSource source;
+  source.path_ = path;
+  const bool whole_folder = fs::is_directory(status);
+  std::vector<fs::path> names = whole_folder ? walk_or_throw(path, source.skipped_) : std::vector{fs::path()};
+  std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
+  for (size_t i = 0; i < names.size(); ++i) {
+    const fs::path file = whole_folder ? path / names[i] : path;
+    const Scan found = scan(file);
+    if (found.bad_offset && !whole_folder) {
+      throw ConfigError(
+          fmt::format("data.path: {} is not UTF-8 text: invalid at byte {}", file.string(), *found.bad_offset));
+    }
+    if (found.bad_offset || found.bytes == 0) {
+      ++(found.bad_offset ? source.skipped_.not_text : source.skipped_.empty);
+      continue;
+    }
+    source.files_.push_back({file, found.bytes});
+    source.bytes_ += found.bytes;
+    source.fingerprint_ =
+        crc_of(source.fingerprint_, fmt::format("{}\n{} {:08x}\n", names[i].string(), found.bytes, found.crc));
+    if (progress) progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(names.size()));
+  }
+  if (source.files_.empty()) {
+    const std::string skipped = source.skipped_.total() > 0 ? " (" + source.skipped_.describe() + ")" : "";
+    throw ConfigError(
+        fmt::format("data.path: {} holds no text{}: name a file or a folder of UTF-8 text", path.string(), skipped));
+  }
+  return source;
+}
+
+void TextSource::read(const TextFile& file, const std::function<void(std::string_view)>& take) const {
+  const InputFile input(file.path);
+  std::string buffer;
+  int64_t offset = 0;
+  while (offset < file.bytes || !buffer.empty()) {
+    const int64_t wanted = std::min(kMaxPieceBytes - static_cast<int64_t>(buffer.size()), file.bytes - offset);
+    const size_t before = buffer.size();
+    input.read(offset, wanted, buffer);
+    if (static_cast<int64_t>(buffer.size() - before) != wanted) {
+      throw CorruptionError(fmt::format("{} became shorter while it was read ({} bytes before): start again",
+                                        file.path.string(), file.bytes));
+    }
+    offset += wanted;
+    size_t cut = buffer.size();
+    if (offset < file.bytes) {
+      const size_t newline = buffer.rfind('\n');
+      // The last four bytes may hold a character that is cut off; without a newline the cut comes before them.
+      cut = newline != std::string::npos ? newline + 1 : utf8_cut(buffer, buffer.size() - 4);
+    }
+    take(std::string_view(buffer).substr(0, cut));
+    buffer.erase(0, cut);
+  }
+}
+
+std::string TextSource::read_range(const TextFile& file, int64_t offset, int64_t bytes) const {
+  const InputFile input(file.path);
+  std::string text;
+  input.read(offset, bytes, text);
+  size_t first = 0;
+  while (first < text.size() && (static_cast<uint8_t>(text[first]) & 0xC0) == 0x80) ++first;
+  text.erase(0, first);
+  text.resize(utf8_valid_prefix(text));
+  return text;
+}
+
+}  // namespace sluice
