@@ -23,12 +23,12 @@ class ConfigError : public Error {
 class IoError : public Error {
  public:
   struct Details {
-    std::string action;  // "read", "write", "fdatasync", "open", "fallocate", ...
-    std::string path;
+    std::string action{};  // "read", "write", "fdatasync", "open", "fallocate", ...
+    std::string path{};
     int64_t offset = -1;  // bytes; -1 where it has no meaning
     int64_t bytes = -1;
     int error_number = 0;  // errno of this operation; 0: it moved nothing twice in a row
-    std::string advice;    // what to do, may be empty
+    std::string advice{};  // what to do, may be empty
   };
   explicit IoError(Details details);
   const Details& details() const { return details_; }

@@ -23,7 +23,8 @@ class Topology {
 };
 
 enum class TopologyKind { kAuto, kHwloc, kFlat };
-// kAuto tries hwloc and falls back to flat (one node, the process's affinity mask).
+// kAuto tries hwloc and falls back to flat (one node), and describe() then says why. CPUs are those of the calling
+// thread's affinity mask: make a topology before any thread is pinned.
 std::unique_ptr<Topology> make_topology(TopologyKind kind = TopologyKind::kAuto);
 std::unique_ptr<Topology> make_topology_hwloc();
 std::unique_ptr<Topology> make_topology_flat();

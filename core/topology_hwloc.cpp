@@ -56,10 +56,10 @@ class HwlocTopology final : public Topology {
         fmt::format("{} failed: {}; set the topology to flat", call, std::generic_category().message(errno)));
   }
 
-  // What the machine has, the container allows and this process's affinity mask leaves.
+  // What the machine has, the container allows and the calling thread's affinity mask leaves.
   void find_cpus() {
     const Set allowed = empty_set();
-    if (hwloc_get_cpubind(topology_, allowed.get(), HWLOC_CPUBIND_PROCESS) != 0) hwloc_bitmap_fill(allowed.get());
+    if (hwloc_get_cpubind(topology_, allowed.get(), HWLOC_CPUBIND_THREAD) != 0) hwloc_bitmap_fill(allowed.get());
     hwloc_bitmap_and(allowed.get(), allowed.get(), hwloc_topology_get_allowed_cpuset(topology_));
     for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_NUMANODE, node));) {
       const Set here = empty_set();

@@ -1,0 +1,89 @@
+#include "core/arena.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+int64_t resident_pages(const Arena& arena) {
+  const auto pages = static_cast<size_t>(round_up(arena.bytes(), 4096) / 4096);
+  std::vector<unsigned char> resident(pages);
+  if (mincore(arena.at(0), pages * 4096, resident.data()) != 0) return -1;
+  return std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return (page & 1) != 0; });
+}
+
+TEST(Arena, starts_at_a_huge_page_and_is_resident_to_its_last_page_from_the_start) {
+  for (const int64_t bytes : {int64_t{1}, int64_t{4096}, 2 * kMiB, 2 * kMiB + 1, 5 * kMiB - 4096}) {
+    const Arena arena(bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.at(0)) % (2 * kMiB), 0u);
+    EXPECT_EQ(arena.bytes(), bytes);
+    EXPECT_EQ(resident_pages(arena), round_up(bytes, 4096) / 4096);
+  }
+}
+
+TEST(Arena, is_zero_and_can_be_written_everywhere) {
+  const Arena arena(2 * kMiB + 4096 + 5);
+  EXPECT_TRUE(std::all_of(arena.span().begin(), arena.span().end(), [](std::byte b) { return b == std::byte{0}; }));
+  std::fill(arena.span().begin(), arena.span().end(), std::byte{0xA5});
+  EXPECT_EQ(arena.at(arena.bytes() - 1)[0], std::byte{0xA5});
+}
+
+TEST(Arena, contains_its_own_bytes_and_no_others) {
+  const Arena arena(10000);
+  EXPECT_TRUE(arena.contains(arena.at(0)));
+  EXPECT_TRUE(arena.contains(arena.at(9999)));
+  EXPECT_FALSE(arena.contains(arena.at(10000)));
+  EXPECT_FALSE(arena.contains(arena.at(0) - 1));
+  EXPECT_FALSE(Arena().contains(nullptr));
+}
+
+TEST(Arena, moves_its_mapping_to_the_new_owner) {
+  Arena first(8192);
+  std::byte* base = first.at(0);
+  Arena second(std::move(first));
+  EXPECT_EQ(second.at(0), base);
+  EXPECT_EQ(first.bytes(), 0);
+  Arena third(4096);
+  third = std::move(second);
+  EXPECT_EQ(third.at(0), base);
+  EXPECT_EQ(third.bytes(), 8192);
+}
+
+TEST(Arena, of_no_bytes_takes_nothing) { EXPECT_EQ(Arena(0).bytes(), 0); }
+
+TEST(Arena, gives_its_memory_back) {
+  std::byte* base = nullptr;
+  {
+    const Arena arena(4 * kMiB);
+    base = arena.at(0);
+  }
+  unsigned char resident = 0;
+  EXPECT_NE(mincore(base, 4096, &resident), 0);
+}
+
+TEST(Arena, of_more_than_the_machine_has_is_refused_with_both_sizes) {
+  const int64_t bytes = int64_t{1} << 45;
+  try {
+    const Arena arena(bytes);
+    FAIL() << "32 TiB were granted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("cannot take 35184372088832 bytes (32.0 TiB) of host memory"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("are available here"));
+  }
+}
+
+TEST(Arena, accepts_a_node_that_the_kernel_may_not_have) { EXPECT_EQ(Arena(4096, 3).bytes(), 4096); }
+
+}  // namespace
+}  // namespace sluice

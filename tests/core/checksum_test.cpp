@@ -1,0 +1,73 @@
+#include "core/checksum.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+// Castagnoli, bit by bit, reflected.
+uint32_t bitwise_crc32c(std::span<const std::byte> bytes) {
+  uint32_t crc = 0xFFFFFFFF;
+  for (const std::byte byte : bytes) {
+    crc ^= static_cast<uint32_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78 : 0);
+  }
+  return ~crc;
+}
+
+TEST(Crc32c, gives_the_standards_check_values) {
+  EXPECT_EQ(crc32c(0, bytes_of("123456789")), 0xE3069283);
+  EXPECT_EQ(crc32c(0, {}), 0u);
+  // RFC 3720, B.4: 32 bytes of zeros, of ones, ascending.
+  std::vector<std::byte> block(32);
+  EXPECT_EQ(crc32c(0, block), 0x8A9136AA);
+  std::fill(block.begin(), block.end(), std::byte{0xFF});
+  EXPECT_EQ(crc32c(0, block), 0x62A8AB43);
+  for (size_t i = 0; i < block.size(); ++i) block[i] = std::byte(i);
+  EXPECT_EQ(crc32c(0, block), 0x46DD794E);
+}
+
+TEST(Crc32c, agrees_with_the_definition_at_every_length_and_offset) {
+  std::vector<std::byte> data(600);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = std::byte((i * 131 + i / 7) & 0xFF);
+  for (size_t offset : {0, 1, 7}) {
+    for (size_t length = 0; length + offset <= data.size(); length += length < 140 ? 1 : 37) {
+      const auto part = std::span<const std::byte>(data).subspan(offset, length);
+      ASSERT_EQ(crc32c(0, part), bitwise_crc32c(part)) << offset << " " << length;
+    }
+  }
+}
+
+TEST(Crc32c, continues_where_it_stopped) {
+  const auto all = bytes_of("a record is read in pieces");
+  for (size_t cut = 0; cut <= all.size(); ++cut) {
+    EXPECT_EQ(crc32c(crc32c(0, all.first(cut)), all.subspan(cut)), crc32c(0, all));
+  }
+}
+
+TEST(PlaneSeed, differs_between_all_places_of_a_store) {
+  std::set<uint32_t> seeds;
+  size_t places = 0;
+  for (uint32_t chunk = 0; chunk < 3000; ++chunk) {
+    for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
+      for (int plane = 0; plane < 3; ++plane, ++places) seeds.insert(plane_seed(chunk, group, plane));
+    }
+  }
+  EXPECT_EQ(seeds.size(), places);
+}
+
+TEST(PlaneSeed, makes_equal_content_differ_between_places) {
+  const auto content = bytes_of("the same bytes");
+  EXPECT_NE(crc32c(plane_seed(1, Group::kState, 0), content), crc32c(plane_seed(2, Group::kState, 0), content));
+  EXPECT_NE(crc32c(plane_seed(1, Group::kState, 1), content), crc32c(plane_seed(1, Group::kState, 2), content));
+  EXPECT_NE(crc32c(plane_seed(1, Group::kState, 0), content), crc32c(plane_seed(1, Group::kWeights, 0), content));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,57 @@
+#include "core/errors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+namespace sluice {
+namespace {
+
+TEST(IoError, names_action_path_place_errno_and_advice) {
+  const IoError error({.action = "write",
+                       .path = "/drive/sluice-0.swap",
+                       .offset = 8192,
+                       .bytes = 4096,
+                       .error_number = ENOSPC,
+                       .advice = "free some space"});
+  EXPECT_STREQ(error.what(),
+               "write of /drive/sluice-0.swap failed (4096 bytes at offset 8192): No space left on device (errno 28); "
+               "free some space");
+  EXPECT_EQ(error.details().error_number, ENOSPC);
+}
+
+TEST(IoError, leaves_out_what_has_no_meaning) {
+  EXPECT_STREQ(IoError({.action = "open", .path = "/a", .error_number = EACCES}).what(),
+               "open of /a failed: Permission denied (errno 13)");
+  EXPECT_STREQ(IoError({.action = "fallocate", .path = "/a", .bytes = 5, .error_number = EIO}).what(),
+               "fallocate of /a failed (5 bytes): Input/output error (errno 5)");
+}
+
+TEST(IoError, without_errno_says_that_nothing_moved) {
+  EXPECT_STREQ(IoError({.action = "read", .path = "/a", .offset = 0, .bytes = 512}).what(),
+               "read of /a failed (512 bytes at offset 0): it moved nothing twice in a row");
+}
+
+TEST(Errors, are_all_caught_as_one_kind_and_told_apart) {
+  EXPECT_THROW(throw ConfigError("x"), Error);
+  EXPECT_THROW(throw DeviceError("x"), Error);
+  EXPECT_THROW(throw CorruptionError("x"), Error);
+  EXPECT_THROW(throw NumericsError("x"), Error);
+  EXPECT_THROW(throw IoError({.action = "read", .path = "/a"}), Error);
+}
+
+TEST(Check, that_holds_does_nothing) { EXPECT_NO_THROW(SLUICE_CHECK(1 + 1 == 2, "arithmetic")); }
+
+TEST(Check, that_fails_is_a_logic_error_with_place_condition_and_message) {
+  try {
+    SLUICE_CHECK(1 + 1 == 3, "arithmetic is broken");
+    FAIL();
+  } catch (const std::logic_error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("errors_test.cpp:"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("check failed: 1 + 1 == 3: arithmetic is broken"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

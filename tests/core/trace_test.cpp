@@ -1,0 +1,93 @@
+#include "core/trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+class Trace : public testing::Test {
+ protected:
+  Trace() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-trace-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    folder_ = pattern;
+  }
+  ~Trace() override { std::filesystem::remove_all(folder_); }
+  std::string path() const { return (folder_ / "trace.json").string(); }
+  std::string text() const {
+    std::ifstream file(path());
+    std::stringstream all;
+    all << file.rdbuf();
+    return all.str();
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(Trace, names_rows_and_counts_in_microseconds) {
+  TraceWriter trace(path());
+  trace.name_row(2, "nvme read");
+  trace.event(2, "swap_in h.0", 1500, 4750);
+  trace.close();
+  EXPECT_EQ(text(),
+            "{\"traceEvents\":[\n"
+            R"({"name":"thread_name","ph":"M","pid":0,"tid":2,"args":{"name":"nvme read"}},)"
+            "\n"
+            R"({"name":"swap_in h.0","ph":"X","pid":0,"tid":2,"ts":1.500,"dur":3.250})"
+            "\n]}\n");
+}
+
+TEST_F(Trace, keeps_nanoseconds_far_from_the_origin) {
+  {
+    TraceWriter trace(path());
+    trace.event(0, "update", 86'400'000'000'123, 86'400'000'000'124);
+  }
+  EXPECT_THAT(text(), testing::HasSubstr(R"("ts":86400000000.123,"dur":0.001)"));
+}
+
+TEST_F(Trace, is_whole_after_the_destructor_even_without_events) {
+  { TraceWriter trace(path()); }
+  EXPECT_EQ(text(), "{\"traceEvents\":[\n\n]}\n");
+}
+
+TEST_F(Trace, escapes_names) {
+  {
+    TraceWriter trace(path());
+    trace.name_row(0, "a\"b\\c\n");
+  }
+  EXPECT_THAT(text(), testing::HasSubstr(R"(a\"b\\c\u000a)"));
+}
+
+TEST_F(Trace, in_a_folder_that_is_not_there_is_refused_with_the_path) {
+  try {
+    TraceWriter trace("/nowhere/trace.json");
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.details().path, "/nowhere/trace.json");
+    EXPECT_EQ(error.details().error_number, ENOENT);
+  }
+}
+
+TEST_F(Trace, on_a_full_drive_says_so_when_it_is_closed) {
+  TraceWriter trace("/dev/full");
+  for (int i = 0; i < 1000; ++i) trace.event(0, "update", i, i + 1);
+  try {
+    trace.close();
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_EQ(error.details().error_number, ENOSPC);
+    EXPECT_EQ(error.details().path, "/dev/full");
+  }
+  EXPECT_NO_THROW(trace.close());
+}
+
+}  // namespace
+}  // namespace sluice
