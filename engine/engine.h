@@ -16,11 +16,11 @@
 #include "engine/model.h"
 #include "engine/placement.h"
 #include "engine/plan.h"
+#include "engine/step.h"
 #include "swap/record_store.h"
 
 namespace sluice {
 
-enum class Pass : uint8_t { kForward, kBackward, kEvaluate };
 
 // One parameter on the device while a visit runs.
 struct WeightView {

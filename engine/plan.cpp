@@ -1,0 +1,91 @@
+#include "engine/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "engine/planner.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+namespace {
+
+std::string or_none(const std::optional<int64_t>& bytes) {
+  return bytes ? fmt::format("{} ({})", *bytes, format_bytes(*bytes)) : std::string("none would do");
+}
+
+[[noreturn]] void refuse(const Planner& planner, const PlanOptions& options) {
+  const auto device = planner.smallest_device(options.host_bytes);
+  const auto host = planner.smallest_host(options.device_bytes);
+  std::string text = fmt::format(
+      "the budgets are too small: device_memory {} ({}, of which the compute's workspace {}), host_memory {} ({}).\n"
+      "  smallest device_memory that would do with this host_memory: {}\n"
+      "  smallest host_memory that would do with this device_memory: {}",
+      options.device_bytes, format_bytes(options.device_bytes), format_bytes(options.workspace_bytes),
+      options.host_bytes, format_bytes(options.host_bytes), or_none(device), or_none(host));
+  if (!device && !host) {
+    // Neither alone helps: the least device memory of all, and the least host memory beside it.
+    const auto least_device = planner.smallest_device(planner.everything_bytes());
+    const auto least_host = least_device ? planner.smallest_host(*least_device) : std::nullopt;
+    text += fmt::format("\n  smallest pair: device_memory {}, host_memory {}", or_none(least_device),
+                        or_none(least_host));
+  }
+  throw ConfigError(text);
+}
+
+}  // namespace
+
+UpdateLayout Plan::update_layout(int chunk) const {
+  const ChunkHomes& homes = chunks[chunk];
+  const int64_t elements = geometry.chunks()[chunk].elements;
+  UpdateLayout layout;
+  const auto place = [&layout](int64_t bytes) {
+    const int64_t at = layout.bytes;
+    layout.bytes += round_up(bytes, kPlaneAlignmentBytes);
+    return at;
+  };
+  if (homes.state == Home::kNvme) layout.state = place(record_layout(options.precision, Group::kState, elements).bytes);
+  if (homes.weights == Home::kNvme) {
+    layout.weights = place(record_layout(options.precision, Group::kWeights, elements).bytes);
+  }
+  if (homes.gradient == Home::kDevice) layout.gradient = place(gradient_bytes(elements));
+  return layout;
+}
+
+Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
+  model.validate();
+  options.placement.validate();
+  const Planner planner(model, options);
+  std::optional<Plan> plan = planner.attempt({options.device_bytes, options.host_bytes});
+  if (!plan) refuse(planner, options);
+  return std::move(*plan);
+}
+
+std::string Plan::table() const {
+  std::string text = fmt::format("{:<8} {:<34} {:>12}\n", "tier", "use", "bytes");
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+    int64_t sum = 0;
+    for (const UseRow& row : uses) {
+      if (row.tier != tier || row.bytes == 0) continue;
+      text += fmt::format("{:<8} {:<34} {:>12}\n", name_of(tier), row.use, format_bytes(row.bytes));
+      sum += row.bytes;
+    }
+    const int64_t budget = tier == Tier::kDevice ? options.device_bytes : options.host_bytes;
+    text += tier == Tier::kNvme
+                ? fmt::format("{:<8} {:<34} {:>12}\n", "nvme", "= disk needed", format_bytes(sum))
+                : fmt::format("{:<8} {:<34} {:>12}  of {}\n", name_of(tier), "= planned", format_bytes(sum),
+                              format_bytes(budget));
+  }
+  text += fmt::format("\n{:<12} {:<34} {:>12}\n", "link", "what a step moves", "bytes");
+  for (const MoveRow& row : moves) {
+    if (row.bytes > 0) text += fmt::format("{:<12} {:<34} {:>12}\n", row.link, row.what, format_bytes(row.bytes));
+  }
+  text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} step{}\n",
+                      chunks.size(), geometry.chunk_elements(), commit_interval, commit_interval == 1 ? "" : "s",
+                      commit_interval + 1, commit_interval == 0 ? "" : "s");
+  return text;
+}
+
+}  // namespace sluice

@@ -12,6 +12,9 @@
 
 namespace sluice {
 
+// Buffers on the device start at multiples of this, so that kernels see the same alignment in every placement.
+constexpr int64_t kDeviceAlignmentBytes = 256;
+
 struct PlanOptions {
   Precision precision = Precision::kBf16;
   DType gradient_dtype = DType::kBf16;  // of closed gradients: the weights' type, or fp32
@@ -21,6 +24,7 @@ struct PlanOptions {
   int micro_batches = 1;                // gradient accumulation
   int64_t chunk_elements = 0;           // 0: derived from the host budget
   int commit_interval = 0;              // 0: auto (1 when any state's home is NVMe, else 10)
+  int io_depth = 64;                    // of the store's queue, for its bookkeeping's share of the host budget
   Placement placement;
 };
 
@@ -54,35 +58,42 @@ struct UseRow {
   int64_t bytes = 0;
 };
 
-class Plan {
- public:
+// Where the parts of one chunk's buffer lie in the update ring, relative to its start; -1: the part has a home of its own.
+struct UpdateLayout {
+  int64_t state = -1, weights = -1, gradient = -1;
+  int64_t bytes = 0;
+};
+
+struct Plan {
   PlanOptions options;
   Geometry geometry;
   std::vector<ChunkHomes> chunks;
-  std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
-  // tensors[t * micro_batches + m]
-  std::vector<TensorHome> tensors;
+  std::vector<int> update_order;      // chunks, in the order in which forward needs them
+  int prefetched_chunks = 0;          // how many of them are read ahead by the unit before
+  std::vector<int64_t> kept_offset;   // per partition: its place on the device when it is kept there, else -1
+  std::vector<TensorHome> tensors;    // [tensor x micro_batches + micro-batch]
   // Tensors that several visits take: an fp32 open gradient on the device, per micro-batch; else -1.
   std::vector<int64_t> tensor_open_offset;
   // Partitions that several visits contribute to: an fp32 open gradient that stays on the device; else -1.
   std::vector<int64_t> open_offset;
   Ring device_weights, device_open, device_boundary;
   Ring host_update, host_staging;
-  int64_t device_arena_bytes = 0;  // planned part, in front of the workspace
+  int64_t device_arena_bytes = 0;  // planned part and workspace
   int64_t workspace_offset = 0;
   int64_t host_arena_bytes = 0;
-  int64_t table_bytes = 0;  // programs, records' table, queues: host memory beside the mapping
+  int64_t table_bytes = 0;  // programs, the store's table, queues: host memory beside the mapping
   int commit_interval = 1;
   int64_t disk_bytes = 0;
+  std::vector<UseRow> uses;    // per tier and use; host and device sum to at most their budgets
+  std::vector<MoveRow> moves;  // per step
 
-  int64_t padded(int chunk, Group group) const;  // bytes of the record in host memory
-  std::vector<UseRow> uses() const;       // per tier and use; sums to the arenas and tables
-  std::vector<MoveRow> moves() const;     // per step
-  std::string table() const;              // what is printed before training starts
-
- private:
-  friend class Planner;
   explicit Plan(Geometry g) : geometry(std::move(g)) {}
+
+  UpdateLayout update_layout(int chunk) const;
+  TensorHome tensor(int index, int micro_batch) const { return tensors[index * options.micro_batches + micro_batch]; }
+  int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
+  int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
+  std::string table() const;  // what is printed before training starts
 };
 
 // Throws ConfigError when the budgets cannot hold it: names the smallest device budget and the smallest host budget that

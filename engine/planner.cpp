@@ -1,0 +1,330 @@
+#include "engine/planner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/errors.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
+constexpr int64_t kSmallestDefaultChunkElements = 1024;
+constexpr int kWantedUpdateSlots = 4;
+
+// Gives item i of `count` its home by shares in canonical order.
+HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
+  double sum = 0;
+  for (const HomeShare& share : shares) {
+    sum += share.share;
+    if (i < std::llround(sum * static_cast<double>(count))) return share.home;
+  }
+  return shares.back().home;
+}
+
+Home home_of(HomeKind kind) {
+  switch (kind) {
+    case HomeKind::kDevice: return Home::kDevice;
+    case HomeKind::kHost:
+    case HomeKind::kHostAndDevice: return Home::kHost;
+    default: return Home::kNvme;
+  }
+}
+
+bool kept(HomeKind kind) { return kind == HomeKind::kHostAndDevice || kind == HomeKind::kNvmeAndDevice; }
+
+// The smallest value in (0, high] for which `works` holds, or nothing. `works` is monotone but for rounding.
+template <typename Works>
+std::optional<int64_t> smallest(int64_t high, Works works) {
+  if (!works(high)) return std::nullopt;
+  int64_t low = 0;  // does not work
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (works(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace
+
+Planner::Planner(const ModelSpec& model, const PlanOptions& options) : model_(model), options_(options), uses_(model) {}
+
+int64_t Planner::default_chunk_elements(int64_t host_bytes) const {
+  int64_t elements = kLargestChunkElements;
+  const auto slot = [&](int64_t n) {
+    return record_layout(options_.precision, Group::kState, n).bytes +
+           record_layout(options_.precision, Group::kWeights, n).bytes + n * bytes_of(options_.gradient_dtype);
+  };
+  while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot(elements) > host_bytes / 4) elements /= 2;
+  return elements;
+}
+
+int64_t Planner::record_bytes(const Plan& plan, int chunk, Group group) const {
+  return record_layout(options_.precision, group, plan.geometry.chunks()[chunk].elements).bytes;
+}
+
+int64_t Planner::gradient_home_bytes(const Plan& plan, int chunk) const {
+  return round_up(plan.gradient_bytes(plan.geometry.chunks()[chunk].elements), kDeviceAlignmentBytes);
+}
+
+int64_t Planner::kept_bytes(const Plan& plan, int partition) const {
+  return plan.weights_bytes(plan.geometry.partitions()[partition].elements);
+}
+
+// Everything at its lowest tier, but for what the user forces.
+Plan Planner::draft(int64_t host_bytes) const {
+  const int64_t elements = options_.chunk_elements > 0 ? options_.chunk_elements : default_chunk_elements(host_bytes);
+  Plan plan(Geometry(model_.partitions, elements));
+  plan.options = options_;
+  plan.options.chunk_elements = elements;
+  plan.chunks.resize(plan.geometry.chunks().size());
+  plan.kept_offset.assign(model_.partitions.size(), -1);
+  plan.open_offset.assign(model_.partitions.size(), -1);
+  plan.tensors.resize(model_.tensors.size() * options_.micro_batches);
+  plan.tensor_open_offset.assign(plan.tensors.size(), -1);
+  std::vector<bool> seen(model_.partitions.size(), false);
+  for (const VisitSpec& visit : model_.visits) {
+    for (int p : visit.partitions) {
+      if (seen[p]) continue;
+      seen[p] = true;
+      const Partition& partition = plan.geometry.partitions()[p];
+      for (int i = 0; i < partition.chunk_count; ++i) plan.update_order.push_back(partition.first_chunk + i);
+    }
+  }
+  force_homes(plan);
+  return plan;
+}
+
+// Offset 0 marks "kept" until offsets are assigned.
+void Planner::force_homes(Plan& plan) const {
+  const Placement& wish = options_.placement;
+  const auto count = static_cast<int64_t>(plan.chunks.size());
+  std::vector<int> not_kept(model_.partitions.size(), 0);
+  for (int64_t c = 0; c < count; ++c) {
+    ChunkHomes& homes = plan.chunks[c];
+    const int partition = plan.geometry.chunks()[c].partition;
+    const HomeKind weights = free_to_choose(wish.weights) ? HomeKind::kNvme : share_of(wish.weights, c, count);
+    homes.weights = home_of(weights);
+    not_kept[partition] += kept(weights) ? 0 : 1;
+    homes.state = free_to_choose(wish.state) ? Home::kNvme : home_of(share_of(wish.state, c, count));
+    homes.gradient = free_to_choose(wish.gradient) ? Home::kHost : home_of(share_of(wish.gradient, c, count));
+  }
+  for (size_t p = 0; p < not_kept.size(); ++p) plan.kept_offset[p] = not_kept[p] == 0 ? 0 : -1;
+  const auto tensors = static_cast<int64_t>(plan.tensors.size());
+  for (int64_t i = 0; i < tensors; ++i) {
+    plan.tensors[i].home =
+        free_to_choose(wish.activations) ? Home::kHost : home_of(share_of(wish.activations, i, tensors));
+  }
+}
+
+Planner::Needs Planner::needs(const Plan& plan) const {
+  Needs needs;
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    const ChunkHomes& homes = plan.chunks[c];
+    const int chunk = static_cast<int>(c);
+    if (homes.weights == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kWeights);
+    if (homes.state == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kState);
+    (homes.gradient == Home::kHost ? needs.host_fixed : needs.device_fixed) += gradient_home_bytes(plan, chunk);
+    if (homes.weights == Home::kNvme) {
+      needs.staging_slot = std::max(needs.staging_slot, record_bytes(plan, chunk, Group::kWeights));
+    }
+    // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
+    needs.update_slot = std::max({needs.update_slot, plan.update_layout(chunk).bytes,
+                                  record_bytes(plan, chunk, Group::kWeights) + record_bytes(plan, chunk, Group::kState)});
+  }
+  for (size_t p = 0; p < model_.partitions.size(); ++p) {
+    const int partition = static_cast<int>(p);
+    if (plan.kept_offset[p] >= 0) needs.device_fixed += kept_bytes(plan, partition);
+    if (uses_.shared_partition(partition)) needs.device_fixed += plan.geometry.partitions()[p].elements * 4;
+  }
+  for (size_t t = 0; t < model_.tensors.size(); ++t) {
+    for (int m = 0; m < options_.micro_batches; ++m) {
+      const int tensor = static_cast<int>(t);
+      (plan.tensor(tensor, m).home == Home::kHost ? needs.host_fixed : needs.device_fixed) += tensor_bytes(tensor);
+      if (uses_.shared_tensor(tensor)) {
+        needs.device_fixed += round_up(model_.tensors[t].elements * 4, kDeviceAlignmentBytes);
+      }
+    }
+  }
+  ring_needs(plan, needs);
+  return needs;
+}
+
+void Planner::ring_needs(const Plan& plan, Needs& needs) const {
+  for (size_t v = 0; v < model_.visits.size(); ++v) {
+    int64_t weights = 0, open = 0, staging = 0;
+    for (int p : model_.visits[v].partitions) {
+      if (plan.kept_offset[p] < 0) weights += kept_bytes(plan, p);
+      if (!uses_.shared_partition(p)) open += plan.geometry.partitions()[p].elements * 4;
+      const Partition& partition = plan.geometry.partitions()[p];
+      for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
+        if (plan.chunks[c].weights == Home::kNvme) staging += record_bytes(plan, c, Group::kWeights);
+      }
+    }
+    needs.weights_group = std::max(needs.weights_group, weights);
+    needs.open_group = std::max(needs.open_group, open);
+    needs.staging_visit = std::max(needs.staging_visit, staging);
+    for (int m = 0; m < options_.micro_batches; ++m) {
+      for (Pass pass : {Pass::kForward, Pass::kBackward}) {
+        const Turn turn{static_cast<int32_t>(v), m, pass, 0};
+        needs.boundary = std::max(needs.boundary, boundary_layout(model_, uses_, plan, turn).bytes);
+      }
+    }
+  }
+}
+
+std::optional<Plan> Planner::attempt(Budgets budgets) const {
+  // Tables cost host memory and their size depends on the plan: a few rounds settle it.
+  int64_t table_bytes = 0;
+  for (int round = 0; round < 6; ++round) {
+    std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes});
+    if (!plan) return std::nullopt;
+    const int64_t needed = tables(*plan);
+    if (needed <= table_bytes) {
+      plan->table_bytes = table_bytes;
+      plan->options.device_bytes = budgets.device_bytes;
+      plan->options.host_bytes = budgets.host_bytes;
+      return plan;
+    }
+    table_bytes = needed + needed / 32;
+  }
+  return std::nullopt;
+}
+
+std::optional<Plan> Planner::place(Budgets budgets) const {
+  if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
+  Plan plan = draft(budgets.host_bytes);
+  const Needs least = needs(plan);
+  const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
+  Room room{budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
+                least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
+            budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot -
+                least.staging_slot};
+  spill_to_device(plan, room);
+  if (room.device < 0 || room.host < 0) return std::nullopt;
+  size_rings(plan, needs(plan), room);
+  fill_device(plan, room);
+  fill_host(plan, room);
+  assign_offsets(plan);
+  return plan;
+}
+
+// Gradients and activations start in host memory; what does not fit there goes to the device.
+void Planner::spill_to_device(Plan& plan, Room& room) const {
+  if (free_to_choose(options_.placement.activations)) {
+    for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
+      const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
+      plan.tensors[i].home = Home::kDevice;
+      room.host += bytes;
+      room.device -= bytes;
+    }
+  }
+  if (!free_to_choose(options_.placement.gradient)) return;
+  int64_t slot_growth = 0;  // a gradient at home on the device needs a place in the update's slot
+  for (size_t c = 0; c < plan.chunks.size() && room.host < 0; ++c) {
+    const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
+    plan.chunks[c].gradient = Home::kDevice;
+    const int64_t growth = std::max(slot_growth, round_up(bytes, kPlaneAlignmentBytes));
+    room.host += bytes - (growth - slot_growth);
+    slot_growth = growth;
+    room.device -= bytes;
+  }
+}
+
+// Rings deep enough to work ahead, as far as there is room: a second buffer, then more.
+void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
+  plan.device_boundary.bytes = needs.boundary;
+  plan.device_weights.bytes = needs.weights_group;
+  plan.device_open.bytes = needs.open_group;
+  const auto deepen = [](Ring& ring, int64_t bytes, int64_t& left) {
+    if (bytes <= 0 || bytes > left) return;
+    ring.bytes += bytes;
+    left -= bytes;
+  };
+  deepen(plan.device_boundary, needs.boundary, room.device);
+  deepen(plan.device_weights, needs.weights_group, room.device);
+  deepen(plan.device_open, needs.open_group, room.device);
+  deepen(plan.device_boundary, needs.boundary, room.device);
+
+  plan.host_update.bytes = needs.update_slot;
+  plan.host_staging.bytes = needs.staging_slot;
+  deepen(plan.host_update, needs.update_slot, room.host);
+  if (needs.staging_slot > 0) {
+    const int64_t wanted = std::max(needs.staging_visit, 2 * needs.staging_slot) - needs.staging_slot;
+    deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
+  }
+  for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
+}
+
+void Planner::fill_device(Plan& plan, Room& room) const {
+  const auto take = [&room](int64_t bytes) {
+    if (bytes > room.device) return false;
+    room.device -= bytes;
+    return true;
+  };
+  if (free_to_choose(options_.placement.activations)) {
+    for (size_t i = 0; i < plan.tensors.size(); ++i) {
+      const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
+      if (plan.tensors[i].home == Home::kDevice || !take(bytes)) continue;
+      plan.tensors[i].home = Home::kDevice;
+      room.host += bytes;
+    }
+  }
+  if (free_to_choose(options_.placement.weights)) {
+    for (const VisitSpec& visit : model_.visits) {
+      for (int p : visit.partitions) {
+        if (plan.kept_offset[p] < 0 && take(kept_bytes(plan, p))) plan.kept_offset[p] = 0;
+      }
+    }
+  }
+}
+
+void Planner::fill_host(Plan& plan, Room& room) const {
+  const auto move = [&](Home& home, int64_t bytes) {
+    if (home == Home::kHost || bytes > room.host) return;
+    home = Home::kHost;
+    room.host -= bytes;
+  };
+  if (free_to_choose(options_.placement.weights)) {
+    for (int c : plan.update_order) move(plan.chunks[c].weights, record_bytes(plan, c, Group::kWeights));
+  }
+  if (free_to_choose(options_.placement.state)) {
+    for (int c : plan.update_order) move(plan.chunks[c].state, record_bytes(plan, c, Group::kState));
+  }
+}
+
+int64_t Planner::tables(const Plan& plan) const {
+  int64_t bytes = RecordStore::predicted_table_bytes(static_cast<int64_t>(plan.chunks.size()), options_.io_depth);
+  size_t longest = 0;
+  for (int kind = 0; kind < kUnitKinds; ++kind) {
+    const UnitProgram unit = build_unit(model_, plan, static_cast<UnitKind>(kind));
+    bytes += unit.memory_bytes();
+    longest = std::max(longest, unit.program.hops().size());
+  }
+  bytes += static_cast<int64_t>(longest * 3 * sizeof(int64_t));  // the executor's state of each hop
+  bytes += static_cast<int64_t>(plan.chunks.size() * (sizeof(ChunkHomes) + sizeof(Chunk) + sizeof(int) + 4));
+  bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));
+  return bytes;
+}
+
+int64_t Planner::everything_bytes() const {
+  int64_t bytes = options_.workspace_bytes;
+  for (const PartitionSpec& partition : model_.partitions) {
+    for (const ParameterSpec& parameter : partition.parameters) {
+      bytes += 64 * round_up(parameter.elements(), kParameterAlignmentElements);
+    }
+  }
+  for (const TensorSpec& tensor : model_.tensors) bytes += 16 * round_up(tensor.bytes(), 256) * options_.micro_batches;
+  return 2 * bytes + 256 * kMiB;
+}
+
+std::optional<int64_t> Planner::smallest_device(int64_t host_bytes) const {
+  return smallest(everything_bytes(), [&](int64_t bytes) { return attempt({bytes, host_bytes}).has_value(); });
+}
+
+std::optional<int64_t> Planner::smallest_host(int64_t device_bytes) const {
+  return smallest(everything_bytes(), [&](int64_t bytes) { return attempt({device_bytes, bytes}).has_value(); });
+}
+
+}  // namespace sluice

@@ -1,0 +1,157 @@
+// The planner's last part: offsets for every home and ring, and the tables that people read.
+#include <algorithm>
+#include <array>
+
+#include "core/errors.h"
+#include "engine/planner.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+namespace {
+
+// Hands out consecutive ranges of an arena.
+class Layout {
+ public:
+  int64_t take(int64_t bytes, int64_t alignment) {
+    const int64_t at = round_up(end_, alignment);
+    end_ = at + bytes;
+    return at;
+  }
+  Ring ring(int64_t bytes, int64_t alignment) { return {take(bytes, alignment), bytes}; }
+  int64_t end() const { return end_; }
+
+ private:
+  int64_t end_ = 0;
+};
+
+// Sums bytes by name, in the order of first use.
+class Uses {
+ public:
+  explicit Uses(std::vector<UseRow>& rows) : rows_(rows) {}
+  void add(Tier tier, const char* use, int64_t bytes) {
+    for (UseRow& row : rows_) {
+      if (row.tier == tier && row.use == use) {
+        row.bytes += bytes;
+        return;
+      }
+    }
+    rows_.push_back({tier, use, bytes});
+  }
+
+ private:
+  std::vector<UseRow>& rows_;
+};
+
+}  // namespace
+
+void Planner::assign_offsets(Plan& plan) const {
+  assign_device(plan);
+  Layout host;
+  plan.host_update = host.ring(plan.host_update.bytes, kPlaneAlignmentBytes);
+  plan.host_staging = host.ring(plan.host_staging.bytes, kPlaneAlignmentBytes);
+  for (int c : plan.update_order) {
+    ChunkHomes& homes = plan.chunks[c];
+    if (homes.weights == Home::kHost) {
+      homes.weights_offset = host.take(record_bytes(plan, c, Group::kWeights), kPlaneAlignmentBytes);
+    }
+    if (homes.state == Home::kHost) {
+      homes.state_offset = host.take(record_bytes(plan, c, Group::kState), kPlaneAlignmentBytes);
+    }
+  }
+  for (int c : plan.update_order) {
+    if (plan.chunks[c].gradient == Home::kHost) {
+      plan.chunks[c].gradient_offset = host.take(gradient_home_bytes(plan, c), kDeviceAlignmentBytes);
+    }
+  }
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    if (plan.tensors[i].home == Home::kHost) {
+      plan.tensors[i].offset = host.take(tensor_bytes(static_cast<int>(i) / options_.micro_batches), kDeviceAlignmentBytes);
+    }
+  }
+  plan.host_arena_bytes = round_up(host.end(), kPlaneAlignmentBytes);
+  // What can be read ahead without wrapping: the same buffers that the next unit's first updates take.
+  int64_t ahead = 0;
+  for (int c : plan.update_order) {
+    ahead += plan.update_layout(c).bytes;
+    if (ahead > plan.host_update.bytes) break;
+    ++plan.prefetched_chunks;
+  }
+  bool state_on_nvme = false;
+  for (const ChunkHomes& homes : plan.chunks) state_on_nvme |= homes.state == Home::kNvme;
+  plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval : state_on_nvme ? 1 : 10;
+  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.precision);
+  describe(plan);
+}
+
+void Planner::assign_device(Plan& plan) const {
+  Layout device;
+  plan.device_weights = device.ring(plan.device_weights.bytes, kDeviceAlignmentBytes);
+  plan.device_open = device.ring(plan.device_open.bytes, kDeviceAlignmentBytes);
+  plan.device_boundary = device.ring(plan.device_boundary.bytes, kDeviceAlignmentBytes);
+  for (size_t p = 0; p < model_.partitions.size(); ++p) {
+    const int partition = static_cast<int>(p);
+    if (plan.kept_offset[p] >= 0) {
+      plan.kept_offset[p] = device.take(kept_bytes(plan, partition), kDeviceAlignmentBytes);
+    }
+    if (uses_.shared_partition(partition)) {
+      plan.open_offset[p] = device.take(plan.geometry.partitions()[p].elements * 4, kDeviceAlignmentBytes);
+    }
+  }
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const int tensor = static_cast<int>(i) / options_.micro_batches;
+    if (plan.tensors[i].home == Home::kDevice) {
+      plan.tensors[i].offset = device.take(tensor_bytes(tensor), kDeviceAlignmentBytes);
+    }
+    if (uses_.shared_tensor(tensor)) {
+      plan.tensor_open_offset[i] = device.take(model_.tensors[tensor].elements * 4, kDeviceAlignmentBytes);
+    }
+  }
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    if (plan.chunks[c].gradient == Home::kDevice) {
+      plan.chunks[c].gradient_offset = device.take(gradient_home_bytes(plan, static_cast<int>(c)), kDeviceAlignmentBytes);
+    }
+  }
+  plan.workspace_offset = round_up(device.end(), kDeviceAlignmentBytes);
+  plan.device_arena_bytes = round_up(plan.workspace_offset + options_.workspace_bytes, kPlaneAlignmentBytes);
+}
+
+void Planner::describe(Plan& plan) const {
+  Uses uses(plan.uses);
+  for (size_t p = 0; p < model_.partitions.size(); ++p) {
+    const int partition = static_cast<int>(p);
+    if (plan.kept_offset[p] >= 0) uses.add(Tier::kDevice, "weights kept", kept_bytes(plan, partition));
+    if (uses_.shared_partition(partition)) {
+      uses.add(Tier::kDevice, "open gradients (shared)", plan.geometry.partitions()[p].elements * 4);
+    }
+  }
+  uses.add(Tier::kDevice, "weights passing", plan.device_weights.bytes);
+  uses.add(Tier::kDevice, "open gradients", plan.device_open.bytes);
+  uses.add(Tier::kDevice, "boundary tensors passing", plan.device_boundary.bytes);
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    const int chunk = static_cast<int>(c);
+    const ChunkHomes& homes = plan.chunks[c];
+    const int64_t weights = record_bytes(plan, chunk, Group::kWeights), state = record_bytes(plan, chunk, Group::kState);
+    if (homes.weights == Home::kHost) uses.add(Tier::kHost, "weights", weights);
+    if (homes.state == Home::kHost) uses.add(Tier::kHost, "optimizer state", state);
+    uses.add(homes.gradient == Home::kHost ? Tier::kHost : Tier::kDevice, "closed gradients",
+             gradient_home_bytes(plan, chunk));
+    uses.add(Tier::kNvme, homes.weights == Home::kNvme ? "weights (home), two slots" : "weights (committed), two slots",
+             2 * weights);
+    uses.add(Tier::kNvme,
+             homes.state == Home::kNvme ? "optimizer state (home), two slots" : "optimizer state (committed), two slots",
+             2 * state);
+  }
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const int tensor = static_cast<int>(i) / options_.micro_batches;
+    uses.add(plan.tensors[i].home == Home::kHost ? Tier::kHost : Tier::kDevice, "activation checkpoints",
+             tensor_bytes(tensor));
+    if (uses_.shared_tensor(tensor)) {
+      uses.add(Tier::kDevice, "open gradients of tensors", model_.tensors[tensor].elements * 4);
+    }
+  }
+  uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
+  uses.add(Tier::kHost, "update slots", plan.host_update.bytes);
+  uses.add(Tier::kHost, "weights passing", plan.host_staging.bytes);
+}
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// The planner: fills byte budgets with homes. Build-time only; see plan.h for what it makes.
+//
+// Order of what budgets go to: what a step cannot do without (one buffer of each ring, gradients and activations at their
+// lowest tier); then rings deep enough to work ahead; then homes, by what saves most traffic per byte: activations and
+// kept weights on the device, weights and then state in host memory, first-needed chunks first.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "engine/plan.h"
+#include "engine/step.h"
+
+namespace sluice {
+
+struct Budgets {
+  int64_t device_bytes = 0, host_bytes = 0;
+};
+
+class Planner {
+ public:
+  // Both must outlive the planner.
+  Planner(const ModelSpec& model, const PlanOptions& options);
+
+  // A plan within these budgets, or nothing where they are too small.
+  std::optional<Plan> attempt(Budgets budgets) const;
+  // The smallest budget of one tier that would do, the other as given; nullopt: none would.
+  std::optional<int64_t> smallest_device(int64_t host_bytes) const;
+  std::optional<int64_t> smallest_host(int64_t device_bytes) const;
+  // Enough for everything at once, in either tier.
+  int64_t everything_bytes() const;
+
+ private:
+  // What a draft of homes needs.
+  struct Needs {
+    int64_t device_fixed = 0, host_fixed = 0;                // homes and long-lived buffers
+    int64_t weights_group = 0, open_group = 0, boundary = 0;  // one buffer of each device ring
+    int64_t update_slot = 0, staging_slot = 0;                // one buffer of each host ring
+    int64_t staging_visit = 0;                                // the largest visit's weights, for staging to work ahead
+  };
+  struct Room {
+    int64_t device = 0, host = 0;  // bytes left
+  };
+
+  int64_t default_chunk_elements(int64_t host_bytes) const;
+  Plan draft(int64_t host_bytes) const;
+  void force_homes(Plan& plan) const;
+  Needs needs(const Plan& plan) const;
+  void ring_needs(const Plan& plan, Needs& needs) const;
+  std::optional<Plan> place(Budgets budgets) const;
+  void spill_to_device(Plan& plan, Room& room) const;
+  void size_rings(Plan& plan, const Needs& needs, Room& room) const;
+  void fill_device(Plan& plan, Room& room) const;
+  void fill_host(Plan& plan, Room& room) const;
+  void assign_offsets(Plan& plan) const;
+  void assign_device(Plan& plan) const;
+  void describe(Plan& plan) const;
+  int64_t tables(const Plan& plan) const;
+
+  int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }
+  int64_t gradient_home_bytes(const Plan& plan, int chunk) const;
+  int64_t kept_bytes(const Plan& plan, int partition) const;
+  int64_t record_bytes(const Plan& plan, int chunk, Group group) const;
+  bool free_to_choose(const HomeShares& shares) const { return shares.empty() || shares[0].home == HomeKind::kAuto; }
+
+  const ModelSpec& model_;
+  const PlanOptions& options_;
+  ModelUses uses_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,68 @@
+// One training step as a program: engine/step.cpp tells it in the order bytes move.
+//
+// Build-time only: makes a UnitProgram from a model and a plan. Pure functions.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "engine/model.h"
+#include "engine/plan.h"
+#include "offload/program.h"
+
+namespace sluice {
+
+// An update hop's operands: where its planes lie in the host arena.
+struct UpdateOperands {
+  int32_t chunk = 0;
+  enum class WeightsCome : uint8_t { kFromHome, kFromStore } weights_come = WeightsCome::kFromHome;
+  int64_t state = 0, weights = 0, gradient = 0;
+};
+
+enum class Pass : uint8_t { kForward, kBackward, kEvaluate };
+
+// A compute hop's operands: one visit's turn for one micro-batch. `first` indexes UnitProgram::addresses, which hold
+// offsets in the device arena, in this order:
+//   weights of each partition; inputs; forward: outputs;
+//   backward: output gradients, input gradients, open gradient of each partition.
+struct Turn {
+  int32_t visit = 0, micro_batch = 0;
+  Pass pass = Pass::kForward;
+  int32_t first = 0;
+};
+
+struct UnitProgram {
+  Program program;
+  std::vector<UpdateOperands> updates;
+  std::vector<Turn> turns;
+  std::vector<int64_t> addresses;
+  int64_t memory_bytes() const;
+};
+
+enum class UnitKind : uint8_t {
+  kTrain,     // updates of the step before beside the forward; backward, clip, first reads for the updates to come
+  kEvaluate,  // the update half and a forward without the backward
+  kDrain,     // the update half and the commit alone
+};
+constexpr int kUnitKinds = 3;
+UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind);
+
+// How visits share tensors and partitions; derived from the model once.
+struct ModelUses {
+  explicit ModelUses(const ModelSpec& model);
+  std::vector<int> takers;             // per tensor: how many visits take it
+  std::vector<int> last_taker;         // per tensor: whose backward contributes first
+  std::vector<int> first_visit;        // per partition: whose backward contributes last
+  std::vector<int> visits;             // per partition: how many visits use it
+  bool shared_tensor(int t) const { return takers[t] > 1; }
+  bool shared_partition(int p) const { return visits[p] > 1; }
+};
+
+// Boundary tensors of one turn that pass through the device's boundary ring, relative to the start of its buffer; -1: the
+// tensor has its place elsewhere. In the order of takes and gives.
+struct BoundaryLayout {
+  std::vector<int64_t> inputs, outputs, contributions;
+  int64_t bytes = 0;
+};
+BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn);
+
+}  // namespace sluice
