@@ -1,0 +1,133 @@
+#include "configs/document.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "configs/keys.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Place {
+  size_t line = 1, column = 1;
+};
+Place place_of(const std::string& text, size_t byte) {
+  Place place;
+  const size_t end = std::min(byte > 0 ? byte - 1 : 0, text.size());
+  for (size_t i = 0; i < end; ++i) {
+    place.line += text[i] == '\n';
+    place.column = text[i] == '\n' ? 1 : place.column + 1;
+  }
+  return place;
+}
+
+// The library's words after its own prefix and position: "syntax error while parsing value - ...".
+std::string reason_of(const std::string& message) {
+  const size_t colon = message.find(": ");
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
+// The library keeps the last of repeated keys in silence.
+class RepeatedKeys {
+ public:
+  bool operator()(int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open_.emplace_back();
+    if (event == Json::parse_event_t::object_end) open_.pop_back();
+    if (event == Json::parse_event_t::key && !open_.back().insert(parsed.get<std::string>()).second &&
+        repeated.empty()) {
+      repeated = parsed.get<std::string>();
+    }
+    return true;
+  }
+  std::string repeated;
+
+ private:
+  std::vector<std::set<std::string>> open_;
+};
+
+Json parse_text(const std::string& text, const std::string& name) {
+  RepeatedKeys keys;
+  Json document;
+  try {
+    document = Json::parse(text, std::ref(keys));
+  } catch (const Json::parse_error& error) {
+    const Place place = place_of(text, error.byte);
+    throw ConfigError(
+        fmt::format("{}: line {}, column {}: not JSON: {}", name, place.line, place.column, reason_of(error.what())));
+  }
+  if (!keys.repeated.empty()) throw ConfigError(fmt::format("{}: key \"{}\" is given twice", name, keys.repeated));
+  if (!document.is_object()) throw ConfigError(fmt::format("{}: the file must hold one JSON object", name));
+  return document;
+}
+
+Json value_of(const std::string& text) {
+  Json value = Json::parse(text, nullptr, false);
+  return value.is_discarded() ? Json(text) : value;
+}
+
+void apply_override(Json& document, const std::string& override_text) {
+  const size_t equals = override_text.find('=');
+  const std::string path = override_text.substr(0, equals);
+  if (equals == std::string::npos || path.empty() || path.front() == '.' || path.back() == '.') {
+    throw ConfigError(fmt::format("--set {}: not path.to.key=value", override_text));
+  }
+  Json* at = &document;
+  size_t from = 0;
+  for (size_t dot = path.find('.'); dot != std::string::npos; from = dot + 1, dot = path.find('.', from)) {
+    at = &(*at)[path.substr(from, dot - from)];
+    if (at->is_null()) *at = Json::object();
+    if (!at->is_object()) {
+      throw ConfigError(fmt::format("--set {}: \"{}\" is not an object", override_text, path.substr(0, dot)));
+    }
+  }
+  (*at)[path.substr(from)] = value_of(override_text.substr(equals + 1));
+}
+
+[[noreturn]] void refuse_key(const std::string& path, const Json& value, const std::string& name) {
+  if (const std::string_view* reason = find_later_key(path)) {
+    throw ConfigError(fmt::format("{}: \"{}\" is not supported yet ({}); leave it out", name, path, *reason));
+  }
+  const size_t dot = path.rfind('.');
+  const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
+  const std::string where = section.empty() ? "at the top" : "in \"" + section + "\"";
+  throw ConfigError(fmt::format("{}: unknown key \"{}\" (value {}); did you mean \"{}\"? Allowed {}: {}", name, path,
+                                value.dump(), nearest_key(path), where, keys_of(section)));
+}
+
+void check_section(const Json& section, const std::string& prefix, const std::string& name) {
+  for (const auto& [key, value] : section.items()) {
+    const std::string path = prefix.empty() ? key : prefix + "." + key;
+    const KeyInfo* known = find_key(path);
+    if (known == nullptr) refuse_key(path, value, name);
+    if (known->kind == KeyKind::kValue) continue;
+    if (!value.is_object()) {
+      throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name, path, value.dump(), known->allowed));
+    }
+    if (known->kind == KeyKind::kSection) check_section(value, path, name);
+  }
+}
+
+}  // namespace
+
+std::string read_document(const std::string& text, const std::string& name, std::span<const std::string> overrides) {
+  Json document = parse_text(text, name);
+  for (const std::string& each : overrides) apply_override(document, each);
+  try {
+    return document.dump();
+  } catch (const Json::type_error&) {
+    throw ConfigError(fmt::format("{}: a value given by --set is not UTF-8 text", name));
+  }
+}
+
+void check_keys(const std::string& document, const std::string& name) {
+  check_section(Json::parse(document), "", name);
+}
+
+}  // namespace sluice

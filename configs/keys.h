@@ -1,0 +1,27 @@
+// The keys of the configuration file: what each allows, and which of the incumbent's are not supported yet.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+enum class KeyKind { kValue, kSection, kOpenSection };  // an open section's keys are checked by whoever reads it
+
+struct KeyInfo {
+  std::string_view path;
+  KeyKind kind;
+  std::string_view allowed;  // what a value may be, for errors
+};
+
+// Null where the path is not known.
+const KeyInfo* find_key(std::string_view path);
+// Why an incumbent's key (or a section above it) is not supported yet; null where it is not one of these.
+const std::string_view* find_later_key(std::string_view path);
+// The known key nearest to an unknown path: by edit distance among the keys of its section, unless a key elsewhere has
+// the same last name.
+std::string nearest_key(std::string_view path);
+// Names of the keys of a section ("" for the file's top), comma-separated.
+std::string keys_of(std::string_view section);
+
+}  // namespace sluice

@@ -1,0 +1,271 @@
+#include "configs/run_config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "configs/batch.h"
+#include "configs/document.h"
+#include "configs/keys.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "core/geometry.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Reads values by their paths; what is not there keeps its default.
+class Reader {
+ public:
+  Reader(const Json& document, const std::string& name) : document_(document), name_(name) {}
+
+  const Json* find(std::string_view path) const {
+    const Json* at = &document_;
+    for (size_t from = 0; from <= path.size();) {
+      const size_t dot = std::min(path.find('.', from), path.size());
+      const auto found = at->find(std::string(path.substr(from, dot - from)));
+      if (found == at->end()) return nullptr;
+      at = &*found;
+      from = dot + 1;
+    }
+    return at;
+  }
+
+  [[noreturn]] void refuse(std::string_view path, const Json& value, const std::string& more = "") const {
+    throw ConfigError(
+        fmt::format("{}: \"{}\" is {}; allowed: {}{}", name_, path, value.dump(), find_key(path)->allowed, more));
+  }
+
+  template <typename T>
+  void integer(std::string_view path, T& into, int64_t least,
+               int64_t most = std::numeric_limits<int64_t>::max()) const {
+    if (const Json* value = find(path)) into = static_cast<T>(checked_integer(path, *value, least, most));
+  }
+  template <typename T>
+  void integer_or_auto(std::string_view path, T& into, int64_t least) const {
+    const Json* value = find(path);
+    if (value == nullptr || *value == "auto") return;
+    into = static_cast<T>(checked_integer(path, *value, least, std::numeric_limits<T>::max()));
+  }
+
+  // least <= value < below; both ends as the key's words say.
+  void number(std::string_view path, double& into, double least, double below) const {
+    const Json* value = find(path);
+    if (value == nullptr) return;
+    if (!value->is_number()) refuse(path, *value);
+    into = value->get<double>();
+    if (!std::isfinite(into) || into < least || into >= below) refuse(path, *value);
+  }
+
+  void text(std::string_view path, std::string& into) const {
+    const Json* value = find(path);
+    if (value == nullptr) return;
+    if (!value->is_string() || value->get<std::string>().empty()) refuse(path, *value);
+    into = value->get<std::string>();
+  }
+
+  // Calls `take(bool)` where the key is there.
+  template <typename Take>
+  void flag(std::string_view path, Take take) const {
+    const Json* value = find(path);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) refuse(path, *value);
+    take(value->get<bool>());
+  }
+
+  template <typename T>
+  void choice(std::string_view path, T& into, std::initializer_list<std::pair<std::string_view, T>> choices) const {
+    const Json* value = find(path);
+    if (value == nullptr) return;
+    for (const auto& [word, meaning] : choices) {
+      if (value->is_string() && value->get<std::string>() == word) {
+        into = meaning;
+        return;
+      }
+    }
+    refuse(path, *value);
+  }
+
+  void bytes(std::string_view path, int64_t& into) const {
+    const Json* value = find(path);
+    if (value == nullptr) return;
+    try {
+      into = value->is_string() ? parse_bytes(value->get<std::string>()) : checked_integer(path, *value, 1);
+    } catch (const ConfigError&) {
+      into = 0;
+    }
+    if (into < 1) refuse(path, *value);
+  }
+
+  const std::string& name() const { return name_; }
+
+ private:
+  int64_t checked_integer(std::string_view path, const Json& value, int64_t least,
+                          int64_t most = std::numeric_limits<int64_t>::max()) const {
+    // 1e6 is an integer for people; beyond 2^53 a double is not one any more.
+    const bool whole = value.is_number_float() && std::abs(value.get<double>()) < 9e15 &&
+                       value.get<double>() == std::floor(value.get<double>());
+    const bool too_big = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+    if ((!value.is_number_integer() && !whole) || too_big) refuse(path, value);
+    const int64_t number = whole ? static_cast<int64_t>(value.get<double>()) : value.get<int64_t>();
+    if (number < least || number > most) refuse(path, value);
+    return number;
+  }
+
+  const Json& document_;
+  const std::string& name_;
+};
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
+  reader.choice<AdamKind>("optimizer.type", optimizer.kind, {{"AdamW", AdamKind::kAdamW}, {"Adam", AdamKind::kAdam}});
+  if (optimizer.kind == AdamKind::kAdam) optimizer.weight_decay = 0;
+  reader.number("optimizer.params.lr", optimizer.learning_rate, 0, kNoLimit);
+  reader.number("optimizer.params.eps", optimizer.epsilon, std::numeric_limits<double>::min(), kNoLimit);
+  reader.number("optimizer.params.weight_decay", optimizer.weight_decay, 0, kNoLimit);
+  constexpr std::string_view kBetas = "optimizer.params.betas";
+  const Json* betas = reader.find(kBetas);
+  if (betas == nullptr) return;
+  const auto good = [](const Json& beta) { return beta.is_number() && beta >= 0.0 && beta < 1.0; };
+  if (!betas->is_array() || betas->size() != 2 || !good((*betas)[0]) || !good((*betas)[1]))
+    reader.refuse(kBetas, *betas);
+  optimizer.beta1 = (*betas)[0].get<double>();
+  optimizer.beta2 = (*betas)[1].get<double>();
+}
+
+std::optional<HomeKind> home_of(const std::string& word) {
+  for (const HomeKind kind : {HomeKind::kAuto, HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme,
+                              HomeKind::kHostAndDevice, HomeKind::kNvmeAndDevice}) {
+    if (name_of(kind) == word) return kind;
+  }
+  return std::nullopt;
+}
+
+void read_homes(const Reader& reader, const std::string& path, HomeShares& shares) {
+  const Json* value = reader.find(path);
+  if (value == nullptr || *value == "auto") return;
+  const auto add = [&](const std::string& word, double share) {
+    const std::optional<HomeKind> home = home_of(word);
+    if (!home) reader.refuse(path, *value, ", with the homes auto, device, host, nvme, host+device and nvme+device");
+    shares.push_back({*home, share});
+  };
+  if (value->is_string()) return add(value->get<std::string>(), 1);
+  if (!value->is_object() || value->empty()) reader.refuse(path, *value);
+  for (const auto& [word, share] : value->items()) {
+    if (!share.is_number() || share < 0.0 || share > 1.0) reader.refuse(path, *value);
+    add(word, share.get<double>());
+  }
+}
+
+void read_placement(const Reader& reader, Placement& placement) {
+  read_homes(reader, "sluice.placement.weights", placement.weights);
+  read_homes(reader, "sluice.placement.state", placement.state);
+  read_homes(reader, "sluice.placement.gradient", placement.gradient);
+  read_homes(reader, "sluice.placement.activations", placement.activations);
+  try {
+    placement.validate();
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", reader.name(), error.what()));
+  }
+}
+
+void read_nvme(const Reader& reader, std::vector<std::string>& folders) {
+  const Json* value = reader.find("sluice.nvme");
+  if (value == nullptr) return;
+  if (!value->is_array()) reader.refuse("sluice.nvme", *value);
+  for (const Json& folder : *value) {
+    if (!folder.is_string() || folder.get<std::string>().empty()) reader.refuse("sluice.nvme", *value);
+    folders.push_back(folder.get<std::string>());
+  }
+  if (folders.size() > 1) reader.refuse("sluice.nvme", *value, " (striping over several drives is not supported yet)");
+}
+
+void read_sluice(const Reader& reader, SluiceConfig& sluice) {
+  reader.bytes("sluice.device_memory", sluice.device_memory_bytes);
+  reader.bytes("sluice.host_memory", sluice.host_memory_bytes);
+  read_nvme(reader, sluice.nvme);
+  reader.integer_or_auto("sluice.chunk_elements", sluice.chunk_elements, kMinChunkElements);
+  reader.integer_or_auto("sluice.commit_interval", sluice.commit_interval, 1);
+  reader.choice<IoBackend>(
+      "sluice.io_backend", sluice.io_backend,
+      {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}});
+  reader.integer("sluice.io_depth", sluice.io_depth, 1, 4096);
+  read_placement(reader, sluice.placement);
+  reader.integer_or_auto("sluice.loss_tile_tokens", sluice.loss_tile_tokens, 1);
+  reader.integer_or_auto("sluice.compute_threads", sluice.compute_threads, 1);
+  reader.integer_or_auto("sluice.update_threads", sluice.update_threads, 1);
+  reader.text("sluice.trace", sluice.trace);
+}
+
+void read_data(const Reader& reader, DataOptions& data) {
+  std::string path;
+  reader.text("data.path", path);
+  data.path = path;
+  reader.choice<TokenizerKind>("data.tokenizer", data.tokenizer,
+                               {{"byte", TokenizerKind::kByte}, {"sentencepiece", TokenizerKind::kSentencePiece}});
+  const bool byte = data.tokenizer == TokenizerKind::kByte;
+  reader.integer("data.vocab_size", data.vocab_size, byte ? 256 : kMinSentencePieceVocabulary,
+                 kMaxSentencePieceVocabulary);
+  if (reader.find("data.sequence_length") == nullptr) {
+    throw ConfigError(fmt::format("{}: \"data.sequence_length\" is missing; allowed: {}", reader.name(),
+                                  find_key("data.sequence_length")->allowed));
+  }
+  reader.integer("data.sequence_length", data.sequence_length, 1);
+  reader.flag("data.shuffle", [&](bool yes) { data.shuffle = yes ? Shuffle::kYes : Shuffle::kNo; });
+  reader.number("data.validation_fraction", data.validation_fraction, 0, 1);
+}
+
+std::string read_model(const Reader& reader) {
+  const Json* model = reader.find("model");
+  if (model == nullptr) {
+    throw ConfigError(fmt::format("{}: \"model\" is missing; allowed: {}", reader.name(), find_key("model")->allowed));
+  }
+  return model->dump();
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  // A folder opens as a stream on Linux and fails on its first read.
+  if (!file || !(text << file.rdbuf()))
+    throw ConfigError(fmt::format("{}: cannot be read as a configuration file", path));
+  return text.str();
+}
+
+}  // namespace
+
+RunConfig parse_config(const std::string& text, const std::string& name, std::span<const std::string> overrides) {
+  const std::string checked = read_document(text, name, overrides);
+  check_keys(checked, name);
+  const Json document = Json::parse(checked);
+  const Reader reader(document, name);
+  RunConfig config;
+  config.model = read_model(reader);
+  read_data(reader, config.data);
+  reader.integer_or_auto("train_batch_size", config.batch.train, 1);
+  reader.integer_or_auto("train_micro_batch_size_per_gpu", config.batch.micro, 1);
+  reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1);
+  derive_batch(config.batch, name);
+  read_optimizer(reader, config.optimizer);
+  reader.number("gradient_clipping", config.gradient_clipping, 0, kNoLimit);
+  reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
+  reader.integer("zero_optimization.stage", config.zero_stage, 0, 3);
+  reader.integer("steps_per_print", config.steps_per_print, 1);
+  reader.integer("seed", config.seed, 0);
+  read_sluice(reader, config.sluice);
+  return config;
+}
+
+RunConfig load_config(const std::string& path, std::span<const std::string> overrides) {
+  return parse_config(read_file(path), path, overrides);
+}
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// The configuration of a run: the incumbent's JSON file, read into typed values. Everything is checked here, before any
+// memory is taken; each error is one line that names the file, the key's path, the value, and what is allowed.
+// Pure functions; any thread.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "cpu_adam/adam.h"
+#include "data/options.h"
+#include "engine/placement.h"
+#include "swap/io_queue.h"
+
+namespace sluice {
+
+std::string_view name_of(TokenizerKind kind);  // "byte", "sentencepiece"
+std::string_view name_of(IoBackend backend);   // "auto", "uring", "threads"
+
+// train = micro x accumulation x ranks (one rank).
+struct BatchConfig {
+  int64_t train = 0, micro = 0, accumulation = 0;  // samples, samples, micro-batches
+};
+
+// The engine's own section. 0 or empty: derived.
+struct SluiceConfig {
+  int64_t device_memory_bytes = 0, host_memory_bytes = 0;
+  std::vector<std::string> nvme;  // empty: the run's own folder
+  int64_t chunk_elements = 0;
+  int commit_interval = 0;
+  IoBackend io_backend = IoBackend::kAuto;
+  int io_depth = 64;
+  Placement placement;
+  int64_t loss_tile_tokens = 0;
+  int compute_threads = 0, update_threads = 0;
+  std::string trace;  // file of the trace of hops; empty: none
+};
+
+struct RunConfig {
+  std::string model;  // the "model" section as JSON text: its keys are the model's to check
+  DataOptions data;   // an empty path: given by --data, or not needed; vocab_size 0: the model's
+  BatchConfig batch;
+  AdamOptions optimizer;
+  double gradient_clipping = 0;  // largest norm; 0: none
+  Precision precision = Precision::kFp32;
+  int zero_stage = 0;
+  int64_t steps_per_print = 10;
+  uint64_t seed = 0;
+  SluiceConfig sluice;
+};
+
+// Reads a file and applies overrides, each "path.to.key=value" with the value as JSON or else as a string. Throws
+// ConfigError (a file that cannot be read too).
+RunConfig load_config(const std::string& path, std::span<const std::string> overrides);
+// The same from text; `name` stands in errors where the file's path would.
+RunConfig parse_config(const std::string& text, const std::string& name, std::span<const std::string> overrides);
+
+// What the defaults of budgets and threads come from.
+struct MachineFacts {
+  int64_t available_host_bytes = 0;
+  int cores = 1;
+};
+// Fills in budgets (20 % of the available memory for the host twin of a device, 50 % for the host) and threads.
+void fill_defaults(RunConfig& config, const MachineFacts& machine);
+
+// The whole configuration as JSON text: parse_config(to_json(c)) equals c, and its text is the same again.
+std::string to_json(const RunConfig& config);
+
+}  // namespace sluice

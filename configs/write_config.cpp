@@ -1,0 +1,97 @@
+// The way back: typed values to JSON text, and the names and defaults that both ways share.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "configs/run_config.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json count_or_auto(int64_t count) { return count > 0 ? Json(count) : Json("auto"); }
+
+Json homes_json(const HomeShares& shares) {
+  if (shares.empty()) return "auto";
+  if (shares.size() == 1 && shares[0].share == 1) return std::string(name_of(shares[0].home));
+  Json object = Json::object();
+  for (const HomeShare& share : shares) object[std::string(name_of(share.home))] = share.share;
+  return object;
+}
+
+Json data_json(const DataOptions& data) {
+  Json object = Json::object();
+  if (!data.path.empty()) object["path"] = data.path.string();
+  object["tokenizer"] = std::string(name_of(data.tokenizer));
+  if (data.vocab_size > 0) object["vocab_size"] = data.vocab_size;
+  object["sequence_length"] = data.sequence_length;
+  object["shuffle"] = data.shuffle == Shuffle::kYes;
+  object["validation_fraction"] = data.validation_fraction;
+  return object;
+}
+
+Json sluice_json(const SluiceConfig& sluice) {
+  Json object = Json::object();
+  if (sluice.device_memory_bytes > 0) object["device_memory"] = sluice.device_memory_bytes;
+  if (sluice.host_memory_bytes > 0) object["host_memory"] = sluice.host_memory_bytes;
+  object["nvme"] = sluice.nvme;
+  object["chunk_elements"] = count_or_auto(sluice.chunk_elements);
+  object["commit_interval"] = count_or_auto(sluice.commit_interval);
+  object["io_backend"] = std::string(name_of(sluice.io_backend));
+  object["io_depth"] = sluice.io_depth;
+  object["placement"] = {{"weights", homes_json(sluice.placement.weights)},
+                         {"state", homes_json(sluice.placement.state)},
+                         {"gradient", homes_json(sluice.placement.gradient)},
+                         {"activations", homes_json(sluice.placement.activations)}};
+  object["loss_tile_tokens"] = count_or_auto(sluice.loss_tile_tokens);
+  object["compute_threads"] = count_or_auto(sluice.compute_threads);
+  object["update_threads"] = count_or_auto(sluice.update_threads);
+  if (!sluice.trace.empty()) object["trace"] = sluice.trace;
+  return object;
+}
+
+}  // namespace
+
+std::string_view name_of(TokenizerKind kind) { return kind == TokenizerKind::kByte ? "byte" : "sentencepiece"; }
+
+std::string_view name_of(IoBackend backend) {
+  return backend == IoBackend::kAuto ? "auto" : backend == IoBackend::kUring ? "uring" : "threads";
+}
+
+void fill_defaults(RunConfig& config, const MachineFacts& machine) {
+  SluiceConfig& sluice = config.sluice;
+  // Whole MiB: people read these numbers back in the table.
+  constexpr int64_t kGrain = int64_t{1} << 20;
+  const auto share = [&](int64_t percent) {
+    return std::max(kGrain, machine.available_host_bytes / 100 * percent / kGrain * kGrain);
+  };
+  if (sluice.device_memory_bytes == 0) sluice.device_memory_bytes = share(20);
+  if (sluice.host_memory_bytes == 0) sluice.host_memory_bytes = share(50);
+  if (sluice.compute_threads == 0) sluice.compute_threads = std::max(1, machine.cores);
+  if (sluice.update_threads == 0) sluice.update_threads = std::max(1, machine.cores);
+}
+
+std::string to_json(const RunConfig& config) {
+  const AdamOptions& adam = config.optimizer;
+  Json object = Json::object();
+  object["model"] = Json::parse(config.model);
+  object["data"] = data_json(config.data);
+  object["train_batch_size"] = config.batch.train;
+  object["train_micro_batch_size_per_gpu"] = config.batch.micro;
+  object["gradient_accumulation_steps"] = config.batch.accumulation;
+  object["optimizer"] = {{"type", adam.kind == AdamKind::kAdamW ? "AdamW" : "Adam"},
+                         {"params",
+                          {{"lr", adam.learning_rate},
+                           {"betas", Json::array({adam.beta1, adam.beta2})},
+                           {"eps", adam.epsilon},
+                           {"weight_decay", adam.weight_decay}}}};
+  object["gradient_clipping"] = config.gradient_clipping;
+  object["bf16"] = {{"enabled", config.precision == Precision::kBf16}};
+  object["zero_optimization"] = {{"stage", config.zero_stage}};
+  object["steps_per_print"] = config.steps_per_print;
+  object["seed"] = config.seed;
+  object["sluice"] = sluice_json(config.sluice);
+  return object.dump(2) + "\n";
+}
+
+}  // namespace sluice

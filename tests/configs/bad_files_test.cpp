@@ -1,0 +1,225 @@
+// Configurations that are wrong, and the exact line that each one gets.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse_config(text, "run.json", overrides);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const std::string kGood =
+    R"({"model": {"type": "gpt2"}, "data": {"sequence_length": 33}, "train_micro_batch_size_per_gpu": 3})";
+
+struct Case {
+  std::string name;
+  std::string override_text;  // on a good file
+  std::string message;
+};
+
+class BadValue : public testing::TestWithParam<Case> {};
+
+TEST_P(BadValue, is_refused_by_key_value_and_what_is_allowed) {
+  EXPECT_EQ(error_of(kGood, {GetParam().override_text}), GetParam().message);
+}
+
+const Case kBadValues[] = {
+    {"negative_clip", "gradient_clipping=-1",
+     R"(run.json: "gradient_clipping" is -1; allowed: a number, 0 or more (0: none))"},
+    {"word_for_a_number", "optimizer.params.lr=fast",
+     R"(run.json: "optimizer.params.lr" is "fast"; allowed: a number, 0 or more)"},
+    {"unknown_optimizer", "optimizer.type=SGD", R"(run.json: "optimizer.type" is "SGD"; allowed: "AdamW" or "Adam")"},
+    {"three_betas", "optimizer.params.betas=[0.9,0.95,0.99]",
+     R"(run.json: "optimizer.params.betas" is [0.9,0.95,0.99]; allowed: a list of two numbers from 0 to below 1)"},
+    {"beta_of_one", "optimizer.params.betas=[0.9,1]",
+     R"(run.json: "optimizer.params.betas" is [0.9,1]; allowed: a list of two numbers from 0 to below 1)"},
+    {"epsilon_of_zero", "optimizer.params.eps=0",
+     R"(run.json: "optimizer.params.eps" is 0; allowed: a number above 0)"},
+    {"stage_four", "zero_optimization.stage=4", R"(run.json: "zero_optimization.stage" is 4; allowed: 0, 1, 2 or 3)"},
+    {"half_a_step", "steps_per_print=0.5", R"(run.json: "steps_per_print" is 0.5; allowed: a positive integer)"},
+    {"flag_as_a_number", "bf16.enabled=1", R"(run.json: "bf16.enabled" is 1; allowed: true or false (false: fp32))"},
+    {"section_as_a_value", "bf16=true", R"(run.json: "bf16" is true; allowed: an object)"},
+    {"model_as_a_name", "model=gpt2",
+     R"(run.json: "model" is "gpt2"; allowed: an object, as {"type": "gpt2", ...} or {"path": "FOLDER"})"},
+    {"bytes_without_a_unit_we_know", "sluice.device_memory=64 megs",
+     R"(run.json: "sluice.device_memory" is "64 megs"; allowed: bytes, as "12GiB" or a positive integer)"},
+    {"no_bytes", "sluice.host_memory=0",
+     R"(run.json: "sluice.host_memory" is 0; allowed: bytes, as "12GiB" or a positive integer)"},
+    {"negative_bytes", "sluice.host_memory=-4096",
+     R"(run.json: "sluice.host_memory" is -4096; allowed: bytes, as "12GiB" or a positive integer)"},
+    {"folder_without_a_list", "sluice.nvme=/local_nvme",
+     R"(run.json: "sluice.nvme" is "/local_nvme"; allowed: a list of one folder, as ["/local_nvme"])"},
+    {"several_folders", R"(sluice.nvme=["/a","/b"])",
+     R"(run.json: "sluice.nvme" is ["/a","/b"]; allowed: a list of one folder, as ["/local_nvme"] (striping over )"
+     R"(several drives is not supported yet))"},
+    {"tiny_chunks", "sluice.chunk_elements=127",
+     R"(run.json: "sluice.chunk_elements" is 127; allowed: an integer, 128 or more, or "auto")"},
+    {"never_commit", "sluice.commit_interval=0",
+     R"(run.json: "sluice.commit_interval" is 0; allowed: a positive integer or "auto")"},
+    {"commits_beyond_an_int", "sluice.commit_interval=4294967297",
+     R"(run.json: "sluice.commit_interval" is 4294967297; allowed: a positive integer or "auto")"},
+    {"unknown_backend", "sluice.io_backend=libaio",
+     R"(run.json: "sluice.io_backend" is "libaio"; allowed: "auto", "uring" or "threads")"},
+    {"no_depth", "sluice.io_depth=0", R"(run.json: "sluice.io_depth" is 0; allowed: an integer from 1 to 4096)"},
+    {"unknown_home", "sluice.placement.weights=disk",
+     R"(run.json: "sluice.placement.weights" is "disk"; allowed: a home ("auto", "host", ...) or shares as )"
+     R"({"host": 0.5, "nvme": 0.5}, with the homes auto, device, host, nvme, host+device and nvme+device)"},
+    {"home_that_state_cannot_have", "sluice.placement.state=device",
+     R"(run.json: sluice.placement.state: "device" is not possible; allowed: auto | host | nvme )"
+     R"((state on the device needs an optimizer there))"},
+    {"shares_that_leave_a_gap", R"(sluice.placement.weights={"host":0.5,"nvme":0.25})",
+     "run.json: sluice.placement.weights: the shares sum to 0.75, not to 1"},
+    {"zero_tokens_a_tile", "sluice.loss_tile_tokens=0",
+     R"(run.json: "sluice.loss_tile_tokens" is 0; allowed: a positive integer or "auto")"},
+    {"trace_without_a_name", "sluice.trace=true",
+     R"(run.json: "sluice.trace" is true; allowed: the path of a file to write)"},
+    {"unknown_tokenizer", "data.tokenizer=bpe",
+     R"(run.json: "data.tokenizer" is "bpe"; allowed: "byte" or "sentencepiece")"},
+    {"all_for_validation", "data.validation_fraction=1",
+     R"(run.json: "data.validation_fraction" is 1; allowed: a number from 0 to below 1)"},
+    {"no_sequence", "data.sequence_length=0", R"(run.json: "data.sequence_length" is 0; allowed: a positive integer)"},
+    {"small_vocabulary", "data.vocab_size=100",
+     R"(run.json: "data.vocab_size" is 100; allowed: an integer, 300 to 1000000 for sentencepiece, 256 or more for byte)"},
+    {"negative_seed", "seed=-1", R"(run.json: "seed" is -1; allowed: an integer, 0 or more)"},
+    {"huge_seed", "seed=18446744073709551615",
+     R"(run.json: "seed" is 18446744073709551615; allowed: an integer, 0 or more)"},
+};
+const auto kName = [](const auto& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(Table, BadValue, testing::ValuesIn(kBadValues), kName);
+
+class BadKey : public testing::TestWithParam<Case> {};
+
+TEST_P(BadKey, is_refused_with_the_nearest_known_or_the_reason) {
+  EXPECT_EQ(error_of(kGood, {GetParam().override_text}), GetParam().message);
+}
+
+constexpr const char* kTopKeys =
+    "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
+    "gradient_clipping, bf16, zero_optimization, steps_per_print, seed, sluice";
+constexpr const char* kSluiceKeys =
+    "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_depth, placement, "
+    "loss_tile_tokens, compute_threads, update_threads, trace";
+
+const Case kBadKeys[] = {
+    {"typo", "sluice.host_memroy=128MiB",
+     std::string(
+         R"(run.json: unknown key "sluice.host_memroy" (value "128MiB"); did you mean "sluice.host_memory"? )") +
+         R"(Allowed in "sluice": )" + kSluiceKeys},
+    {"typo_at_the_top", "gradient_cliping=1",
+     std::string(R"(run.json: unknown key "gradient_cliping" (value 1); did you mean "gradient_clipping"? )") +
+         "Allowed at the top: " + kTopKeys},
+    {"right_name_in_the_wrong_section", "device_memory=64MiB",
+     std::string(R"(run.json: unknown key "device_memory" (value "64MiB"); did you mean "sluice.device_memory"? )") +
+         "Allowed at the top: " + kTopKeys},
+    {"typo_two_levels_down", "optimizer.params.beta=[0.9,0.95]",
+     R"(run.json: unknown key "optimizer.params.beta" (value [0.9,0.95]); did you mean "optimizer.params.betas"? )"
+     R"(Allowed in "optimizer.params": lr, betas, eps, weight_decay)"},
+    {"typo_in_placement", "sluice.placement.activation=host",
+     R"(run.json: unknown key "sluice.placement.activation" (value "host"); did you mean )"
+     R"("sluice.placement.activations"? Allowed in "sluice.placement": weights, state, gradient, activations)"},
+    {"scheduler", R"(scheduler={"type":"WarmupLR"})",
+     R"(run.json: "scheduler" is not supported yet (learning-rate schedules; the learning rate is constant); leave it out)"},
+    {"fp16", "fp16.enabled=false",
+     R"(run.json: "fp16" is not supported yet (fp16 with loss scaling; use bf16, or fp32); leave it out)"},
+    {"offload", R"(zero_optimization.offload_optimizer={"device":"nvme"})",
+     R"(run.json: "zero_optimization.offload_optimizer" is not supported yet (its lowest tier; sluice.placement.state )"
+     R"(and the budgets decide); leave it out)"},
+    {"aio", "aio.queue_depth=8",
+     R"(run.json: "aio" is not supported yet (tuning of transfers; sluice.io_backend and sluice.io_depth are there); )"
+     R"(leave it out)"},
+};
+INSTANTIATE_TEST_SUITE_P(Table, BadKey, testing::ValuesIn(kBadKeys), kName);
+
+// Every key of the file that the incumbent's users own is either known or refused as not supported yet: none is a typo.
+TEST(BadFiles, no_key_of_the_incumbents_file_counts_as_a_typo) {
+  const char* const later[] = {"scheduler",
+                               "wall_clock_breakdown",
+                               "fp16",
+                               "aio",
+                               "tensorboard",
+                               "zero_optimization.offload_optimizer",
+                               "zero_optimization.offload_param",
+                               "zero_optimization.overlap_comm",
+                               "zero_optimization.contiguous_gradients",
+                               "zero_optimization.reduce_bucket_size",
+                               "zero_optimization.sub_group_size",
+                               "zero_optimization.stage3_prefetch_bucket_size",
+                               "zero_optimization.stage3_param_persistence_threshold",
+                               "zero_optimization.stage3_max_live_parameters"};
+  for (const std::string key : later) {
+    EXPECT_EQ(error_of(kGood, {key + "={}"}).find("run.json: \"" + key + "\" is not supported yet ("), 0u) << key;
+  }
+}
+
+struct Text {
+  std::string name, text, message;
+};
+class BadText : public testing::TestWithParam<Text> {};
+TEST_P(BadText, is_refused_by_place) { EXPECT_EQ(error_of(GetParam().text), GetParam().message); }
+
+const Text kBadTexts[] = {
+    {"trailing_comma", "{\n  \"seed\": 1,\n}",
+     "run.json: line 3, column 1: not JSON: syntax error while parsing object key - unexpected '}'; expected string "
+     "literal"},
+    {"cut_short", "{\"seed\": ",
+     "run.json: line 1, column 10: not JSON: syntax error while parsing value - unexpected end of input; expected '[', "
+     "'{', or a literal"},
+    {"empty", "",
+     "run.json: line 1, column 1: not JSON: syntax error while parsing value - unexpected end of input; expected '[', "
+     "'{', or a literal"},
+    {"a_list", "[1]", "run.json: the file must hold one JSON object"},
+    {"repeated_key", R"({"data": {"path": "a", "path": "b"}})", R"(run.json: key "path" is given twice)"},
+    {"no_model", R"({"data": {"sequence_length": 8}})",
+     R"(run.json: "model" is missing; allowed: an object, as {"type": "gpt2", ...} or {"path": "FOLDER"})"},
+    {"no_sequence_length", R"({"model": {}, "data": {}})",
+     R"(run.json: "data.sequence_length" is missing; allowed: a positive integer)"},
+};
+INSTANTIATE_TEST_SUITE_P(Table, BadText, testing::ValuesIn(kBadTexts), kName);
+
+TEST(BadFiles, a_contradiction_of_batch_sizes_prints_the_equation) {
+  const auto with = [](const std::string& keys) {
+    return error_of(R"({"model": {}, "data": {"sequence_length": 8}, )" + keys + "}");
+  };
+  EXPECT_EQ(with(R"("train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3)"),
+            "run.json: train_batch_size 32 = train_micro_batch_size_per_gpu 4 x gradient_accumulation_steps 3 x 1 rank "
+            "does not hold: the right side is 12");
+  EXPECT_EQ(with(R"("train_batch_size": 32, "train_micro_batch_size_per_gpu": 5)"),
+            "run.json: train_batch_size 32 = train_micro_batch_size_per_gpu 5 x gradient_accumulation_steps auto x 1 "
+            "rank has no solution in whole numbers");
+  EXPECT_EQ(with(R"("train_batch_size": 2, "gradient_accumulation_steps": 3)"),
+            "run.json: train_batch_size 2 = train_micro_batch_size_per_gpu auto x gradient_accumulation_steps 3 x 1 "
+            "rank has no solution in whole numbers");
+  EXPECT_EQ(with(R"("gradient_accumulation_steps": 3)"),
+            "run.json: train_batch_size auto = train_micro_batch_size_per_gpu auto x gradient_accumulation_steps 3 x 1 "
+            "rank has no solution: give train_batch_size or train_micro_batch_size_per_gpu");
+}
+
+TEST(BadFiles, an_override_that_is_none_is_refused) {
+  EXPECT_EQ(error_of(kGood, {"steps_per_print"}), "--set steps_per_print: not path.to.key=value");
+  EXPECT_EQ(error_of(kGood, {"=3"}), "--set =3: not path.to.key=value");
+  EXPECT_EQ(error_of(kGood, {"data.sequence_length.x=3"}),
+            "--set data.sequence_length.x=3: \"data.sequence_length\" is not an object");
+}
+
+TEST(BadFiles, a_file_that_is_not_there_is_named) {
+  try {
+    load_config("/no/such/run.json", {});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "/no/such/run.json: cannot be read as a configuration file");
+  }
+}
+
+}  // namespace
+}  // namespace sluice

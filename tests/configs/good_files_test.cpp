@@ -1,0 +1,200 @@
+// Configurations that are right: what they mean, what is derived, and that they survive being written and read back.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "configs/run_config.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+RunConfig parse(const std::string& text, std::vector<std::string> overrides = {}) {
+  return parse_config(text, "run.json", overrides);
+}
+
+const std::string kSmallest =
+    R"({"model": {"type": "gpt2"}, "data": {"sequence_length": 33}, "train_micro_batch_size_per_gpu": 3})";
+
+const std::string kFull = R"({
+  "model": {"type": "gpt2", "n_embd": 72, "n_layer": 5},
+  "data": {"path": "/books", "tokenizer": "sentencepiece", "vocab_size": 331, "sequence_length": 33, "shuffle": false,
+           "validation_fraction": 0.125},
+  "train_batch_size": 12, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": "auto",
+  "optimizer": {"type": "Adam", "params": {"lr": 3e-4, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
+  "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
+  "seed": 11,
+  "sluice": {"device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
+             "commit_interval": 5, "io_backend": "threads", "io_depth": 3,
+             "placement": {"weights": {"nvme+device": 0.25, "host": 0.5, "nvme": 0.25}, "state": "host",
+                           "gradient": "device", "activations": "auto"},
+             "loss_tile_tokens": 16, "compute_threads": 2, "update_threads": 1, "trace": "hops.json"}})";
+
+TEST(GoodFiles, what_is_not_given_has_the_documented_default) {
+  const RunConfig config = parse(kSmallest);
+  EXPECT_EQ(config.precision, Precision::kFp32);
+  EXPECT_EQ(config.batch.train, 3);
+  EXPECT_EQ(config.batch.accumulation, 1);
+  EXPECT_EQ(config.optimizer.kind, AdamKind::kAdamW);
+  EXPECT_EQ(config.gradient_clipping, 0);
+  EXPECT_EQ(config.data.tokenizer, TokenizerKind::kByte);
+  EXPECT_EQ(config.data.shuffle, Shuffle::kYes);
+  EXPECT_EQ(config.data.validation_fraction, 0);
+  EXPECT_EQ(config.sluice.io_backend, IoBackend::kAuto);
+  EXPECT_EQ(config.sluice.chunk_elements, 0);
+  EXPECT_EQ(config.sluice.commit_interval, 0);
+  EXPECT_TRUE(config.sluice.nvme.empty());
+  EXPECT_TRUE(config.sluice.placement.weights.empty());
+}
+
+TEST(GoodFiles, every_key_of_batch_data_and_optimizer_arrives) {
+  const RunConfig config = parse(kFull);
+  EXPECT_EQ(config.model, R"({"type":"gpt2","n_embd":72,"n_layer":5})");
+  EXPECT_EQ(config.data.path, "/books");
+  EXPECT_EQ(config.data.tokenizer, TokenizerKind::kSentencePiece);
+  EXPECT_EQ(config.data.vocab_size, 331);
+  EXPECT_EQ(config.data.sequence_length, 33);
+  EXPECT_EQ(config.data.shuffle, Shuffle::kNo);
+  EXPECT_EQ(config.data.validation_fraction, 0.125);
+  EXPECT_EQ(config.batch.accumulation, 4);
+  EXPECT_EQ(config.optimizer.kind, AdamKind::kAdam);
+  EXPECT_EQ(config.optimizer.learning_rate, 3e-4);
+  EXPECT_EQ(config.optimizer.beta1, 0.8);
+  EXPECT_EQ(config.optimizer.beta2, 0.95);
+  EXPECT_EQ(config.optimizer.epsilon, 1e-7);
+  EXPECT_EQ(config.optimizer.weight_decay, 0.1);
+  EXPECT_EQ(config.gradient_clipping, 0.5);
+  EXPECT_EQ(config.precision, Precision::kBf16);
+  EXPECT_EQ(config.zero_stage, 3);
+  EXPECT_EQ(config.steps_per_print, 7);
+  EXPECT_EQ(config.seed, 11u);
+}
+
+TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
+  const SluiceConfig sluice = parse(kFull).sluice;
+  EXPECT_EQ(sluice.device_memory_bytes, 2 * kMiB);
+  EXPECT_EQ(sluice.host_memory_bytes, 3 * kMiB);
+  EXPECT_THAT(sluice.nvme, testing::ElementsAre("/local_nvme"));
+  EXPECT_EQ(sluice.chunk_elements, 1000);
+  EXPECT_EQ(sluice.commit_interval, 5);
+  EXPECT_EQ(sluice.io_backend, IoBackend::kThreads);
+  EXPECT_EQ(sluice.io_depth, 3);
+  EXPECT_EQ(sluice.loss_tile_tokens, 16);
+  EXPECT_EQ(sluice.compute_threads, 2);
+  EXPECT_EQ(sluice.update_threads, 1);
+  EXPECT_EQ(sluice.trace, "hops.json");
+}
+
+// The first chunks get the first home named: an order by name would put host before nvme+device.
+TEST(GoodFiles, shares_of_a_placement_keep_the_order_of_the_file) {
+  const Placement placement = parse(kFull).sluice.placement;
+  ASSERT_EQ(placement.weights.size(), 3u);
+  EXPECT_EQ(placement.weights[0].home, HomeKind::kNvmeAndDevice);
+  EXPECT_EQ(placement.weights[0].share, 0.25);
+  EXPECT_EQ(placement.weights[1].home, HomeKind::kHost);
+  EXPECT_EQ(placement.weights[2].home, HomeKind::kNvme);
+  ASSERT_EQ(placement.state.size(), 1u);
+  EXPECT_EQ(placement.state[0].home, HomeKind::kHost);
+  EXPECT_EQ(placement.gradient[0].home, HomeKind::kDevice);
+  EXPECT_TRUE(placement.activations.empty());
+}
+
+TEST(GoodFiles, any_two_batch_sizes_give_the_third) {
+  struct Case {
+    std::string keys;
+    int64_t train, micro, accumulation;
+  };
+  const Case cases[] = {
+      {R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 4)", 12, 4, 3},
+      {R"("train_batch_size": 12, "gradient_accumulation_steps": 3)", 12, 4, 3},
+      {R"("train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3)", 12, 4, 3},
+      {R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3)", 12, 4, 3},
+      {R"("train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3)", 12, 4,
+       3},
+      {R"("train_batch_size": 12)", 12, 12, 1},
+      {R"("train_micro_batch_size_per_gpu": 4)", 4, 4, 1},
+      {R"("train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto")", 4, 4, 1},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.keys);
+    const BatchConfig batch =
+        parse(R"({"model": {"type": "gpt2"}, "data": {"sequence_length": 8}, )" + each.keys + "}").batch;
+    EXPECT_EQ(batch.train, each.train);
+    EXPECT_EQ(batch.micro, each.micro);
+    EXPECT_EQ(batch.accumulation, each.accumulation);
+  }
+}
+
+TEST(GoodFiles, what_is_written_reads_back_as_the_same_configuration) {
+  for (const std::string& text : {kSmallest, kFull}) {
+    RunConfig config = parse(text);
+    const std::string written = to_json(config);
+    EXPECT_EQ(to_json(parse(written)), written);
+    fill_defaults(config, {.available_host_bytes = 10 * kGiB, .cores = 3});
+    const std::string resolved = to_json(config);
+    RunConfig again = parse(resolved);
+    EXPECT_EQ(to_json(again), resolved);
+    // Another machine changes nothing of a resolved file.
+    fill_defaults(again, {.available_host_bytes = 99 * kGiB, .cores = 64});
+    EXPECT_EQ(to_json(again), resolved);
+  }
+}
+
+TEST(GoodFiles, numbers_are_written_with_all_their_digits) {
+  const RunConfig config = parse(kSmallest, {"optimizer.params.lr=0.00012345678901234567"});
+  EXPECT_EQ(parse(to_json(config)).optimizer.learning_rate, 0.00012345678901234567);
+}
+
+TEST(GoodFiles, budgets_default_to_shares_of_the_memory_that_is_free) {
+  RunConfig config = parse(kSmallest);
+  fill_defaults(config, {.available_host_bytes = 1000 * kMiB, .cores = 3});
+  EXPECT_EQ(config.sluice.device_memory_bytes, 200 * kMiB);
+  EXPECT_EQ(config.sluice.host_memory_bytes, 500 * kMiB);
+  EXPECT_EQ(config.sluice.compute_threads, 3);
+  EXPECT_EQ(config.sluice.update_threads, 3);
+  config = parse(kFull);
+  fill_defaults(config, {.available_host_bytes = 1000 * kMiB, .cores = 3});
+  EXPECT_EQ(config.sluice.device_memory_bytes, 2 * kMiB);
+  EXPECT_EQ(config.sluice.compute_threads, 2);
+}
+
+TEST(GoodFiles, overrides_replace_add_and_nest_and_later_ones_win) {
+  const RunConfig config =
+      parse(kFull, {"sluice.host_memory=64MiB", "sluice.nvme=[\"/a=b\"]", "data.path=/new place", "model.n_head=3",
+                    "sluice.placement.state={\"nvme\": 0.5, \"host\": 0.5}", "steps_per_print=1", "steps_per_print=2"});
+  EXPECT_EQ(config.sluice.host_memory_bytes, 64 * kMiB);
+  EXPECT_THAT(config.sluice.nvme, testing::ElementsAre("/a=b"));
+  EXPECT_EQ(config.data.path, "/new place");
+  EXPECT_EQ(config.model, R"({"type":"gpt2","n_embd":72,"n_layer":5,"n_head":3})");
+  EXPECT_EQ(config.sluice.placement.state.size(), 2u);
+  EXPECT_EQ(config.steps_per_print, 2);
+  EXPECT_EQ(parse(kSmallest, {"optimizer.params.lr=1e-2"}).optimizer.learning_rate, 1e-2);
+}
+
+TEST(GoodFiles, whole_numbers_may_be_written_as_powers_of_ten) {
+  EXPECT_EQ(parse(kSmallest, {"sluice.chunk_elements=1e6"}).sluice.chunk_elements, 1000000);
+}
+
+TEST(GoodFiles, adam_without_a_decay_has_none_and_adamw_has_a_hundredth) {
+  EXPECT_EQ(parse(kSmallest).optimizer.weight_decay, 0.01);
+  EXPECT_EQ(parse(kSmallest, {"optimizer.type=Adam"}).optimizer.weight_decay, 0);
+}
+
+TEST(GoodFiles, the_presets_load) {
+  const RunConfig demo = load_config(std::string(SLUICE_PRESETS) + "/demo.json", {});
+  EXPECT_EQ(demo.sluice.device_memory_bytes, 64 * kMiB);
+  EXPECT_EQ(demo.sluice.host_memory_bytes, 128 * kMiB);
+  EXPECT_EQ(demo.batch.micro, 4);
+  EXPECT_EQ(demo.data.sequence_length, 256);
+  EXPECT_EQ(demo.data.vocab_size, 4096);
+  EXPECT_EQ(demo.precision, Precision::kBf16);
+  const RunConfig small = load_config(std::string(SLUICE_PRESETS) + "/gpt2_small_nvme.json", {});
+  EXPECT_EQ(small.sluice.device_memory_bytes, 512 * kMiB);
+  EXPECT_EQ(small.sluice.host_memory_bytes, 512 * kMiB);
+}
+
+}  // namespace
+}  // namespace sluice
