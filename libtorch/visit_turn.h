@@ -9,9 +9,9 @@
 namespace sluice {
 
 // The contract of engine.h's Use, whose member functions these are.
-class Turn {
+class VisitTurn {
  public:
-  virtual ~Turn() = default;
+  virtual ~VisitTurn() = default;
   virtual Pass pass() const = 0;
   virtual std::span<const WeightView> weights() const = 0;
   virtual std::span<const TensorView> inputs() const = 0;
@@ -25,7 +25,7 @@ class Turn {
 };
 
 // `use` must outlive it.
-class UseTurn final : public Turn {
+class UseTurn final : public VisitTurn {
  public:
   explicit UseTurn(Use& use) : use_(use) {}
   Pass pass() const override { return use_.pass(); }

@@ -1,4 +1,4 @@
-#include "libtorch/turn.h"
+#include "libtorch/visit_turn.h"
 
 #include "core/errors.h"
 #include "offload/gradient_kernels.h"

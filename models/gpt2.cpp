@@ -1,0 +1,158 @@
+#include "models/gpt2.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/errors.h"
+#include "libtorch/visit_turn.h"
+#include "libtorch/workspace.h"
+#include "models/gpt2_visits.h"
+#include "models/gpt2_workspace.h"
+
+namespace sluice {
+namespace {
+
+Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
+  config.validate();
+  if (options.sequence == 0) options.sequence = config.n_positions;
+  if (options.precision == Precision::kFp16) {
+    throw ConfigError("fp16 is not there yet for this model: enable bf16, or neither for fp32");
+  }
+  if (options.batch < 1)
+    throw ConfigError("a micro-batch of " + std::to_string(options.batch) + " sequences: 1 or more");
+  if (options.sequence < 1 || options.sequence > config.n_positions) {
+    throw ConfigError("data.sequence_length is " + std::to_string(options.sequence) + ": 1 to model.n_positions, " +
+                      std::to_string(config.n_positions));
+  }
+  if (options.loss_tile_tokens < 0) {
+    throw ConfigError("sluice.loss_tile_tokens is " + std::to_string(options.loss_tile_tokens) +
+                      ": 1 or more, or 0 for the default");
+  }
+  const int64_t tokens = options.batch * options.sequence;
+  if (options.loss_tile_tokens == 0) options.loss_tile_tokens = default_loss_tile_tokens(config.vocab_size, tokens);
+  options.loss_tile_tokens = std::min(options.loss_tile_tokens, tokens);
+  return options;
+}
+
+void check_ids(std::span<const int32_t> ids, int64_t vocab_size, const char* what) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
+    throw ConfigError(std::string(what) + " " + std::to_string(i) + " of the batch is " + std::to_string(ids[i]) +
+                      ", outside the vocabulary of " + std::to_string(vocab_size) +
+                      ": model.vocab_size must cover the tokenizer's");
+  }
+}
+
+void check_targets(std::span<const int32_t> targets, int64_t vocab_size) {
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] != kIgnoredTarget) check_ids(targets.subspan(i, 1), vocab_size, "target");
+  }
+}
+
+}  // namespace
+
+struct Gpt2::Impl {
+  Impl(Gpt2Config model, Gpt2Options chosen)
+      : config(std::move(model)),
+        options(filled(config, chosen)),
+        spec(gpt2_model_spec(config, options)),
+        embedding(make_gpt2_embedding(config)),
+        block(make_gpt2_block(config)),
+        head(make_gpt2_head(config, options.loss_tile_tokens)) {}
+
+  Gpt2Visit& kind_of(int visit) {
+    if (visit == 0) return *embedding;
+    return visit + 1 == static_cast<int>(spec.visits.size()) ? *head : *block;
+  }
+  void run(Use& use, const Gpt2Tokens& tokens) {
+    std::optional<WorkspaceScope> scope;
+    if (workspace) scope.emplace(*workspace);
+    UseTurn turn(use);
+    kind_of(use.visit()).run(turn, tokens);
+  }
+
+  Gpt2Config config;
+  Gpt2Options options;
+  ModelSpec spec;
+  std::unique_ptr<Gpt2Visit> embedding, block, head;
+  std::optional<Workspace> workspace;
+};
+
+Gpt2::Gpt2(Gpt2Config config, Gpt2Options options) : impl_(std::make_unique<Impl>(std::move(config), options)) {}
+Gpt2::~Gpt2() = default;
+Gpt2::Gpt2(Gpt2&&) noexcept = default;
+Gpt2& Gpt2::operator=(Gpt2&&) noexcept = default;
+
+const Gpt2Config& Gpt2::config() const { return impl_->config; }
+const Gpt2Options& Gpt2::options() const { return impl_->options; }
+const ModelSpec& Gpt2::spec() const { return impl_->spec; }
+
+int64_t Gpt2::parameter_count() const {
+  int64_t count = 0;
+  for (const PartitionSpec& partition : impl_->spec.partitions) {
+    for (const ParameterSpec& parameter : partition.parameters) count += parameter.elements();
+  }
+  return count;
+}
+
+double Gpt2::training_flops_per_token() const {
+  const Gpt2Config& c = impl_->config;
+  // Multiply-adds of one token: the blocks' and the head's matrices, and attention over half of the sequence on
+  // average.
+  const double matrices =
+      static_cast<double>(c.n_layer * (4 * c.n_embd + 2 * c.inner()) * c.n_embd + c.vocab_size * c.n_embd);
+  const double attention = static_cast<double>(c.n_layer * impl_->options.sequence * c.n_embd);
+  return 6 * (matrices + attention);
+}
+
+int64_t Gpt2::measure_workspace() {
+  return measure_gpt2_workspace(impl_->spec, impl_->options, *impl_->embedding, *impl_->block, *impl_->head);
+}
+int64_t Gpt2::estimate_workspace() const { return estimate_gpt2_workspace(impl_->config, impl_->options); }
+
+void Gpt2::use_workspace(std::span<std::byte> workspace) {
+  impl_->workspace.reset();
+  impl_->workspace.emplace(workspace);
+}
+int64_t Gpt2::workspace_peak_bytes() const { return impl_->workspace ? impl_->workspace->high_water_bytes() : 0; }
+
+Compute Gpt2::compute(TokenBatches tokens) {
+  const int64_t count = impl_->options.batch * impl_->options.sequence;
+  if (tokens.ids.size() != tokens.targets.size() || tokens.ids.empty() ||
+      static_cast<int64_t>(tokens.ids.size()) % count != 0) {
+    throw ConfigError("a batch of " + std::to_string(tokens.ids.size()) + " tokens and " +
+                      std::to_string(tokens.targets.size()) +
+                      " targets: as many of each, a multiple of the micro-batch's " + std::to_string(count));
+  }
+  check_ids(tokens.ids, impl_->config.vocab_size, "token");
+  check_targets(tokens.targets, impl_->config.vocab_size);
+  return [impl = impl_.get(), tokens, count](Use& use) {
+    const size_t first = static_cast<size_t>(use.micro_batch() * count), size = static_cast<size_t>(count);
+    SLUICE_CHECK(first + size <= tokens.ids.size(), "more micro-batches than the batch holds");
+    impl->run(use, {.batch = impl->options.batch,
+                    .sequence = impl->options.sequence,
+                    .ids = tokens.ids.subspan(first, size),
+                    .targets = tokens.targets.subspan(first, size),
+                    .logits = {}});
+  };
+}
+
+Compute Gpt2::next_token_logits(std::span<const int32_t> ids, std::span<float> logits) {
+  if (ids.empty() || static_cast<int64_t>(ids.size()) > impl_->options.sequence) {
+    throw ConfigError("a prompt of " + std::to_string(ids.size()) + " tokens: 1 to " +
+                      std::to_string(impl_->options.sequence));
+  }
+  check_ids(ids, impl_->config.vocab_size, "token");
+  SLUICE_CHECK(static_cast<int64_t>(logits.size()) == impl_->config.vocab_size,
+               "one logit for each entry of the vocabulary");
+  return [impl = impl_.get(), ids, logits](Use& use) {
+    SLUICE_CHECK(use.pass() == Pass::kEvaluate, "next_token_logits is for evaluate()");
+    impl->run(use,
+              {.batch = 1, .sequence = static_cast<int64_t>(ids.size()), .ids = ids, .targets = {}, .logits = logits});
+  };
+}
+
+}  // namespace sluice

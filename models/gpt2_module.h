@@ -1,0 +1,48 @@
+// What the LibTorch modules of a GPT-2 share. Includes LibTorch: for models' .cpp files only.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <span>
+#include <vector>
+
+#include "libtorch/visit_turn.h"
+
+namespace sluice {
+
+// A module whose parameters are made empty: nothing of the model is allocated.
+class BoundModule : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+
+  // Points parameter i at weights[i], in the order of their registration. Nothing is copied.
+  void bind(std::span<const WeightView> weights);
+  void unbind();
+
+ protected:
+  // Registers an empty parameter; the returned tensor is the one that bind() fills.
+  at::Tensor add_parameter(const std::string& name);
+
+ private:
+  std::vector<at::Tensor> bound_;
+};
+
+// Binds for the length of a visit.
+class Binding {
+ public:
+  Binding(BoundModule& module, std::span<const WeightView> weights) : module_(module) { module_.bind(weights); }
+  ~Binding() { module_.unbind(); }
+  Binding(const Binding&) = delete;
+  Binding& operator=(const Binding&) = delete;
+
+ private:
+  BoundModule& module_;
+};
+
+// x W + b with W as Hugging Face stores it for GPT-2: [in, out].
+at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// Contributes a gradient of weight `index` of the turn and drops it.
+void contribute(VisitTurn& turn, int index, at::Tensor gradient);
+
+}  // namespace sluice

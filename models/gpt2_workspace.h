@@ -1,0 +1,17 @@
+// How much workspace a GPT-2 needs: measured, or by a closed form.
+#pragma once
+#include <cstdint>
+
+#include "models/gpt2_visits.h"
+
+namespace sluice {
+
+// Runs every pass of one micro-batch through each kind of visit, on values that are all zero, with an allocator that
+// counts. Weights and boundary tensors are mappings that are never written (boundary outputs aside), so they cost no
+// memory.
+int64_t measure_gpt2_workspace(const ModelSpec& spec, const Gpt2Options& options, Gpt2Visit& embedding,
+                               Gpt2Visit& block, Gpt2Visit& head);
+
+int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options);
+
+}  // namespace sluice
