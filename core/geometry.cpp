@@ -98,6 +98,7 @@ RecordLayout record_layout(Precision precision, Group group, int64_t elements) {
     const int64_t payload = elements * plane.bytes_per_element;
     layout.plane_offset[layout.plane_count] = layout.bytes;
     layout.plane_bytes[layout.plane_count] = payload;
+    layout.bytes_per_element[layout.plane_count] = plane.bytes_per_element;
     layout.bytes += round_up(payload, kPlaneAlignmentBytes);
     layout.payload_bytes += payload;
     ++layout.plane_count;

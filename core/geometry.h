@@ -87,6 +87,7 @@ struct RecordLayout {
   int plane_count = 0;
   int64_t plane_offset[kMaxPlanes] = {};  // bytes, multiples of kPlaneAlignmentBytes
   int64_t plane_bytes[kMaxPlanes] = {};   // payload: elements x bytes per element
+  int64_t bytes_per_element[kMaxPlanes] = {};
   int64_t bytes = 0;                      // whole record, padded
   int64_t payload_bytes = 0;
 };
