@@ -1,6 +1,6 @@
 // bf16 split master: the fp32 master is never stored. hi = (bits + 0x8000) >> 16 is the bf16 weight (nearest, ties away
-// from zero), lo = int16(bits - (hi << 16)) the residual; bits = (hi << 16) + lo modulo 2^32 restores the master exactly.
-// A NaN master: hi = (bits >> 16) | 0x40, lo = the low half; it stays a NaN.
+// from zero), lo = int16(bits - (hi << 16)) the residual; bits = (hi << 16) + lo modulo 2^32 restores the master
+// exactly. A NaN master: hi = (bits >> 16) | 0x40, lo = the low half; it stays a NaN.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace sluice {
 
 struct SplitMaster {
-  uint16_t weight;   // bf16 pattern
+  uint16_t weight;  // bf16 pattern
   int16_t residual;
 };
 

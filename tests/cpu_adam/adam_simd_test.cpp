@@ -1,0 +1,123 @@
+// Every SIMD target this CPU can run gives the bits of the scalar reference.
+#include <gtest/gtest.h>
+
+#include "core/errors.h"
+#include "tests/cpu_adam/adam_planes.h"
+
+namespace sluice {
+namespace {
+
+AdamStep step_of(AdamKind kind) {
+  const AdamOptions options{.kind = kind, .learning_rate = 3e-4, .beta2 = 0.95, .weight_decay = 0.1};
+  return adam_step(options, 7, 0.37);
+}
+
+std::string describe(AdamFormat format) {
+  return std::string(name_of(format.precision)) + " with gradients in " + std::string(name_of(format.gradient));
+}
+
+// Runs both kernels on the same values at the same misalignment and compares planes, flag and guards.
+void expect_same_bits(AdamFormat format, AdamKernel kernel, TestState& state, const AdamStep& step) {
+  TestState reference = state;
+  const Finite expected = adam_scalar(format)(step, reference.planes(), reference.elements);
+  const Finite finite = kernel(step, state.planes(), state.elements);
+  EXPECT_EQ(finite, expected);
+  const int64_t different = first_difference(state, reference);
+  ASSERT_EQ(different, -1) << "p " << state.master(different) << " instead of " << reference.master(different) << ", m "
+                           << state.moment1.get(different) << " instead of " << reference.moment1.get(different)
+                           << ", v " << state.moment2.get(different) << " instead of "
+                           << reference.moment2.get(different);
+  ASSERT_TRUE(state.guards_intact()) << "written outside of the range";
+}
+
+class AdamTarget : public testing::TestWithParam<std::string_view> {};
+INSTANTIATE_TEST_SUITE_P(Runnable, AdamTarget, testing::ValuesIn(adam_simd_targets()),
+                         [](const auto& target) { return std::string(target.param); });
+
+TEST_P(AdamTarget, gives_the_bits_of_the_reference_at_every_length_and_misalignment) {
+  for (const AdamFormat format : all_formats()) {
+    const AdamKernel kernel = adam_simd_for(format, GetParam());
+    ASSERT_NE(kernel, nullptr);
+    for (const AdamKind kind : {AdamKind::kAdamW, AdamKind::kAdam}) {
+      for (int64_t elements = 0; elements <= 129; ++elements) {
+        SCOPED_TRACE(describe(format) + ", elements: " + std::to_string(elements));
+        TestState state(format, elements, /*offset=*/elements % 8);
+        fill(state, Values::kOrdinary, static_cast<uint64_t>(elements));
+        ASSERT_NO_FATAL_FAILURE(expect_same_bits(format, kernel, state, step_of(kind)));
+      }
+    }
+  }
+}
+
+TEST_P(AdamTarget, gives_the_bits_of_the_reference_at_every_offset_from_an_aligned_address) {
+  for (const AdamFormat format : all_formats()) {
+    const AdamKernel kernel = adam_simd_for(format, GetParam());
+    for (int64_t offset = 0; offset < 32; ++offset) {
+      SCOPED_TRACE(describe(format) + ", offset: " + std::to_string(offset));
+      TestState state(format, 67, offset);
+      fill(state, Values::kAnyPattern, static_cast<uint64_t>(offset));
+      ASSERT_NO_FATAL_FAILURE(expect_same_bits(format, kernel, state, step_of(AdamKind::kAdamW)));
+    }
+  }
+}
+
+TEST_P(AdamTarget, gives_the_bits_of_the_reference_on_infinities_nans_and_subnormals) {
+  for (const AdamFormat format : all_formats()) {
+    const AdamKernel kernel = adam_simd_for(format, GetParam());
+    for (const AdamKind kind : {AdamKind::kAdamW, AdamKind::kAdam}) {
+      SCOPED_TRACE(describe(format));
+      TestState state(format, 100'003, 1);
+      fill(state, Values::kAnyPattern, 11);
+      ASSERT_NO_FATAL_FAILURE(expect_same_bits(format, kernel, state, step_of(kind)));
+    }
+  }
+}
+
+TEST_P(AdamTarget, keeps_the_bits_of_the_reference_over_several_steps_of_a_million_elements) {
+  for (const AdamFormat format : all_formats()) {
+    SCOPED_TRACE(describe(format));
+    const AdamKernel kernel = adam_simd_for(format, GetParam());
+    TestState state(format, 1'000'001, 3);
+    fill(state, Values::kOrdinary, 5);
+    for (const AdamKind kind : {AdamKind::kAdamW, AdamKind::kAdam}) {
+      ASSERT_NO_FATAL_FAILURE(expect_same_bits(format, kernel, state, step_of(kind)));
+    }
+  }
+}
+
+TEST_P(AdamTarget, reports_one_non_finite_element_wherever_it_lies) {
+  const AdamFormat format{Precision::kBf16, DType::kFp32};
+  const AdamKernel kernel = adam_simd_for(format, GetParam());
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (int64_t at = 0; at < 37; ++at) {
+    for (int plane = 0; plane < 4; ++plane) {
+      TestState state(format, 37, 0);
+      fill(state, Values::kOrdinary, 3);
+      const auto value = [&](int which, float ordinary) { return which == plane ? infinity : ordinary; };
+      state.set(at, value(0, 0.5f), value(1, 0.0f), value(2, 1.0f), value(3, 0.1f));
+      EXPECT_EQ(kernel(step_of(AdamKind::kAdamW), state.planes(), 37), Finite::kNo) << at << " " << plane;
+    }
+  }
+  TestState state(format, 37, 0);
+  fill(state, Values::kOrdinary, 3);
+  EXPECT_EQ(kernel(step_of(AdamKind::kAdamW), state.planes(), 37), Finite::kYes);
+}
+
+TEST(AdamSimd, chooses_the_first_of_its_targets) {
+  ASSERT_FALSE(adam_simd_targets().empty());
+  for (const AdamFormat format : all_formats()) {
+    EXPECT_EQ(adam_simd(format), adam_simd_for(format, adam_simd_targets().front()));
+  }
+}
+
+TEST(AdamSimd, has_no_kernel_of_an_unknown_target) {
+  EXPECT_EQ(adam_simd_for({Precision::kBf16, DType::kBf16}, "ABACUS"), nullptr);
+}
+
+TEST(AdamSimd, refuses_a_gradient_of_neither_fp32_nor_the_weights_type) {
+  EXPECT_THROW(adam_simd({Precision::kBf16, DType::kFp16}), std::logic_error);
+  EXPECT_THROW(adam_scalar({Precision::kFp32, DType::kBf16}), std::logic_error);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,177 @@
+// One contract, every twin of the update team.
+#include "cpu_adam/update_team.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "cpu_adam/task_fifo.h"
+#include "tests/cpu_adam/counting_new.h"
+
+namespace sluice {
+namespace {
+
+thread_local int pinned_cpu = -1;
+
+// A machine of NUMA nodes with made-up CPUs; pinning is written down instead of done.
+class MadeUpTopology final : public Topology {
+ public:
+  explicit MadeUpTopology(std::vector<std::vector<int>> nodes) : nodes_(std::move(nodes)) {}
+  std::string describe() const override { return "made up"; }
+  int node_count() const override { return static_cast<int>(nodes_.size()); }
+  std::vector<int> cpus_of_node(int node) const override { return nodes_[static_cast<size_t>(node)]; }
+  int core_count() const override {
+    size_t cores = 0;
+    for (const auto& node : nodes_) cores += node.size();
+    return static_cast<int>(cores);
+  }
+  bool pin_this_thread(int cpu) const noexcept override {
+    pinned_cpu = cpu;
+    return true;
+  }
+  std::string cpu_name() const override { return "made up"; }
+
+ private:
+  std::vector<std::vector<int>> nodes_;
+};
+
+using Maker = std::unique_ptr<UpdateTeam> (*)(const Topology&, int threads);
+struct Twin {
+  const char* name;
+  Maker make;
+};
+class UpdateTeamTwin : public testing::TestWithParam<Twin> {
+ protected:
+  std::unique_ptr<UpdateTeam> make(int threads) { return GetParam().make(topology_, threads); }
+  MadeUpTopology topology_{{{0, 1}}};
+};
+INSTANTIATE_TEST_SUITE_P(Teams, UpdateTeamTwin,
+                         testing::Values(Twin{"built_default", make_update_team}, Twin{"std", make_update_team_std}),
+                         [](const auto& twin) { return std::string(twin.param.name); });
+
+TEST_P(UpdateTeamTwin, runs_every_task_once_before_its_destructor_ends) {
+  for (const int threads : {1, 2, 3}) {
+    std::vector<std::atomic<int>> runs(5'000);
+    {
+      auto team = make(threads);
+      EXPECT_EQ(team->threads(), threads);
+      for (int i = 0; i < static_cast<int>(runs.size()); ++i) {
+        team->start([](void* context, int index) { ++(*static_cast<std::vector<std::atomic<int>>*>(context))[index]; },
+                    &runs, i);
+      }
+    }
+    for (const auto& count : runs) ASSERT_EQ(count, 1);
+  }
+}
+
+TEST_P(UpdateTeamTwin, starts_tasks_in_the_order_of_calls) {
+  std::vector<int> order;
+  {
+    auto team = make(1);
+    for (int i = 0; i < 3'000; ++i) {
+      team->start([](void* context, int index) { static_cast<std::vector<int>*>(context)->push_back(index); }, &order,
+                  i);
+    }
+  }
+  ASSERT_EQ(order.size(), 3'000u);
+  for (int i = 0; i < 3'000; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i);
+}
+
+// Each task waits for all the others: fewer than three at once would never end.
+TEST_P(UpdateTeamTwin, runs_as_many_tasks_at_once_as_it_has_threads) {
+  std::barrier<> meeting(3);
+  auto team = make(3);
+  for (int round = 0; round < 50; ++round) {
+    for (int i = 0; i < 3; ++i) {
+      team->start([](void* context, int) { static_cast<std::barrier<>*>(context)->arrive_and_wait(); }, &meeting, i);
+    }
+  }
+}
+
+TEST_P(UpdateTeamTwin, makes_the_caller_of_a_full_queue_wait) {
+  std::atomic<int> begun{0};
+  int most_waiting = 0;
+  auto team = make(2);
+  for (int i = 1; i <= 20'000; ++i) {
+    team->start([](void* context, int) { ++*static_cast<std::atomic<int>*>(context); }, &begun, i);
+    most_waiting = std::max(most_waiting, i - begun);
+  }
+  EXPECT_LE(most_waiting, kTaskFifoSlots + team->threads());
+}
+
+TEST_P(UpdateTeamTwin, wakes_up_for_a_task_after_being_idle) {
+  std::atomic<int> done{0};
+  auto team = make(2);
+  for (int i = 0; i < 200; ++i) {
+    team->start(
+        [](void* context, int) {
+          auto& count = *static_cast<std::atomic<int>*>(context);
+          ++count;
+          count.notify_one();
+        },
+        &done, i);
+    done.wait(i);
+  }
+  EXPECT_EQ(done, 200);
+}
+
+TEST_P(UpdateTeamTwin, allocates_nothing_when_it_starts_a_task) {
+  std::atomic<int> ran{0};
+  auto team = make(2);
+  const auto start_many = [&] {
+    for (int i = 0; i < 2'000; ++i) {
+      team->start([](void* context, int) { ++*static_cast<std::atomic<int>*>(context); }, &ran, i);
+    }
+  };
+  start_many();
+  const int64_t before = allocations_of_this_thread();
+  start_many();
+  EXPECT_EQ(allocations_of_this_thread(), before);
+}
+
+struct Pinned {
+  std::barrier<> meeting{4};
+  std::mutex mutex;
+  std::multiset<int> cpus;
+};
+
+TEST_P(UpdateTeamTwin, pins_each_thread_to_a_cpu_of_its_own_on_every_node) {
+  const MadeUpTopology two_nodes({{10, 11}, {20, 21}});
+  Pinned pinned;
+  {
+    auto team = GetParam().make(two_nodes, 4);
+    for (int i = 0; i < 4; ++i) {
+      team->start(
+          [](void* context, int) {
+            auto& shared = *static_cast<Pinned*>(context);
+            shared.meeting.arrive_and_wait();
+            const std::lock_guard lock(shared.mutex);
+            shared.cpus.insert(pinned_cpu);
+          },
+          &pinned, i);
+    }
+  }
+  EXPECT_EQ(pinned.cpus, (std::multiset<int>{10, 11, 20, 21}));
+}
+
+TEST_P(UpdateTeamTwin, has_a_thread_a_physical_core_unless_told) {
+  const MadeUpTopology machine({{0, 1}, {2}});
+  const auto team = GetParam().make(machine, 0);
+  EXPECT_EQ(team->threads(), 3);
+  EXPECT_NE(team->describe().find("threads: 3, NUMA nodes: 2"), std::string::npos) << team->describe();
+}
+
+TEST(TeamPlan, shares_threads_out_in_proportion_to_cpus_and_wraps_around) {
+  using Plan = std::vector<std::vector<int>>;
+  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0, 1, 2, 3}, {4, 5}}), 3), (Plan{{0, 1}, {4}}));
+  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0, 1}, {}}), 3), (Plan{{0, 1, 0}}));
+  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0}, {1}}), 1), (Plan{{1}}));
+  EXPECT_EQ(cpus_of_team(MadeUpTopology(std::vector<std::vector<int>>(1)), 2), (Plan{{-1, -1}}));
+}
+
+}  // namespace
+}  // namespace sluice
