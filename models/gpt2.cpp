@@ -37,7 +37,7 @@ Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
   return options;
 }
 
-void check_ids(std::span<const int32_t> ids, int64_t vocab_size, const char* what) {
+void check_ids(std::span<const int64_t> ids, int64_t vocab_size, const char* what) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < vocab_size) continue;
     throw ConfigError(std::string(what) + " " + std::to_string(i) + " of the batch is " + std::to_string(ids[i]) +
@@ -46,7 +46,7 @@ void check_ids(std::span<const int32_t> ids, int64_t vocab_size, const char* wha
   }
 }
 
-void check_targets(std::span<const int32_t> targets, int64_t vocab_size) {
+void check_targets(std::span<const int64_t> targets, int64_t vocab_size) {
   for (size_t i = 0; i < targets.size(); ++i) {
     if (targets[i] != kIgnoredTarget) check_ids(targets.subspan(i, 1), vocab_size, "target");
   }
@@ -140,7 +140,7 @@ Compute Gpt2::compute(TokenBatches tokens) {
   };
 }
 
-Compute Gpt2::next_token_logits(std::span<const int32_t> ids, std::span<float> logits) {
+Compute Gpt2::next_token_logits(std::span<const int64_t> ids, std::span<float> logits) {
   if (ids.empty() || static_cast<int64_t>(ids.size()) > impl_->options.sequence) {
     throw ConfigError("a prompt of " + std::to_string(ids.size()) + " tokens: 1 to " +
                       std::to_string(impl_->options.sequence));

@@ -42,11 +42,11 @@ struct Gpt2Options {
   int64_t loss_tile_tokens = 0;            // tokens whose logits exist at once; 0: from the shape alone
 };
 
-constexpr int32_t kIgnoredTarget = -100;
+constexpr int64_t kIgnoredTarget = -100;
 
 // Tokens of a step, [micro_batches][batch][sequence], and for each the token that should follow, or kIgnoredTarget.
 struct TokenBatches {
-  std::span<const int32_t> ids, targets;
+  std::span<const int64_t> ids, targets;
 };
 
 // Not synchronised: one call at a time.
@@ -82,7 +82,7 @@ class Gpt2 {
   Compute compute(TokenBatches tokens);
   // For evaluate(1, ...): fp32 logits of the token that follows `ids` (1 to `sequence` of them, one sequence).
   // `logits` holds vocab_size values.
-  Compute next_token_logits(std::span<const int32_t> ids, std::span<float> logits);
+  Compute next_token_logits(std::span<const int64_t> ids, std::span<float> logits);
 
  private:
   struct Impl;

@@ -30,8 +30,8 @@ class Embedding final : public Gpt2Visit {
   void forward(VisitTurn& turn, const Gpt2Tokens& tokens) {
     const Binding bound(module_, turn.weights());
     at::Tensor y = tensor_of(turn.outputs()[0], {tokens.batch, tokens.sequence, width_});
-    const at::Tensor ids = at::from_blob(const_cast<int32_t*>(tokens.ids.data()), {tokens.batch, tokens.sequence},
-                                         at::TensorOptions().dtype(c10::ScalarType::Int));
+    const at::Tensor ids = at::from_blob(const_cast<int64_t*>(tokens.ids.data()), {tokens.batch, tokens.sequence},
+                                         at::TensorOptions().dtype(c10::ScalarType::Long));
     y.copy_(at::embedding(module_.wte, ids));
     y.add_(module_.wpe.narrow(0, 0, tokens.sequence));
   }

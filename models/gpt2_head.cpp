@@ -43,7 +43,7 @@ enum class Want : uint8_t { kLoss, kLossAndGradient };
 
 // The sum of losses over rows of `logits` whose target counts. With kLossAndGradient the rows become the gradient of
 // sum / counted.
-double cross_entropy(at::Tensor& logits, std::span<const int32_t> targets, int64_t counted, Want want) {
+double cross_entropy(at::Tensor& logits, std::span<const int64_t> targets, int64_t counted, Want want) {
   at::Tensor exponential = logits.to(c10::ScalarType::Float, false, true);
   exponential.sub_(at::amax(exponential, 1, true));
   const int64_t vocabulary = exponential.size(1);
@@ -112,7 +112,7 @@ class Head final : public Gpt2Visit {
 
   at::Tensor logits_of(const at::Tensor& normed) const { return at::mm(normed, module_.weight.t()); }
 
-  double softmax(at::Tensor& logits, std::span<const int32_t> targets, int64_t counted, Want want) const {
+  double softmax(at::Tensor& logits, std::span<const int64_t> targets, int64_t counted, Want want) const {
     const int64_t step = softmax_rows(vocabulary_), rows = logits.size(0);
     double loss = 0;
     for (int64_t row = 0; row < rows; row += step) {
@@ -123,16 +123,16 @@ class Head final : public Gpt2Visit {
     return loss;
   }
 
-  double loss_of_tile(VisitTurn& turn, int64_t first, std::span<const int32_t> targets) {
+  double loss_of_tile(VisitTurn& turn, int64_t first, std::span<const int64_t> targets) {
     at::Tensor logits =
         logits_of(module_.normed(tile_of(turn.inputs()[0], first, static_cast<int64_t>(targets.size()))));
     return softmax(logits, targets, 1, Want::kLoss);
   }
 
-  double train_tile(VisitTurn& turn, int64_t first, std::span<const int32_t> targets, int64_t counted) {
+  double train_tile(VisitTurn& turn, int64_t first, std::span<const int64_t> targets, int64_t counted) {
     const int64_t count = static_cast<int64_t>(targets.size());
     at::Tensor to = tile_of(turn.input_gradients()[0], first, count);
-    if (std::all_of(targets.begin(), targets.end(), [](int32_t target) { return target == kIgnoredTarget; })) {
+    if (std::all_of(targets.begin(), targets.end(), [](int64_t target) { return target == kIgnoredTarget; })) {
       to.zero_();
       return 0;
     }

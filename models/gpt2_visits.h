@@ -16,8 +16,8 @@ namespace sluice {
 // The micro-batch a visit works on: `batch` sequences of `sequence` tokens, no more than its boundary tensors hold.
 struct Gpt2Tokens {
   int64_t batch = 1, sequence = 1;
-  std::span<const int32_t> ids;      // the embedding reads them
-  std::span<const int32_t> targets;  // the head reads them
+  std::span<const int64_t> ids;      // the embedding reads them
+  std::span<const int64_t> targets;  // the head reads them
   std::span<float> logits;           // kEvaluate, where given: the head fills it for the last token and reports no loss
   int64_t count() const { return batch * sequence; }
 };

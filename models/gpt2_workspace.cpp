@@ -17,7 +17,7 @@ int64_t measure_gpt2_workspace(const ModelSpec& spec, const Gpt2Options& options
   const ZeroMemory memory(int64_t{1} << 40);
   Workspace workspace(memory.span());
   const WorkspaceScope scope(workspace);
-  const std::vector<int32_t> zeros(static_cast<size_t>(options.batch * options.sequence), 0);
+  const std::vector<int64_t> zeros(static_cast<size_t>(options.batch * options.sequence), 0);
   const Gpt2Tokens tokens{
       .batch = options.batch, .sequence = options.sequence, .ids = zeros, .targets = zeros, .logits = {}};
   const int last = static_cast<int>(spec.visits.size()) - 1;
