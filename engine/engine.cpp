@@ -1,0 +1,279 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/errors.h"
+#include "engine/engine_impl.h"
+
+namespace sluice {
+namespace {
+
+std::string_view name_of(Pass pass) {
+  return pass == Pass::kForward ? "forward" : pass == Pass::kBackward ? "backward" : "evaluation";
+}
+
+StepLanes lanes_of(const UnitTimes& times) {
+  const auto lane = [&](Lane which) {
+    const int i = static_cast<int>(which);
+    return LaneUse{static_cast<double>(times.busy_ns[i]) / 1e6, times.bytes[i]};
+  };
+  const auto group = [&](Lane which, Group g) {
+    return times.group_bytes[static_cast<int>(which)][static_cast<int>(g)];
+  };
+  return {.read = lane(Lane::kRead),
+          .write = lane(Lane::kWrite),
+          .upload = lane(Lane::kUpload),
+          .download = lane(Lane::kDownload),
+          .compute = lane(Lane::kCompute),
+          .update = lane(Lane::kUpdate),
+          .state_read_bytes = group(Lane::kRead, Group::kState),
+          .state_write_bytes = group(Lane::kWrite, Group::kState),
+          .weights_read_bytes = group(Lane::kRead, Group::kWeights),
+          .weights_write_bytes = group(Lane::kWrite, Group::kWeights)};
+}
+
+}  // namespace
+
+// --- units -----------------------------------------------------------------------------------------------------------
+
+void Engine::Impl::ready() const {
+  if (spent) std::rethrow_exception(spent);
+  SLUICE_CHECK(running == Flag::kNo, "a step is under way: finish_step() or abort_step() first");
+}
+
+// I/O, corruption and numerics leave a step half applied in memory: only the store is whole.
+template <typename Work>
+auto Engine::Impl::guarded(Work work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    spent = std::current_exception();
+    running = Flag::kNo;
+    throw;
+  }
+}
+
+void Engine::Impl::begin(UnitKind kind) {
+  ready();
+  access->forget();
+  unit_kind = kind;
+  unit = &units[static_cast<int>(kind)];
+  next_compute = 0;
+  loss_sum = 0;
+  clipped = {};
+  aborted = Flag::kNo;
+  std::fill(contributed.begin(), contributed.end(), Flag::kNo);
+  const bool commit = unsaved == Flag::kYes && (kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0);
+  order.commit = commit ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue;
+  order.update = pending == Flag::kYes ? UpdateOrder::Update::kPending : UpdateOrder::Update::kNone;
+  if (pending == Flag::kYes) {
+    AdamOptions adam = options.adam;
+    adam.learning_rate = pending_learning_rate;
+    order.step = adam_step(adam, captured.applied_steps, pending_scale);
+  }
+  running = Flag::kYes;
+  executor->begin(unit->program);
+}
+
+// After the executor's last hop: what the unit has made true.
+void Engine::Impl::end_unit(UnitKind kind) {
+  running = Flag::kNo;
+  if (kind != UnitKind::kDrain) kept_valid = Flag::kYes;
+  if (kind == UnitKind::kDrain && pending == Flag::kYes) kept_valid = Flag::kNo;
+  if (order.commit == UpdateOrder::Commit::kDue) unsaved = Flag::kNo;
+  pending = Flag::kNo;
+  prefetched = kind == UnitKind::kTrain ? Flag::kYes : Flag::kNo;
+}
+
+Use Engine::Impl::enter(int visit, Pass pass) {
+  if (spent) std::rethrow_exception(spent);
+  SLUICE_CHECK(running == Flag::kYes, "enter() outside of a step");
+  SLUICE_CHECK(turn.turn == nullptr, "a turn is under way: let its Use go first");
+  return guarded([&] {
+    run_control_hops();
+    const auto lane = unit->program.lane(Lane::kCompute);
+    SLUICE_CHECK(next_compute < lane.size(), "all visits of this step have had their turns");
+    const int hop = lane[next_compute];
+    const Turn& next = unit->turns[unit->program.hops()[hop].operands];
+    const Pass expected = unit_kind == UnitKind::kEvaluate ? Pass::kEvaluate : next.pass;
+    if (next.visit != visit || expected != pass) {
+      check_failed("order", __FILE__, __LINE__,
+                   fmt::format("{} of visit {} was entered where {} of visit {} comes next", name_of(pass),
+                               model.visits.at(visit).name, name_of(expected), model.visits[next.visit].name));
+    }
+    executor->enter(hop);
+    ++next_compute;
+    fill_use(hop, next, pass);
+    if (pass == Pass::kBackward) round_shared_gradients();
+    return Use(&turn);
+  });
+}
+
+void Engine::Impl::leave() noexcept {
+  if (turn.pass == Pass::kBackward) add_shared_contributions();
+  loss_sum += turn.loss;
+  turn.turn = nullptr;
+  executor->leave(turn.hop);
+}
+
+StepEnd Engine::Impl::finish_step() {
+  if (spent) std::rethrow_exception(spent);
+  SLUICE_CHECK(running == Flag::kYes && unit_kind == UnitKind::kTrain, "finish_step() outside of a step");
+  return guarded([&] {
+    run_control_hops();
+    SLUICE_CHECK(next_compute == unit->program.lane(Lane::kCompute).size(), "some visits have not had their turns");
+    lanes = lanes_of(executor->finish());
+    end_unit(UnitKind::kTrain);
+    StepEnd end{.step = captured.step + 1,
+                .loss = loss_sum / plan.options.micro_batches,
+                .grad_norm = clipped.norm,
+                .loss_scale = captured.loss_scale,
+                .skipped = !clipped.finite};
+    captured.step = end.step;
+    captured.applied_steps += end.skipped ? 0 : 1;
+    captured.skipped_steps += end.skipped ? 1 : 0;
+    captured.skipped_in_a_row = end.skipped ? captured.skipped_in_a_row + 1 : 0;
+    unsaved = Flag::kYes;
+    pending = end.skipped ? Flag::kNo : Flag::kYes;
+    pending_scale = clipped.scale;
+    pending_learning_rate = learning_rate;
+    if (captured.skipped_in_a_row >= kMostSkipsInARow) report_non_finite();
+    return end;
+  });
+}
+
+void Engine::Impl::report_non_finite() const {
+  std::string block = "?";
+  for (int parameter : plan.geometry.canonical()) {
+    if (std::isfinite(norm_parts[parameter])) continue;
+    block = fmt::format("{} (parameter {})", model.partitions[plan.geometry.parameters()[parameter].partition].name,
+                        plan.geometry.parameters()[parameter].name);
+    break;
+  }
+  throw NumericsError(fmt::format(
+      "{} steps in a row had non-finite gradients, the last at step {}; the first block with one is {}. Lower the "
+      "learning rate or look at the data of these steps",
+      captured.skipped_in_a_row, captured.step, block));
+}
+
+void Engine::Impl::abort_step() {
+  if (running == Flag::kNo || spent) return;
+  guarded([&] {
+    executor->abandon();
+    executor->finish();
+    turn.turn = nullptr;
+    end_unit(unit_kind);
+  });
+}
+
+double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
+  SLUICE_CHECK(micro_batches >= 1 && micro_batches <= plan.options.micro_batches,
+               "more micro-batches than planned for");
+  begin(UnitKind::kEvaluate);
+  try {
+    for (int visit = 0; visit < static_cast<int>(model.visits.size()); ++visit) {
+      for (int m = 0; m < plan.options.micro_batches; ++m) {
+        Use use = enter(visit, Pass::kEvaluate);
+        if (m < micro_batches) compute(use);
+      }
+    }
+  } catch (...) {
+    abort_step();
+    throw;
+  }
+  return guarded([&] {
+    executor->finish();
+    end_unit(UnitKind::kEvaluate);
+    return loss_sum / micro_batches;
+  });
+}
+
+void Engine::Impl::drain() {
+  ready();
+  access->forget();
+  if (pending == Flag::kYes || unsaved == Flag::kYes) {
+    begin(UnitKind::kDrain);
+    guarded([&] {
+      executor->finish();
+      end_unit(UnitKind::kDrain);
+    });
+  }
+  prefetched = Flag::kNo;
+}
+
+// --- the public face -------------------------------------------------------------------------------------------------
+
+Engine::Engine(ModelSpec model, EngineOptions options, ParameterSource source)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(options), source)) {}
+Engine::~Engine() = default;
+
+const Plan& Engine::plan() const { return impl_->plan; }
+const Geometry& Engine::geometry() const { return impl_->plan.geometry; }
+const StepState& Engine::committed() const { return impl_->store->committed(); }
+int64_t Engine::step() const { return impl_->captured.step; }
+std::span<std::byte> Engine::workspace() const {
+  return {impl_->device->memory() + impl_->plan.workspace_offset,
+          static_cast<size_t>(impl_->plan.options.workspace_bytes)};
+}
+
+StepEnd Engine::train_step(double learning_rate, const Compute& compute) {
+  begin_step(learning_rate);
+  const int last = static_cast<int>(impl_->model.visits.size()) - 1;
+  const auto run_visit = [&](int visit, Pass pass) {
+    for (int m = 0; m < impl_->plan.options.micro_batches; ++m) {
+      Use use = enter(visit, pass);
+      compute(use);
+    }
+  };
+  try {
+    for (int visit = 0; visit < last; ++visit) run_visit(visit, Pass::kForward);
+    for (int visit = last; visit >= 0; --visit) run_visit(visit, Pass::kBackward);
+  } catch (...) {
+    abort_step();
+    throw;
+  }
+  return finish_step();
+}
+
+double Engine::evaluate(int micro_batches, const Compute& compute) { return impl_->evaluate(micro_batches, compute); }
+
+void Engine::begin_step(double learning_rate) {
+  impl_->begin(UnitKind::kTrain);
+  impl_->learning_rate = learning_rate;
+}
+Use Engine::enter(int visit, Pass pass) { return impl_->enter(visit, pass); }
+StepEnd Engine::finish_step() { return impl_->finish_step(); }
+void Engine::abort_step() { impl_->abort_step(); }
+void Engine::drain() { impl_->drain(); }
+
+void Engine::set_progress(int64_t data_position, std::span<const std::byte> caller) {
+  impl_->ready();
+  impl_->captured.data_position = data_position;
+  impl_->captured.caller.assign(caller.begin(), caller.end());
+}
+
+void Engine::read(int parameter, std::span<std::byte> into) {
+  impl_->drain();
+  impl_->guarded([&] { impl_->access->read(parameter, into); });
+}
+void Engine::read_master(int parameter, int64_t first, std::span<float> into) {
+  impl_->drain();
+  impl_->guarded([&] { impl_->access->read_master(parameter, first, into); });
+}
+Digests Engine::digests() {
+  impl_->drain();
+  return impl_->guarded([&] { return impl_->access->digests(); });
+}
+
+const StepLanes& Engine::last_lanes() const { return impl_->lanes; }
+const Ledger& Engine::ledger() const { return impl_->ledger; }
+std::vector<std::string> Engine::describe() const {
+  return {impl_->store->describe(), impl_->device->describe(), impl_->topology->describe(), impl_->team->describe(),
+          fmt::format("adam kernel {}", adam_simd_targets().front())};
+}
+
+}  // namespace sluice

@@ -16,11 +16,11 @@
 #include "engine/model.h"
 #include "engine/placement.h"
 #include "engine/plan.h"
+#include "engine/record_access.h"
 #include "engine/step.h"
 #include "swap/record_store.h"
 
 namespace sluice {
-
 
 // One parameter on the device while a visit runs.
 struct WeightView {
@@ -70,8 +70,6 @@ class Use {
   State* state_;
 };
 
-// Fills elements [first, first + into.size()) of a parameter, in fp32: initial values, or a file's.
-using ParameterSource = std::function<void(const Parameter& parameter, int64_t first, std::span<float> into)>;
 // Runs one turn. What it throws ends the step (abort_step) and passes through train_step.
 using Compute = std::function<void(Use&)>;
 
@@ -109,21 +107,17 @@ struct EngineOptions {
   Log log;
 };
 
-struct Digests {
-  uint32_t weights_crc32c = 0, state_crc32c = 0;
-};
-
 class Engine {
  public:
-  // Creates or opens the store, takes the arenas. Throws ConfigError (model, budgets, store of another model, a store that
-  // is there and neither resume nor overwrite), IoError, CorruptionError.
+  // Creates or opens the store, takes the arenas. Throws ConfigError (model, budgets, store of another model, a store
+  // that is there and neither resume nor overwrite), IoError, CorruptionError.
   Engine(ModelSpec model, EngineOptions options, ParameterSource source);
   ~Engine();  // does not commit: call drain()
 
   const Plan& plan() const;
   const Geometry& geometry() const;
-  const StepState& committed() const;  // what a crash now would leave, or a newer step
-  int64_t step() const;                // steps ended so far, resumed ones included
+  const StepState& committed() const;      // what a crash now would leave, or a newer step
+  int64_t step() const;                    // steps ended so far, resumed ones included
   std::span<std::byte> workspace() const;  // the device arena's part for the compute's own temporaries
 
   // One whole step: forward and backward of every micro-batch, clip; `learning_rate` is what the update will use.
@@ -131,8 +125,8 @@ class Engine {
   // Forward of `micro_batches` at most plan().options.micro_batches; returns the mean reported loss.
   double evaluate(int micro_batches, const Compute& compute);
 
-  // The same, driven by somebody else's loop: begin_step, then enter() for each visit and micro-batch in layer-major order
-  // (forward: visits first to last, sinks left out; backward: last to first), then finish_step().
+  // The same, driven by somebody else's loop: begin_step, then enter() for each visit and micro-batch in layer-major
+  // order (forward: visits first to last, sinks left out; backward: last to first), then finish_step().
   void begin_step(double learning_rate);
   Use enter(int visit, Pass pass);  // the next micro-batch of this visit; another order throws, naming both visits
   StepEnd finish_step();
@@ -144,8 +138,8 @@ class Engine {
   void drain();
 
   // Between steps: the values of a parameter as of the last step (drains first).
-  void read(int parameter, std::span<std::byte> into);                      // weights dtype
-  void read_master(int parameter, int64_t first, std::span<float> into);    // fp32 master
+  void read(int parameter, std::span<std::byte> into);                    // weights dtype
+  void read_master(int parameter, int64_t first, std::span<float> into);  // fp32 master
   Digests digests();
 
   const StepLanes& last_lanes() const;  // of the last step

@@ -36,23 +36,23 @@ void ModelSpec::validate() const {
     for (int t : visit.takes) {
       check_index(visit, "tensor", t, tensors.size());
       if (seen[t] == Tensor::kNotGiven) {
-        throw ConfigError(fmt::format("model: visit {} takes tensor {} before any visit gives it", visit.name,
-                                      tensors[t].name));
+        throw ConfigError(
+            fmt::format("model: visit {} takes tensor {} before any visit gives it", visit.name, tensors[t].name));
       }
       seen[t] = Tensor::kTaken;
     }
     for (int t : visit.gives) {
       check_index(visit, "tensor", t, tensors.size());
       if (seen[t] != Tensor::kNotGiven) {
-        throw ConfigError(fmt::format("model: tensor {} is given twice, again by visit {}", tensors[t].name, visit.name));
+        throw ConfigError(
+            fmt::format("model: tensor {} is given twice, again by visit {}", tensors[t].name, visit.name));
       }
       seen[t] = Tensor::kGiven;
     }
     const bool last = &visit == &visits.back();
     if (visit.gives.empty() != last) {
-      throw ConfigError(fmt::format(last ? "model: the last visit, {}, gives a tensor that nobody takes"
-                                         : "model: visit {} gives nothing and is not the last",
-                                    visit.name));
+      throw ConfigError(last ? fmt::format("model: the last visit, {}, gives a tensor that nobody takes", visit.name)
+                             : fmt::format("model: visit {} gives nothing and is not the last", visit.name));
     }
   }
   for (size_t t = 0; t < tensors.size(); ++t) {

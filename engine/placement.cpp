@@ -49,7 +49,8 @@ std::string_view name_of(HomeKind kind) {
 
 void Placement::validate() const {
   using enum HomeKind;
-  check_group(weights, {"weights", {kAuto, kHost, kNvme, kHostAndDevice, kNvmeAndDevice},
+  check_group(weights, {"weights",
+                        {kAuto, kHost, kNvme, kHostAndDevice, kNvmeAndDevice},
                         " (\"host+device\" and \"nvme+device\" keep a copy on the device)"});
   check_group(state, {"state", {kAuto, kHost, kNvme}, " (state on the device needs an optimizer there)"});
   check_group(gradient, {"gradient", {kAuto, kDevice, kHost}, ""});

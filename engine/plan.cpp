@@ -29,8 +29,8 @@ std::string or_none(const std::optional<int64_t>& bytes) {
     // Neither alone helps: the least device memory of all, and the least host memory beside it.
     const auto least_device = planner.smallest_device(planner.everything_bytes());
     const auto least_host = least_device ? planner.smallest_host(*least_device) : std::nullopt;
-    text += fmt::format("\n  smallest pair: device_memory {}, host_memory {}", or_none(least_device),
-                        or_none(least_host));
+    text +=
+        fmt::format("\n  smallest pair: device_memory {}, host_memory {}", or_none(least_device), or_none(least_host));
   }
   throw ConfigError(text);
 }
@@ -73,10 +73,9 @@ std::string Plan::table() const {
       sum += row.bytes;
     }
     const int64_t budget = tier == Tier::kDevice ? options.device_bytes : options.host_bytes;
-    text += tier == Tier::kNvme
-                ? fmt::format("{:<8} {:<34} {:>12}\n", "nvme", "= disk needed", format_bytes(sum))
-                : fmt::format("{:<8} {:<34} {:>12}  of {}\n", name_of(tier), "= planned", format_bytes(sum),
-                              format_bytes(budget));
+    text += tier == Tier::kNvme ? fmt::format("{:<8} {:<34} {:>12}\n", "nvme", "= disk needed", format_bytes(sum))
+                                : fmt::format("{:<8} {:<34} {:>12}  of {}\n", name_of(tier), "= planned",
+                                              format_bytes(sum), format_bytes(budget));
   }
   text += fmt::format("\n{:<12} {:<34} {:>12}\n", "link", "what a step moves", "bytes");
   for (const MoveRow& row : moves) {

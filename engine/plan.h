@@ -1,10 +1,11 @@
-// The plan: for every byte of model state its home, and for every buffer its offset, as a pure value made from the model
-// and the byte budgets. Nothing here touches memory, files or clocks.
+// The plan: for every byte of model state its home, and for every buffer its offset, as a pure value made from the
+// model and the byte budgets. Nothing here touches memory, files or clocks.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/geometry.h"
 #include "core/ledger.h"
 #include "engine/model.h"
@@ -47,7 +48,7 @@ struct TensorHome {  // one boundary tensor of one micro-batch
   int64_t offset = -1;
 };
 
-struct MoveRow {  // what a step moves over one link
+struct MoveRow {     // what a step moves over one link
   std::string link;  // "nvme read", "nvme write", "upload", "download"
   std::string what;  // "weights", "state", "gradient", "activations"
   int64_t bytes = 0;
@@ -58,7 +59,8 @@ struct UseRow {
   int64_t bytes = 0;
 };
 
-// Where the parts of one chunk's buffer lie in the update ring, relative to its start; -1: the part has a home of its own.
+// Where the parts of one chunk's buffer lie in the update ring, relative to its start; -1: the part has a home of its
+// own.
 struct UpdateLayout {
   int64_t state = -1, weights = -1, gradient = -1;
   int64_t bytes = 0;
@@ -68,10 +70,10 @@ struct Plan {
   PlanOptions options;
   Geometry geometry;
   std::vector<ChunkHomes> chunks;
-  std::vector<int> update_order;      // chunks, in the order in which forward needs them
-  int prefetched_chunks = 0;          // how many of them are read ahead by the unit before
-  std::vector<int64_t> kept_offset;   // per partition: its place on the device when it is kept there, else -1
-  std::vector<TensorHome> tensors;    // [tensor x micro_batches + micro-batch]
+  std::vector<int> update_order;     // chunks, in the order in which forward needs them
+  int prefetched_chunks = 0;         // how many of them are read ahead by the unit before
+  std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
+  std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
   // Tensors that several visits take: an fp32 open gradient on the device, per micro-batch; else -1.
   std::vector<int64_t> tensor_open_offset;
   // Partitions that several visits contribute to: an fp32 open gradient that stays on the device; else -1.
@@ -96,8 +98,8 @@ struct Plan {
   std::string table() const;  // what is printed before training starts
 };
 
-// Throws ConfigError when the budgets cannot hold it: names the smallest device budget and the smallest host budget that
-// would do, each with the other as given (or that none would, and the smallest pair).
+// Throws ConfigError when the budgets cannot hold it: names the smallest device budget and the smallest host budget
+// that would do, each with the other as given (or that none would, and the smallest pair).
 Plan make_plan(const ModelSpec& model, const PlanOptions& options);
 
 }  // namespace sluice

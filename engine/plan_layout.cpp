@@ -65,7 +65,8 @@ void Planner::assign_offsets(Plan& plan) const {
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].home == Home::kHost) {
-      plan.tensors[i].offset = host.take(tensor_bytes(static_cast<int>(i) / options_.micro_batches), kDeviceAlignmentBytes);
+      plan.tensors[i].offset =
+          host.take(tensor_bytes(static_cast<int>(i) / options_.micro_batches), kDeviceAlignmentBytes);
     }
   }
   plan.host_arena_bytes = round_up(host.end(), kPlaneAlignmentBytes);
@@ -108,7 +109,8 @@ void Planner::assign_device(Plan& plan) const {
   }
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     if (plan.chunks[c].gradient == Home::kDevice) {
-      plan.chunks[c].gradient_offset = device.take(gradient_home_bytes(plan, static_cast<int>(c)), kDeviceAlignmentBytes);
+      plan.chunks[c].gradient_offset =
+          device.take(gradient_home_bytes(plan, static_cast<int>(c)), kDeviceAlignmentBytes);
     }
   }
   plan.workspace_offset = round_up(device.end(), kDeviceAlignmentBytes);
@@ -130,16 +132,18 @@ void Planner::describe(Plan& plan) const {
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const int chunk = static_cast<int>(c);
     const ChunkHomes& homes = plan.chunks[c];
-    const int64_t weights = record_bytes(plan, chunk, Group::kWeights), state = record_bytes(plan, chunk, Group::kState);
+    const int64_t weights = record_bytes(plan, chunk, Group::kWeights),
+                  state = record_bytes(plan, chunk, Group::kState);
     if (homes.weights == Home::kHost) uses.add(Tier::kHost, "weights", weights);
     if (homes.state == Home::kHost) uses.add(Tier::kHost, "optimizer state", state);
     uses.add(homes.gradient == Home::kHost ? Tier::kHost : Tier::kDevice, "closed gradients",
              gradient_home_bytes(plan, chunk));
     uses.add(Tier::kNvme, homes.weights == Home::kNvme ? "weights (home), two slots" : "weights (committed), two slots",
              2 * weights);
-    uses.add(Tier::kNvme,
-             homes.state == Home::kNvme ? "optimizer state (home), two slots" : "optimizer state (committed), two slots",
-             2 * state);
+    uses.add(
+        Tier::kNvme,
+        homes.state == Home::kNvme ? "optimizer state (home), two slots" : "optimizer state (committed), two slots",
+        2 * state);
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const int tensor = static_cast<int>(i) / options_.micro_batches;
@@ -152,6 +156,28 @@ void Planner::describe(Plan& plan) const {
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
   uses.add(Tier::kHost, "update slots", plan.host_update.bytes);
   uses.add(Tier::kHost, "weights passing", plan.host_staging.bytes);
+}
+
+// What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval.
+void Planner::count_moves(Plan& plan) const {
+  const UnitProgram unit = build_unit(model_, plan, UnitKind::kTrain);
+  constexpr std::array<const char*, kLaneCount> kLinks = {"nvme read", "nvme write", "upload", "download"};
+  const auto add = [&plan](const char* link, std::string what, int64_t bytes) {
+    for (MoveRow& row : plan.moves) {
+      if (row.link != link || row.what != what) continue;
+      row.bytes += bytes;
+      return;
+    }
+    plan.moves.push_back({link, std::move(what), bytes});
+  };
+  for (const Hop& hop : unit.program.hops()) {
+    const int lane = static_cast<int>(hop.lane);
+    if (lane >= static_cast<int>(Lane::kCompute) || hop.verb == Verb::kCommit) continue;
+    if (hop.when == When::kPendingNotPrefetched || hop.when == When::kNotPrefetched) continue;
+    const int64_t bytes = hop.when == When::kCommitDirty ? hop.bytes / plan.commit_interval : hop.bytes;
+    const bool tensor = hop.operands >= 0;
+    add(kLinks[lane], tensor ? "activations and their gradients" : std::string(name_of(hop.group)), bytes);
+  }
 }
 
 }  // namespace sluice

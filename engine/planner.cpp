@@ -25,10 +25,13 @@ HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
 
 Home home_of(HomeKind kind) {
   switch (kind) {
-    case HomeKind::kDevice: return Home::kDevice;
+    case HomeKind::kDevice:
+      return Home::kDevice;
     case HomeKind::kHost:
-    case HomeKind::kHostAndDevice: return Home::kHost;
-    default: return Home::kNvme;
+    case HomeKind::kHostAndDevice:
+      return Home::kHost;
+    default:
+      return Home::kNvme;
   }
 }
 
@@ -56,7 +59,8 @@ int64_t Planner::default_chunk_elements(int64_t host_bytes) const {
     return record_layout(options_.precision, Group::kState, n).bytes +
            record_layout(options_.precision, Group::kWeights, n).bytes + n * bytes_of(options_.gradient_dtype);
   };
-  while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot(elements) > host_bytes / 4) elements /= 2;
+  while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot(elements) > host_bytes / 4)
+    elements /= 2;
   return elements;
 }
 
@@ -130,8 +134,9 @@ Planner::Needs Planner::needs(const Plan& plan) const {
       needs.staging_slot = std::max(needs.staging_slot, record_bytes(plan, chunk, Group::kWeights));
     }
     // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
-    needs.update_slot = std::max({needs.update_slot, plan.update_layout(chunk).bytes,
-                                  record_bytes(plan, chunk, Group::kWeights) + record_bytes(plan, chunk, Group::kState)});
+    needs.update_slot =
+        std::max({needs.update_slot, plan.update_layout(chunk).bytes,
+                  record_bytes(plan, chunk, Group::kWeights) + record_bytes(plan, chunk, Group::kState)});
   }
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
     const int partition = static_cast<int>(p);
@@ -183,6 +188,8 @@ std::optional<Plan> Planner::attempt(Budgets budgets) const {
     const int64_t needed = tables(*plan);
     if (needed <= table_bytes) {
       plan->table_bytes = table_bytes;
+      plan->uses.push_back({Tier::kHost, "tables", table_bytes});
+      count_moves(*plan);
       plan->options.device_bytes = budgets.device_bytes;
       plan->options.host_bytes = budgets.host_bytes;
       return plan;
@@ -197,10 +204,10 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   Plan plan = draft(budgets.host_bytes);
   const Needs least = needs(plan);
   const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
-  Room room{budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
-                least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
-            budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot -
-                least.staging_slot};
+  Room room{
+      budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
+          least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
+      budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot - least.staging_slot};
   spill_to_device(plan, room);
   if (room.device < 0 || room.host < 0) return std::nullopt;
   size_rings(plan, needs(plan), room);

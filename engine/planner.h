@@ -1,8 +1,8 @@
 // The planner: fills byte budgets with homes. Build-time only; see plan.h for what it makes.
 //
-// Order of what budgets go to: what a step cannot do without (one buffer of each ring, gradients and activations at their
-// lowest tier); then rings deep enough to work ahead; then homes, by what saves most traffic per byte: activations and
-// kept weights on the device, weights and then state in host memory, first-needed chunks first.
+// Order of what budgets go to: what a step cannot do without (one buffer of each ring, gradients and activations at
+// their lowest tier); then rings deep enough to work ahead; then homes, by what saves most traffic per byte:
+// activations and kept weights on the device, weights and then state in host memory, first-needed chunks first.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -32,7 +32,7 @@ class Planner {
  private:
   // What a draft of homes needs.
   struct Needs {
-    int64_t device_fixed = 0, host_fixed = 0;                // homes and long-lived buffers
+    int64_t device_fixed = 0, host_fixed = 0;                 // homes and long-lived buffers
     int64_t weights_group = 0, open_group = 0, boundary = 0;  // one buffer of each device ring
     int64_t update_slot = 0, staging_slot = 0;                // one buffer of each host ring
     int64_t staging_visit = 0;                                // the largest visit's weights, for staging to work ahead
@@ -54,6 +54,7 @@ class Planner {
   void assign_offsets(Plan& plan) const;
   void assign_device(Plan& plan) const;
   void describe(Plan& plan) const;
+  void count_moves(Plan& plan) const;
   int64_t tables(const Plan& plan) const;
 
   int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }

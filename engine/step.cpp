@@ -20,25 +20,44 @@ namespace {
 
 // What is meant to lie in a range, for the program's check that nobody reads what another has overwritten.
 enum class Content : uint64_t { kState = 1, kWeights, kDeviceWeights, kGradient, kTensor, kTensorGradient, kOpen };
-uint64_t content(Content what, int64_t which) { return (static_cast<uint64_t>(what) << 48) | static_cast<uint64_t>(which); }
+uint64_t content(Content what, int64_t which) {
+  return (static_cast<uint64_t>(what) << 48) | static_cast<uint64_t>(which);
+}
 
 // Control ranges: the step's scale, and each partition's part of the norm.
 constexpr int64_t kScale = 0, kFirstNormPart = 1;
 
-// Tokens: where bytes are. A verb takes what must be true before it and returns what is true after it, so an illegal order
-// does not compile. Moved, not copied: bytes are in one place.
+// Tokens: where bytes are. A verb takes what must be true before it and returns what is true after it, so an illegal
+// order does not compile. Moved, not copied: bytes are in one place.
 struct Token {
   Token() = default;
   Token(Token&&) = default;
   Token& operator=(Token&&) = default;
 };
-struct StateInStore : Token { int chunk = -1; };
-struct StateInHost : Token { int chunk = -1; int64_t at = 0; };       // in a slot of the update ring, or at home
-struct WeightsInStore : Token { int chunk = -1; };
-struct WeightsInHost : Token { int chunk = -1; int64_t at = 0; };     // readable: verified or updated
-struct ClosedInHost : Token { int chunk = -1; int64_t at = 0; };
-struct OnDevice : Token { std::vector<int64_t> weights; };            // all weights of one visit, per partition
-struct OpenOnDevice : Token { std::vector<int64_t> gradients; };      // open gradients of one visit, per partition
+struct StateInStore : Token {
+  int chunk = -1;
+};
+struct StateInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};  // in a slot of the update ring, or at home
+struct WeightsInStore : Token {
+  int chunk = -1;
+};
+struct WeightsInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};  // readable: verified or updated
+struct ClosedInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct OnDevice : Token {
+  std::vector<int64_t> weights;
+};  // all weights of one visit, per partition
+struct OpenOnDevice : Token {
+  std::vector<int64_t> gradients;
+};  // open gradients of one visit, per partition
 
 class Step {
  public:
@@ -55,7 +74,7 @@ class Step {
         updated_(model.partitions.size(), Updated::kNo) {}
 
   // The four parts of a unit.
-  OnDevice fetch(int visit);                       // weights of a visit, updated first where this unit has not yet
+  OnDevice fetch(int visit);  // weights of a visit, updated first where this unit has not yet
   void forward(int visit, const OnDevice& weights);
   void backward(int visit, const OnDevice& weights);
   void update_only(int visit);
@@ -97,7 +116,9 @@ class Step {
   OpenOnDevice open(int visit);
   When weights_read_when(int index_in_order) const;
 
-  void emit(const Hop& hop, std::vector<Range> reads, std::vector<Range> fills) { unit_.program.emit(hop, reads, fills); }
+  void emit(const Hop& hop, std::vector<Range> reads, std::vector<Range> fills) {
+    unit_.program.emit(hop, reads, fills);
+  }
   const Chunk& chunk(int c) const { return plan_.geometry.chunks()[c]; }
   const Partition& partition(int p) const { return plan_.geometry.partitions()[p]; }
   RecordLayout record(int c, Group group) const {
@@ -115,7 +136,9 @@ class Step {
   }
   static Range control(int64_t at) { return {Place::kControl, at, at + 1}; }
   Range state_range(int64_t at, int c) const { return host(at, record(c, Group::kState).bytes, Content::kState, c); }
-  Range weights_range(int64_t at, int c) const { return host(at, record(c, Group::kWeights).bytes, Content::kWeights, c); }
+  Range weights_range(int64_t at, int c) const {
+    return host(at, record(c, Group::kWeights).bytes, Content::kWeights, c);
+  }
   Range gradient_range(int64_t at, int c) const {
     return host(at, plan_.gradient_bytes(chunk(c).elements), Content::kGradient, c);
   }
@@ -152,7 +175,12 @@ class Step {
 
 StateInHost Step::swap_in(StateInStore state, int64_t to, When when) {
   const int c = state.chunk;
-  emit({.verb = Verb::kSwapIn, .lane = Lane::kRead, .when = when, .group = Group::kState, .index = c, .host_offset = to,
+  emit({.verb = Verb::kSwapIn,
+        .lane = Lane::kRead,
+        .when = when,
+        .group = Group::kState,
+        .index = c,
+        .host_offset = to,
         .bytes = record(c, Group::kState).payload_bytes},
        {store(c, Group::kState)}, {state_range(to, c)});
   return {{}, c, to};
@@ -160,8 +188,13 @@ StateInHost Step::swap_in(StateInStore state, int64_t to, When when) {
 
 WeightsInHost Step::swap_in(WeightsInStore weights, int64_t to, When when) {
   const int c = weights.chunk;
-  emit({.verb = Verb::kSwapIn, .lane = Lane::kRead, .when = when, .group = Group::kWeights, .index = c,
-        .host_offset = to, .bytes = record(c, Group::kWeights).payload_bytes},
+  emit({.verb = Verb::kSwapIn,
+        .lane = Lane::kRead,
+        .when = when,
+        .group = Group::kWeights,
+        .index = c,
+        .host_offset = to,
+        .bytes = record(c, Group::kWeights).payload_bytes},
        {store(c, Group::kWeights)}, {weights_range(to, c)});
   return {{}, c, to};
 }
@@ -169,23 +202,33 @@ WeightsInHost Step::swap_in(WeightsInStore weights, int64_t to, When when) {
 void Step::swap_out(const StateInHost& state) {
   const int c = state.chunk;
   const When when = plan_.chunks[c].state == Home::kNvme ? When::kPending : When::kCommitDirty;
-  emit({.verb = Verb::kSwapOut, .lane = Lane::kWrite, .when = when, .group = Group::kState, .index = c,
-        .host_offset = state.at, .bytes = record(c, Group::kState).payload_bytes},
+  emit({.verb = Verb::kSwapOut,
+        .lane = Lane::kWrite,
+        .when = when,
+        .group = Group::kState,
+        .index = c,
+        .host_offset = state.at,
+        .bytes = record(c, Group::kState).payload_bytes},
        {state_range(state.at, c)}, {store(c, Group::kState)});
 }
 
 void Step::swap_out(const WeightsInHost& weights) {
   const int c = weights.chunk;
   const When when = plan_.chunks[c].weights == Home::kNvme ? When::kPending : When::kCommitDirty;
-  emit({.verb = Verb::kSwapOut, .lane = Lane::kWrite, .when = when, .group = Group::kWeights, .index = c,
-        .host_offset = weights.at, .bytes = record(c, Group::kWeights).payload_bytes},
+  emit({.verb = Verb::kSwapOut,
+        .lane = Lane::kWrite,
+        .when = when,
+        .group = Group::kWeights,
+        .index = c,
+        .host_offset = weights.at,
+        .bytes = record(c, Group::kWeights).payload_bytes},
        {weights_range(weights.at, c)}, {store(c, Group::kWeights)});
 }
 
 // --- the update threads ----------------------------------------------------------------------------------------------
 
-// One fused pass: unscale, clip, AdamW, new weights, checksums. Where no update is pending it only verifies weights that
-// have just been read.
+// One fused pass: unscale, clip, AdamW, new weights, checksums. Where no update is pending it only verifies weights
+// that have just been read.
 WeightsInHost Step::update(const StateInHost& state, WeightsInHost weights, const ClosedInHost& gradient) {
   const int c = weights.chunk;
   unit_.updates.push_back({.chunk = c,
@@ -196,7 +239,9 @@ WeightsInHost Step::update(const StateInHost& state, WeightsInHost weights, cons
                            .weights = weights.at,
                            .gradient = gradient.at});
   const Range state_at = state_range(state.at, c), weights_at = weights_range(weights.at, c);
-  emit({.verb = Verb::kUpdate, .lane = Lane::kUpdate, .index = c,
+  emit({.verb = Verb::kUpdate,
+        .lane = Lane::kUpdate,
+        .index = c,
         .operands = static_cast<int32_t>(unit_.updates.size()) - 1,
         .bytes = record(c, Group::kState).payload_bytes + record(c, Group::kWeights).payload_bytes},
        {state_at, weights_at, gradient_range(gradient.at, c), control(kScale)}, {state_at, weights_at});
@@ -205,7 +250,10 @@ WeightsInHost Step::update(const StateInHost& state, WeightsInHost weights, cons
 
 WeightsInHost Step::verify(WeightsInHost weights) {
   const int c = weights.chunk;
-  emit({.verb = Verb::kVerify, .lane = Lane::kUpdate, .index = c, .host_offset = weights.at,
+  emit({.verb = Verb::kVerify,
+        .lane = Lane::kUpdate,
+        .index = c,
+        .host_offset = weights.at,
         .bytes = record(c, Group::kWeights).payload_bytes},
        {weights_range(weights.at, c)}, {weights_range(weights.at, c)});
   return weights;
@@ -216,38 +264,67 @@ WeightsInHost Step::verify(WeightsInHost weights) {
 void Step::upload(const WeightsInHost& weights, int64_t partition_at, When when) {
   const Chunk& piece = chunk(weights.chunk);
   const int64_t to = partition_at + plan_.weights_bytes(piece.first), bytes = plan_.weights_bytes(piece.elements);
-  emit({.verb = Verb::kUpload, .lane = Lane::kUpload, .when = when, .group = Group::kWeights, .index = weights.chunk,
-        .host_offset = weights.at, .device_offset = to, .bytes = bytes},
+  emit({.verb = Verb::kUpload,
+        .lane = Lane::kUpload,
+        .when = when,
+        .group = Group::kWeights,
+        .index = weights.chunk,
+        .host_offset = weights.at,
+        .device_offset = to,
+        .bytes = bytes},
        {weights_range(weights.at, weights.chunk)}, {device(to, bytes, Content::kDeviceWeights, piece.partition)});
 }
 
 void Step::download(int visit, int c, int64_t from) {
   const int64_t bytes = plan_.gradient_bytes(chunk(c).elements), to = plan_.chunks[c].gradient_offset;
-  emit({.verb = Verb::kDownload, .lane = Lane::kDownload, .group = Group::kGradient, .visit = visit, .index = c,
-        .host_offset = to, .device_offset = from, .bytes = bytes},
+  emit({.verb = Verb::kDownload,
+        .lane = Lane::kDownload,
+        .group = Group::kGradient,
+        .visit = visit,
+        .index = c,
+        .host_offset = to,
+        .device_offset = from,
+        .bytes = bytes},
        {device(from, bytes, Content::kGradient, c)}, {gradient_range(to, c)});
 }
 
 // A gradient at home on the device comes to the update's slot as the update is due.
 ClosedInHost Step::download_to_slot(int c, int64_t to) {
   const int64_t bytes = plan_.gradient_bytes(chunk(c).elements), from = plan_.chunks[c].gradient_offset;
-  emit({.verb = Verb::kDownload, .lane = Lane::kDownload, .when = When::kPending, .group = Group::kGradient, .index = c,
-        .host_offset = to, .device_offset = from, .bytes = bytes},
+  emit({.verb = Verb::kDownload,
+        .lane = Lane::kDownload,
+        .when = When::kPending,
+        .group = Group::kGradient,
+        .index = c,
+        .host_offset = to,
+        .device_offset = from,
+        .bytes = bytes},
        {device(from, bytes, Content::kGradient, c)}, {gradient_range(to, c)});
   return {{}, c, to};
 }
 
 void Step::upload_tensor(int visit, int t, int m, int64_t to, Content what) {
   const int64_t home = plan_.tensor(t, m).offset, bytes = model_.tensors[t].bytes();
-  emit({.verb = Verb::kUpload, .lane = Lane::kUpload, .visit = visit, .index = static_cast<int32_t>(tensor_number(t, m)),
-        .operands = 0, .host_offset = home, .device_offset = to, .bytes = bytes},
+  emit({.verb = Verb::kUpload,
+        .lane = Lane::kUpload,
+        .visit = visit,
+        .index = static_cast<int32_t>(tensor_number(t, m)),
+        .operands = 0,
+        .host_offset = home,
+        .device_offset = to,
+        .bytes = bytes},
        {host(home, bytes, what, tensor_number(t, m))}, {tensor_range(t, m, to, what)});
 }
 
 void Step::download_tensor(int visit, int t, int m, int64_t from, Content what) {
   const int64_t home = plan_.tensor(t, m).offset, bytes = model_.tensors[t].bytes();
-  emit({.verb = Verb::kDownload, .lane = Lane::kDownload, .visit = visit,
-        .index = static_cast<int32_t>(tensor_number(t, m)), .operands = 0, .host_offset = home, .device_offset = from,
+  emit({.verb = Verb::kDownload,
+        .lane = Lane::kDownload,
+        .visit = visit,
+        .index = static_cast<int32_t>(tensor_number(t, m)),
+        .operands = 0,
+        .host_offset = home,
+        .device_offset = from,
         .bytes = bytes},
        {tensor_range(t, m, from, what)}, {host(home, bytes, what, tensor_number(t, m))});
 }
@@ -370,7 +447,8 @@ void Step::forward_turn(int visit, int m, const OnDevice& weights) {
   const std::vector<int64_t> inputs = inputs_on_device(turn, layout, base);
   std::vector<Range> reads = weights_read(visit, weights), fills;
   std::vector<int64_t> addresses = weights.weights, outputs;
-  for (size_t i = 0; i < inputs.size(); ++i) reads.push_back(tensor_range(spec.takes[i], m, inputs[i], Content::kTensor));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    reads.push_back(tensor_range(spec.takes[i], m, inputs[i], Content::kTensor));
   for (size_t i = 0; i < spec.gives.size(); ++i) {
     const TensorHome home = plan_.tensor(spec.gives[i], m);
     outputs.push_back(home.home == Home::kDevice ? home.offset : base + layout.outputs[i]);
@@ -380,7 +458,10 @@ void Step::forward_turn(int visit, int m, const OnDevice& weights) {
   addresses.insert(addresses.end(), outputs.begin(), outputs.end());
   unit_.addresses.insert(unit_.addresses.end(), addresses.begin(), addresses.end());
   unit_.turns.push_back(turn);
-  emit({.verb = Verb::kCompute, .lane = Lane::kCompute, .visit = visit, .index = m,
+  emit({.verb = Verb::kCompute,
+        .lane = Lane::kCompute,
+        .visit = visit,
+        .index = m,
         .operands = static_cast<int32_t>(unit_.turns.size()) - 1},
        reads, fills);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -408,8 +489,8 @@ OpenOnDevice Step::open(int visit) {
   return open;
 }
 
-// The block is recomputed from its checkpoint and back-propagated. A tensor's gradient takes the tensor's own place, unless
-// several visits read it: then it has an open gradient of its own, rounded once when its giver's turn comes.
+// The block is recomputed from its checkpoint and back-propagated. A tensor's gradient takes the tensor's own place,
+// unless several visits read it: then it has an open gradient of its own, rounded once when its giver's turn comes.
 void Step::backward_turn(int visit, int m, const OnDevice& weights, const OpenOnDevice& open) {
   const Turn turn{visit, m, Pass::kBackward, static_cast<int32_t>(unit_.addresses.size())};
   const VisitSpec& spec = model_.visits[visit];
@@ -419,7 +500,8 @@ void Step::backward_turn(int visit, int m, const OnDevice& weights, const OpenOn
   const std::vector<int64_t> inputs = inputs_on_device(turn, layout, base);
   std::vector<Range> reads = weights_read(visit, weights), fills;
   addresses.insert(addresses.end(), inputs.begin(), inputs.end());
-  for (size_t i = 0; i < inputs.size(); ++i) reads.push_back(tensor_range(spec.takes[i], m, inputs[i], Content::kTensor));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    reads.push_back(tensor_range(spec.takes[i], m, inputs[i], Content::kTensor));
   for (size_t i = 0; i < spec.gives.size(); ++i) {
     const int t = spec.gives[i];
     const TensorHome home = plan_.tensor(t, m);
@@ -448,7 +530,10 @@ void Step::backward_turn(int visit, int m, const OnDevice& weights, const OpenOn
   }
   unit_.addresses.insert(unit_.addresses.end(), addresses.begin(), addresses.end());
   unit_.turns.push_back(turn);
-  emit({.verb = Verb::kCompute, .lane = Lane::kCompute, .visit = visit, .index = m,
+  emit({.verb = Verb::kCompute,
+        .lane = Lane::kCompute,
+        .visit = visit,
+        .index = m,
         .operands = static_cast<int32_t>(unit_.turns.size()) - 1},
        reads, fills);
   for (size_t i = 0; i < spec.takes.size(); ++i) {
@@ -464,8 +549,8 @@ void Step::backward(int visit, const OnDevice& weights) {
   close(visit, opened);
 }
 
-// After the last contribution: scaled, rounded once, its part of the norm taken. A closed chunk lies at the start of the
-// fp32 range it came from until it has gone home, or at its home on the device.
+// After the last contribution: scaled, rounded once, its part of the norm taken. A closed chunk lies at the start of
+// the fp32 range it came from until it has gone home, or at its home on the device.
 void Step::close(int visit, const OpenOnDevice& open) {
   const auto& partitions = model_.visits[visit].partitions;
   for (size_t i = 0; i < partitions.size(); ++i) {
@@ -480,7 +565,11 @@ void Step::close(int visit, const OpenOnDevice& open) {
       const int c = partition(p).first_chunk + k;
       fills.push_back(device(closed_at(c), plan_.gradient_bytes(chunk(c).elements), Content::kGradient, c));
     }
-    emit({.verb = Verb::kClose, .lane = Lane::kCompute, .group = Group::kGradient, .visit = visit, .index = p,
+    emit({.verb = Verb::kClose,
+          .lane = Lane::kCompute,
+          .group = Group::kGradient,
+          .visit = visit,
+          .index = p,
           .device_offset = at},
          {open_range(p, at)}, fills);
     for (int k = 0; k < partition(p).chunk_count; ++k) {
@@ -568,9 +657,9 @@ BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, co
 }
 
 int64_t UnitProgram::memory_bytes() const {
-  return program.memory_bytes() + static_cast<int64_t>(updates.capacity() * sizeof(UpdateOperands) +
-                                                       turns.capacity() * sizeof(Turn) +
-                                                       addresses.capacity() * sizeof(int64_t));
+  return program.memory_bytes() +
+         static_cast<int64_t>(updates.capacity() * sizeof(UpdateOperands) + turns.capacity() * sizeof(Turn) +
+                              addresses.capacity() * sizeof(int64_t));
 }
 
 }  // namespace sluice

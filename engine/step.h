@@ -49,16 +49,16 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind);
 // How visits share tensors and partitions; derived from the model once.
 struct ModelUses {
   explicit ModelUses(const ModelSpec& model);
-  std::vector<int> takers;             // per tensor: how many visits take it
-  std::vector<int> last_taker;         // per tensor: whose backward contributes first
-  std::vector<int> first_visit;        // per partition: whose backward contributes last
-  std::vector<int> visits;             // per partition: how many visits use it
+  std::vector<int> takers;       // per tensor: how many visits take it
+  std::vector<int> last_taker;   // per tensor: whose backward contributes first
+  std::vector<int> first_visit;  // per partition: whose backward contributes last
+  std::vector<int> visits;       // per partition: how many visits use it
   bool shared_tensor(int t) const { return takers[t] > 1; }
   bool shared_partition(int p) const { return visits[p] > 1; }
 };
 
-// Boundary tensors of one turn that pass through the device's boundary ring, relative to the start of its buffer; -1: the
-// tensor has its place elsewhere. In the order of takes and gives.
+// Boundary tensors of one turn that pass through the device's boundary ring, relative to the start of its buffer; -1:
+// the tensor has its place elsewhere. In the order of takes and gives.
 struct BoundaryLayout {
   std::vector<int64_t> inputs, outputs, contributions;
   int64_t bytes = 0;

@@ -72,6 +72,9 @@ class RecordStore {
   // Bytes of the file that create() will make: what `sluice plan` prints as disk needed.
   static int64_t file_bytes(const Geometry& geometry, Precision precision);
 
+  // An upper bound of table_bytes() for a store that does not exist yet.
+  static int64_t predicted_table_bytes(int64_t chunk_count, int depth);
+
   // Creates the folder and the file (preallocated; fallocate before anything else) and locks it. The store cannot be
   // opened until the first commit has returned. Replaces a store that is there. Throws IoError when space is short
   // (bytes needed, bytes free, path) and ConfigError when another process has the store open.

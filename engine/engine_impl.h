@@ -1,0 +1,123 @@
+// The engine's parts, in dependency order: each uses only those above it. Internal to engine/.
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/ledger.h"
+#include "core/topology.h"
+#include "cpu_adam/update_team.h"
+#include "engine/clip.h"
+#include "engine/engine.h"
+#include "engine/record_access.h"
+#include "engine/step.h"
+#include "engine/update_pass.h"
+#include "offload/device.h"
+#include "offload/executor.h"
+
+namespace sluice {
+
+// One turn on the caller's thread. All vectors are as long as the largest visit needs from the start: no allocation in
+// a step.
+struct Use::State {
+  Engine::Impl* engine = nullptr;
+  int hop = -1;
+  const Turn* turn = nullptr;
+  Pass pass = Pass::kForward;
+  std::vector<WeightView> weights;
+  std::vector<TensorView> inputs, outputs, output_gradients, input_gradients;
+  std::vector<float*> open;         // per weight
+  std::vector<float*> tensor_open;  // per input: its open gradient, or null
+  double loss = 0;
+};
+
+class Engine::Impl final : public LaneWork {
+ public:
+  Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source);
+  ~Impl() override = default;
+
+  // --- units (engine.cpp)
+  void begin(UnitKind kind);
+  void end_unit(UnitKind kind);
+  Use enter(int visit, Pass pass);
+  void leave() noexcept;
+  StepEnd finish_step();
+  void abort_step();
+  double evaluate(int micro_batches, const Compute& compute);
+  void drain();
+  void ready() const;  // throws what spent the engine
+  template <typename Work>
+  auto guarded(Work work);  // an error that spends the engine is remembered
+
+  // --- turns (use.cpp)
+  void fill_use(int hop, const Turn& turn, Pass pass);
+  void round_shared_gradients();
+  void add_shared_contributions();
+  void contribute(int weight, const std::byte* gradient, DType dtype);
+  float* zeroed_open(int weight);
+  void run_control_hops();  // close and clip, where they head the compute lane
+  void close_partition(const Hop& hop);
+  void clip();
+  [[noreturn]] void report_non_finite() const;
+
+  // --- LaneWork, on the executor's thread (lane_work.cpp)
+  bool due(const Hop& hop) override;
+  void start_update(int hop_number, const Hop& hop) override;
+  const StepState& commit_state() override { return captured; }
+  std::string visit_name(int visit) const override { return model.visits[visit].name; }
+  static void update_task(void* self, int hop);
+
+  ModelSpec model;
+  EngineOptions options;
+  ModelUses uses;
+  std::unique_ptr<Topology> topology;
+  Plan plan;
+  Ledger ledger;
+  UnitProgram units[kUnitKinds];
+  Arena host;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<RecordStore> store;
+  std::unique_ptr<UpdatePass> update_pass;
+  std::unique_ptr<RecordAccess> access;
+
+  // What is true between units.
+  StepState captured;  // as the last step ended: what the next commit carries
+  UpdateOrder order;   // of the unit that runs
+  enum class Flag : uint8_t { kNo, kYes };
+  Flag pending = Flag::kNo;     // the last step's update is still to be applied
+  Flag prefetched = Flag::kNo;  // the last unit read ahead for it
+  Flag kept_valid = Flag::kNo;  // weights kept on the device are those of the last step
+  Flag unsaved = Flag::kNo;     // captured is newer than what is committed
+  double pending_scale = 1, pending_learning_rate = 0;
+  std::vector<Flag> dirty;  // per record at home in host memory: changed since it was written
+  std::exception_ptr spent;
+
+  // Of the unit that runs.
+  const UnitProgram* unit = nullptr;
+  UnitKind unit_kind = UnitKind::kTrain;
+  Flag running = Flag::kNo, aborted = Flag::kNo;
+  size_t next_compute = 0;  // position in the compute lane
+  double learning_rate = 0;
+  std::vector<Flag> contributed;    // per parameter
+  std::vector<double> norm_parts;   // per parameter
+  std::vector<ClosedPiece> pieces;  // scratch of close_partition
+  double loss_sum = 0;
+  ClipResult clipped;
+  Use::State turn;
+  StepLanes lanes;
+
+  // Last: their threads use all of the above.
+  std::unique_ptr<UpdateTeam> team;
+  std::unique_ptr<Executor> executor;
+
+ private:
+  void open_store(const ParameterSource& source);
+  StoreIdentity identity() const;
+  void charge_ledger();
+  void reserve_scratch();
+};
+
+}  // namespace sluice

@@ -1,0 +1,122 @@
+// How an engine comes to be: plan, programs, arenas, store, threads; refusals before anything is touched.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/errors.h"
+#include "engine/engine_impl.h"
+
+namespace sluice {
+namespace {
+
+// A store that is there decides the chunk size where the configuration does not.
+PlanOptions with_chunks_of_store(const EngineOptions& options) {
+  PlanOptions plan = options.plan;
+  if (options.open != OpenMode::kResume || plan.chunk_elements > 0) return plan;
+  if (const auto identity = RecordStore::identify(options.store.folder)) plan.chunk_elements = identity->chunk_elements;
+  return plan;
+}
+
+void refuse_existing(const EngineOptions& options) {
+  if (options.open != OpenMode::kCreate || find_store(options.store.folder) == StoreExists::kNo) return;
+  throw ConfigError(
+      fmt::format("{}: a store is there already; continue it with --resume or replace it with --overwrite",
+                  options.store.folder.string()));
+}
+
+UpdateTeam* checked(UpdateTeam* team) {
+  SLUICE_CHECK(team != nullptr, "no update team");
+  return team;
+}
+
+}  // namespace
+
+Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source)
+    : model(std::move(model_spec)),
+      options(std::move(engine_options)),
+      uses((model.validate(), refuse_existing(options), model)),
+      topology(make_topology()),
+      plan(make_plan(model, with_chunks_of_store(options))) {
+  for (int kind = 0; kind < kUnitKinds; ++kind) units[kind] = build_unit(model, plan, static_cast<UnitKind>(kind));
+  charge_ledger();
+  host = Arena(plan.host_arena_bytes);
+  device = make_device(DeviceKind::kAuto, plan.device_arena_bytes);
+  dirty.assign(2 * plan.chunks.size(), Flag::kNo);
+  open_store(source);
+  reserve_scratch();
+  team = make_update_team(*topology, options.update_threads);
+  size_t longest = 0;
+  for (const UnitProgram& each : units) longest = std::max(longest, each.program.hops().size());
+  executor = std::make_unique<Executor>(Executor::Parts{.store = store.get(),
+                                                        .device = device.get(),
+                                                        .host = &host,
+                                                        .work = this,
+                                                        .trace_path = options.trace_path,
+                                                        .update_hops = 2 * checked(team.get())->threads(),
+                                                        .max_hops = static_cast<int>(longest)});
+}
+
+void Engine::Impl::charge_ledger() {
+  ledger.set_budget(Tier::kDevice, plan.options.device_bytes);
+  ledger.set_budget(Tier::kHost, plan.options.host_bytes);
+  for (const UseRow& row : plan.uses) ledger.charge(row.tier, row.use, row.bytes);
+}
+
+StoreIdentity Engine::Impl::identity() const {
+  return {.model = model.canonical_text(),
+          .precision = plan.options.precision,
+          .chunk_elements = plan.geometry.chunk_elements(),
+          .chunk_count = static_cast<int64_t>(plan.chunks.size())};
+}
+
+void Engine::Impl::open_store(const ParameterSource& source) {
+  StoreOptions store_options = options.store;
+  store_options.queue.memory = {host.span()};
+  store_options.queue.depth = plan.options.io_depth;
+  store_options.queue.log = options.log;
+  store_options.log = options.log;
+  const bool resume = options.open == OpenMode::kResume && find_store(store_options.folder) == StoreExists::kYes;
+  if (resume) store = RecordStore::open(plan.geometry, identity(), store_options);
+  const bool opened = store != nullptr;
+  if (options.open == OpenMode::kResume && !opened) {
+    say(options.log, LogLevel::kWarning,
+        fmt::format("{}: nothing committed to resume from; starting from the beginning",
+                    store_options.folder.string()));
+  }
+  if (!opened) store = RecordStore::create(plan.geometry, identity(), store_options);
+  update_pass = std::make_unique<UpdatePass>(model, plan, *store, host.at(0));
+  access = std::make_unique<RecordAccess>(plan, *store, *update_pass, host.at(0));
+  if (opened) {
+    access->load();
+    captured = store->committed();
+  } else {
+    access->create(source, options.progress);
+    commit_now(*store, captured);
+  }
+}
+
+// Everything that a step writes into, at its largest.
+void Engine::Impl::reserve_scratch() {
+  size_t weights = 0, tensors = 0;
+  for (const VisitSpec& visit : model.visits) {
+    size_t parameters = 0;
+    for (int p : visit.partitions) parameters += plan.geometry.parameters_of(p).size();
+    weights = std::max(weights, parameters);
+    tensors = std::max({tensors, visit.takes.size(), visit.gives.size()});
+  }
+  turn.weights.reserve(weights);
+  turn.open.reserve(weights);
+  turn.tensor_open.reserve(tensors);
+  for (auto* list : {&turn.inputs, &turn.outputs, &turn.output_gradients, &turn.input_gradients})
+    list->reserve(tensors);
+  contributed.assign(plan.geometry.parameters().size(), Flag::kNo);
+  norm_parts.assign(plan.geometry.parameters().size(), 0);
+  int most_chunks = 0;
+  for (const Partition& partition : plan.geometry.partitions())
+    most_chunks = std::max(most_chunks, partition.chunk_count);
+  pieces.reserve(most_chunks + 1);
+  const int64_t tables = plan.table_bytes;
+  SLUICE_CHECK(store->table_bytes() <= tables, "the store's table outgrew what was planned for it");
+}
+
+}  // namespace sluice

@@ -1,0 +1,152 @@
+#include "engine/update_pass.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/checksum.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+// Elements of one tile: its planes (about 26 bytes an element with the gradient) stay in a core's own cache between the
+// checksum of what came, the update, and the checksum of what goes.
+constexpr int64_t kTileElements = 8192;
+
+}  // namespace
+
+UpdatePass::UpdatePass(const ModelSpec& model, const Plan& plan, RecordStore& store, std::byte* host)
+    : model_(model),
+      plan_(plan),
+      store_(store),
+      host_(host),
+      kernel_(adam_simd({.precision = plan.options.precision, .gradient = plan.options.gradient_dtype})) {}
+
+RecordLayout UpdatePass::layout_of(RecordId record) const {
+  return record_layout(plan_.options.precision, record.group, plan_.geometry.chunks()[record.chunk].elements);
+}
+
+UpdatePass::Sums UpdatePass::seeds(RecordId record) const {
+  Sums sums;
+  for (int plane = 0; plane < kMaxPlanes; ++plane) sums.crc[plane] = plane_seed(record.chunk, record.group, plane);
+  return sums;
+}
+
+void UpdatePass::add_tile(const RecordLayout& layout, const std::byte* bytes, int64_t first, int64_t elements,
+                          Sums& sums) const {
+  for (int plane = 0; plane < layout.plane_count; ++plane) {
+    const int64_t each = layout.bytes_per_element[plane];
+    sums.crc[plane] = crc32c(sums.crc[plane],
+                             {bytes + layout.plane_offset[plane] + first * each, static_cast<size_t>(elements * each)});
+  }
+}
+
+UpdatePass::Sums UpdatePass::sums_of(RecordId record, const std::byte* bytes) const {
+  Sums sums = seeds(record);
+  add_tile(layout_of(record), bytes, 0, plan_.geometry.chunks()[record.chunk].elements, sums);
+  return sums;
+}
+
+void UpdatePass::expect(RecordId record, const Sums& found) const {
+  const auto expected = store_.checksums(record);
+  for (size_t plane = 0; plane < expected.size(); ++plane) {
+    if (expected[plane] == found.crc[plane]) continue;
+    const int partition = plan_.geometry.chunks()[record.chunk].partition;
+    throw store_.corruption(record, static_cast<int>(plane), found.crc[plane], model_.partitions[partition].name);
+  }
+}
+
+void UpdatePass::verify(RecordId record, const std::byte* bytes) const { expect(record, sums_of(record, bytes)); }
+
+void UpdatePass::sum(RecordId record, const std::byte* bytes) const {
+  const Sums sums = sums_of(record, bytes);
+  store_.set_checksums(record, {sums.crc, static_cast<size_t>(layout_of(record).plane_count)});
+}
+
+AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) const {
+  const Precision precision = plan_.options.precision;
+  const RecordLayout layout = layout_of({static_cast<uint32_t>(operands.chunk), Group::kState});
+  std::byte* state = host_ + operands.state;
+  const auto plane = [&](int index) {
+    return state + layout.plane_offset[index] + first * layout.bytes_per_element[index];
+  };
+  AdamPlanes planes;
+  planes.weights = host_ + operands.weights + plan_.weights_bytes(first);
+  int next = 0;
+  if (precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
+  if (precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
+  planes.moment1 = reinterpret_cast<float*>(plane(next++));
+  planes.moment2 = reinterpret_cast<float*>(plane(next));
+  planes.gradient = host_ + operands.gradient + plan_.gradient_bytes(first);
+  return planes;
+}
+
+void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) const {
+  const auto chunk = static_cast<uint32_t>(operands.chunk);
+  const RecordId weights{chunk, Group::kWeights}, state{chunk, Group::kState};
+  std::byte* weights_at = host_ + operands.weights;
+  std::byte* state_at = host_ + operands.state;
+  const ChunkHomes& homes = plan_.chunks[chunk];
+  const bool commit = order.commit == UpdateOrder::Commit::kDue;
+  const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
+  if (order.update == UpdateOrder::Update::kNone) {
+    if (weights_come) verify(weights, weights_at);
+    if (commit && !weights_come) sum(weights, weights_at);
+    if (commit && !state_comes) sum(state, state_at);
+    return;
+  }
+  const RecordLayout weights_layout = layout_of(weights), state_layout = layout_of(state);
+  Sums weights_in = seeds(weights), state_in = seeds(state), weights_out = seeds(weights), state_out = seeds(state);
+  const int64_t elements = plan_.geometry.chunks()[chunk].elements;
+  for (int64_t first = 0; first < elements; first += kTileElements) {
+    const int64_t count = std::min(kTileElements, elements - first);
+    if (weights_come) add_tile(weights_layout, weights_at, first, count, weights_in);
+    if (state_comes) add_tile(state_layout, state_at, first, count, state_in);
+    const Finite finite = kernel_(order.step, planes_at(operands, first), count);
+    if (finite == Finite::kNo) {  // what came damaged is named as such, not as bad arithmetic
+      if (weights_come) expect_rest(weights, weights_layout, weights_at, first + count, weights_in);
+      if (state_comes) expect_rest(state, state_layout, state_at, first + count, state_in);
+      report_non_finite(operands, first, count);
+    }
+    if (weights_come || commit) add_tile(weights_layout, weights_at, first, count, weights_out);
+    if (state_comes || commit) add_tile(state_layout, state_at, first, count, state_out);
+  }
+  if (weights_come) expect(weights, weights_in);
+  if (state_comes) expect(state, state_in);
+  if (weights_come || commit) {
+    store_.set_checksums(weights, {weights_out.crc, static_cast<size_t>(weights_layout.plane_count)});
+  }
+  if (state_comes || commit) {
+    store_.set_checksums(state, {state_out.crc, static_cast<size_t>(state_layout.plane_count)});
+  }
+}
+
+// Completes the checksum of what came, from element `first` on, which nothing has changed yet.
+void UpdatePass::expect_rest(RecordId record, const RecordLayout& layout, const std::byte* bytes, int64_t first,
+                             Sums so_far) const {
+  add_tile(layout, bytes, first, plan_.geometry.chunks()[record.chunk].elements - first, so_far);
+  expect(record, so_far);
+}
+
+void UpdatePass::report_non_finite(const UpdateOperands& operands, int64_t first, int64_t elements) const {
+  const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
+  const AdamPlanes planes = planes_at(operands, first);
+  int64_t at = chunk.first + first;
+  for (int64_t i = 0; i < elements; ++i) {
+    if (std::isfinite(planes.moment1[i]) && std::isfinite(planes.moment2[i])) continue;
+    at += i;
+    break;
+  }
+  std::string name = "padding";
+  for (const Parameter& parameter : plan_.geometry.parameters_of(chunk.partition)) {
+    if (at >= parameter.offset) name = parameter.name;
+  }
+  throw NumericsError(fmt::format(
+      "the update of chunk {} made a value of parameter {} non-finite; the step is not committed. Lower the learning "
+      "rate or resume from the last commit with gradient_clipping",
+      operands.chunk, name));
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// What the update threads do with one chunk: verify what came from NVMe, one AdamW pass, checksums of what goes back;
+// all in one sweep over tiles that stay in cache. Safe for several chunks at once from several threads.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "cpu_adam/adam.h"
+#include "engine/plan.h"
+#include "engine/step.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+
+// What is to be done with every chunk in one unit.
+struct UpdateOrder {
+  enum class Update : uint8_t { kNone, kPending } update = Update::kNone;
+  enum class Commit : uint8_t { kNotDue, kDue } commit = Commit::kNotDue;
+  AdamStep step;
+};
+
+class UpdatePass {
+ public:
+  // All must outlive it. `host` is the start of the host arena.
+  UpdatePass(const ModelSpec& model, const Plan& plan, RecordStore& store, std::byte* host);
+
+  // Throws CorruptionError (nothing has been written back then) or NumericsError, naming chunk and parameter.
+  void run(const UpdateOperands& operands, const UpdateOrder& order) const;
+  void verify(RecordId record, const std::byte* bytes) const;
+  // Checksums of a record in memory, into the store's table.
+  void sum(RecordId record, const std::byte* bytes) const;
+
+ private:
+  struct Sums {
+    uint32_t crc[kMaxPlanes] = {};
+  };
+  Sums seeds(RecordId record) const;
+  void add_tile(const RecordLayout& layout, const std::byte* bytes, int64_t first, int64_t elements, Sums& sums) const;
+  Sums sums_of(RecordId record, const std::byte* bytes) const;
+  void expect(RecordId record, const Sums& found) const;
+  void expect_rest(RecordId record, const RecordLayout& layout, const std::byte* bytes, int64_t first,
+                   Sums so_far) const;
+  AdamPlanes planes_at(const UpdateOperands& operands, int64_t first) const;
+  [[noreturn]] void report_non_finite(const UpdateOperands& operands, int64_t first, int64_t elements) const;
+  RecordLayout layout_of(RecordId record) const;
+
+  const ModelSpec& model_;
+  const Plan& plan_;
+  RecordStore& store_;
+  std::byte* host_;
+  AdamKernel kernel_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,170 @@
+// A visit's turn on the caller's thread, and the control hops of the compute lane: close and clip.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/errors.h"
+#include "engine/engine_impl.h"
+
+namespace sluice {
+
+Use::Use(Use&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+Use::~Use() {
+  if (state_ != nullptr) state_->engine->leave();
+}
+int Use::visit() const { return state_->turn->visit; }
+int Use::micro_batch() const { return state_->turn->micro_batch; }
+Pass Use::pass() const { return state_->pass; }
+std::span<const WeightView> Use::weights() const { return state_->weights; }
+std::span<const TensorView> Use::inputs() const { return state_->inputs; }
+std::span<const TensorView> Use::outputs() const { return state_->outputs; }
+std::span<const TensorView> Use::output_gradients() const { return state_->output_gradients; }
+std::span<const TensorView> Use::input_gradients() const { return state_->input_gradients; }
+void Use::report_loss(double loss) { state_->loss += loss; }
+
+void Use::contribute(int weight, const std::byte* gradient, DType dtype) {
+  state_->engine->contribute(weight, gradient, dtype);
+}
+
+std::span<float> Use::open_gradient(int weight) {
+  float* open = state_->engine->zeroed_open(weight);
+  return {open, static_cast<size_t>(state_->weights[weight].parameter->elements)};
+}
+
+// Addresses of one turn, from the program's side table (UnitProgram::addresses tells their order).
+void Engine::Impl::fill_use(int hop, const Turn& next, Pass pass) {
+  const VisitSpec& visit = model.visits[next.visit];
+  const int64_t* at = unit->addresses.data() + next.first;
+  std::byte* memory = device->memory();
+  turn.engine = this;
+  turn.hop = hop;
+  turn.turn = &next;
+  turn.pass = pass;
+  turn.loss = 0;
+  for (auto* list : {&turn.inputs, &turn.outputs, &turn.output_gradients, &turn.input_gradients}) list->clear();
+  turn.weights.clear();
+  turn.open.clear();
+  turn.tensor_open.clear();
+  const DType dtype = weights_dtype(plan.options.precision);
+  for (int p : visit.partitions) {
+    std::byte* base = memory + *at++;
+    for (const Parameter& parameter : plan.geometry.parameters_of(p)) {
+      turn.weights.push_back({&parameter, base + plan.weights_bytes(parameter.offset), dtype});
+    }
+  }
+  const auto add = [&](std::vector<TensorView>& list, int t) {
+    list.push_back({memory + *at++, model.tensors[t].elements, model.tensors[t].dtype});
+  };
+  for (int t : visit.takes) add(turn.inputs, t);
+  if (next.pass != Pass::kBackward) {
+    for (int t : visit.gives) add(turn.outputs, t);
+    return;
+  }
+  for (int t : visit.gives) add(turn.output_gradients, t);
+  for (int t : visit.takes) add(turn.input_gradients, t);
+  for (int p : visit.partitions) {
+    auto* base = reinterpret_cast<float*>(memory + *at++);
+    for (const Parameter& parameter : plan.geometry.parameters_of(p)) turn.open.push_back(base + parameter.offset);
+  }
+  for (int t : visit.takes) {
+    const int64_t open = plan.tensor_open_offset[t * plan.options.micro_batches + next.micro_batch];
+    turn.tensor_open.push_back(open >= 0 ? reinterpret_cast<float*>(memory + open) : nullptr);
+  }
+}
+
+// Gradients of tensors that several visits took: closed as their giver's turn begins.
+void Engine::Impl::round_shared_gradients() {
+  const VisitSpec& visit = model.visits[turn.turn->visit];
+  for (size_t i = 0; i < visit.gives.size(); ++i) {
+    const int64_t open = plan.tensor_open_offset[visit.gives[i] * plan.options.micro_batches + turn.turn->micro_batch];
+    if (open < 0) continue;
+    const TensorView& to = turn.output_gradients[i];
+    device->round_to(reinterpret_cast<float*>(device->memory() + open), to.address, to.dtype, to.elements);
+  }
+}
+
+void Engine::Impl::add_shared_contributions() {
+  const VisitSpec& visit = model.visits[turn.turn->visit];
+  for (size_t i = 0; i < visit.takes.size(); ++i) {
+    if (turn.tensor_open[i] == nullptr) continue;
+    const TensorView& from = turn.input_gradients[i];
+    const bool first = uses.last_taker[visit.takes[i]] == turn.turn->visit;
+    device->add_gradient(turn.tensor_open[i], from.address, from.dtype, from.elements,
+                         first ? Contribution::kFirst : Contribution::kLater);
+  }
+}
+
+void Engine::Impl::contribute(int weight, const std::byte* gradient, DType dtype) {
+  SLUICE_CHECK(turn.pass == Pass::kBackward, "gradients are contributed in the backward pass");
+  const Parameter& parameter = *turn.weights[weight].parameter;
+  Flag& seen = contributed[&parameter - plan.geometry.parameters().data()];
+  device->add_gradient(turn.open[weight], gradient, dtype, parameter.elements,
+                       seen == Flag::kYes ? Contribution::kLater : Contribution::kFirst);
+  seen = Flag::kYes;
+}
+
+float* Engine::Impl::zeroed_open(int weight) {
+  SLUICE_CHECK(turn.pass == Pass::kBackward, "gradients are contributed in the backward pass");
+  const Parameter& parameter = *turn.weights[weight].parameter;
+  Flag& seen = contributed[&parameter - plan.geometry.parameters().data()];
+  if (seen == Flag::kNo) device->zero(reinterpret_cast<std::byte*>(turn.open[weight]), parameter.elements * 4);
+  seen = Flag::kYes;
+  return turn.open[weight];
+}
+
+void Engine::Impl::run_control_hops() {
+  const auto lane = unit->program.lane(Lane::kCompute);
+  for (; next_compute < lane.size(); ++next_compute) {
+    const int number = lane[next_compute];
+    const Hop& hop = unit->program.hops()[number];
+    if (hop.verb == Verb::kCompute) return;
+    executor->enter(number);
+    if (hop.verb == Verb::kClose) close_partition(hop);
+    if (hop.verb == Verb::kClip) clip();
+    executor->leave(number);
+  }
+}
+
+// Scaled, rounded once, its part of the norm taken, parameter by parameter in ascending order: a chunk's closed
+// gradient overwrites the start of the fp32 range it comes from, unless its home is the device. Padding closes to zero.
+void Engine::Impl::close_partition(const Hop& hop) {
+  const Geometry& geometry = plan.geometry;
+  const Partition& partition = geometry.partitions()[hop.index];
+  std::byte* open = device->memory() + hop.device_offset;
+  const float scale = 1.0f / static_cast<float>(plan.options.micro_batches);
+  const DType dtype = plan.options.gradient_dtype;
+  const auto cut = [&](int64_t first, int64_t end) {
+    pieces.clear();
+    while (first < end) {
+      const int c = partition.first_chunk + static_cast<int>(first / geometry.chunk_elements());
+      const Chunk& chunk = geometry.chunks()[c];
+      const int64_t stop = std::min(end, chunk.first + chunk.elements);
+      std::byte* base = plan.chunks[c].gradient == Home::kDevice ? device->memory() + plan.chunks[c].gradient_offset
+                                                                 : open + chunk.first * 4;
+      pieces.push_back({base + plan.gradient_bytes(first - chunk.first), stop - first});
+      first = stop;
+    }
+  };
+  const auto parameters = geometry.parameters_of(hop.index);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    auto* values = reinterpret_cast<float*>(open) + parameter.offset;
+    const int number = partition.first_parameter + static_cast<int>(i);
+    if (contributed[number] == Flag::kNo) {
+      device->zero(reinterpret_cast<std::byte*>(values), parameter.elements * 4);
+    }
+    const int64_t end = parameter.offset + parameter.elements;
+    cut(parameter.offset, end);
+    norm_parts[number] = device->close_gradient(values, scale, dtype, pieces);
+    cut(end, i + 1 < parameters.size() ? parameters[i + 1].offset : partition.elements);
+    for (const ClosedPiece& padding : pieces) device->zero(padding.to, plan.gradient_bytes(padding.elements));
+  }
+}
+
+void Engine::Impl::clip() {
+  clipped = clip_gradients(norm_parts, plan.geometry.canonical(),
+                           {.max_norm = options.max_norm, .loss_scale = captured.loss_scale});
+}
+
+}  // namespace sluice
