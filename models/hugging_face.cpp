@@ -1,0 +1,134 @@
+// Weights from a Hugging Face folder.
+#include "models/hugging_face.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "core/errors.h"
+#include "models/safetensors.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kPrefix = "transformer.";
+
+struct Found {
+  const SafetensorsFile* file = nullptr;
+  const SafetensorsEntry* entry = nullptr;
+};
+
+// The open files, and where each parameter lies in them. Immutable once made.
+struct Folder {
+  std::vector<SafetensorsFile> files;
+  std::map<std::string, Found, std::less<>> parameters;
+};
+
+std::set<std::string> shard_names(const std::string& index_path) {
+  std::ifstream file(index_path, std::ios::binary);
+  const nlohmann::json index = nlohmann::json::parse(file, nullptr, false);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    throw ConfigError(fmt::format("{}: no \"weight_map\" object in it", index_path));
+  }
+  std::set<std::string> names;
+  for (const auto& [tensor, shard] : index["weight_map"].items()) {
+    if (!shard.is_string() || shard.get<std::string>().find('/') != std::string::npos) {
+      throw ConfigError(
+          fmt::format("{}: tensor {} is mapped to {}: a file name beside it", index_path, tensor, shard.dump()));
+    }
+    names.insert(shard.get<std::string>());
+  }
+  return names;
+}
+
+std::vector<SafetensorsFile> open_files(const std::string& folder) {
+  std::vector<SafetensorsFile> files;
+  const std::string one = folder + "/model.safetensors", index = one + ".index.json";
+  if (std::filesystem::exists(one)) {
+    files.emplace_back(one);
+  } else if (std::filesystem::exists(index)) {
+    for (const std::string& name : shard_names(index)) files.emplace_back(folder + "/" + name);
+  } else {
+    throw ConfigError(
+        fmt::format("model.path: {} has neither model.safetensors nor model.safetensors.index.json", folder));
+  }
+  return files;
+}
+
+// Masks that older files carry, and a copy of the tied embedding: nothing that is trained.
+bool is_without_effect(std::string_view name, const Gpt2Config& config) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         (config.tie_word_embeddings && name == "lm_head.weight");
+}
+
+std::map<std::string, Found, std::less<>> tensors_of(const std::vector<SafetensorsFile>& files,
+                                                     const Gpt2Config& config) {
+  std::map<std::string, Found, std::less<>> tensors;
+  for (const SafetensorsFile& file : files) {
+    for (const SafetensorsEntry& entry : file.entries()) {
+      if (is_without_effect(entry.name, config)) continue;
+      const bool whole = entry.name.starts_with(kPrefix) || entry.name.starts_with("lm_head.");
+      const std::string name = whole ? entry.name : std::string(kPrefix) + entry.name;
+      if (!tensors.emplace(name, Found{&file, &entry}).second) {
+        throw ConfigError(fmt::format("{}: tensor {} is there twice", file.path(), entry.name));
+      }
+    }
+  }
+  return tensors;
+}
+
+void check_tensor(const Found& found, const ParameterSpec& parameter) {
+  if (found.entry->shape != parameter.shape) {
+    throw ConfigError(fmt::format("{}: tensor {} has the shape [{}], the model wants [{}]", found.file->path(),
+                                  found.entry->name, fmt::join(found.entry->shape, ", "),
+                                  fmt::join(parameter.shape, ", ")));
+  }
+  if (!found.entry->dtype) {
+    throw ConfigError(fmt::format("{}: tensor {} is of type {}: F32, F16 and BF16 can be read", found.file->path(),
+                                  found.entry->name, found.entry->dtype_name));
+  }
+}
+
+void check_all(const std::string& folder, const std::map<std::string, Found, std::less<>>& tensors,
+               const ModelSpec& spec) {
+  std::set<std::string_view> known;
+  for (const PartitionSpec& partition : spec.partitions) {
+    for (const ParameterSpec& parameter : partition.parameters) {
+      known.insert(parameter.name);
+      const auto found = tensors.find(parameter.name);
+      if (found == tensors.end()) {
+        throw ConfigError(fmt::format("model.path: {}: tensor {} is missing{}", folder, parameter.name,
+                                      parameter.name == "lm_head.weight"
+                                          ? ": its embeddings may be tied (--set model.tie_word_embeddings=true)"
+                                          : ""));
+      }
+      check_tensor(found->second, parameter);
+    }
+  }
+  for (const auto& [name, found] : tensors) {
+    if (known.contains(name)) continue;
+    throw ConfigError(fmt::format("{}: tensor {} is none of the model's", found.file->path(), found.entry->name));
+  }
+}
+
+}  // namespace
+
+ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model) {
+  auto opened = std::make_shared<Folder>();
+  opened->files = open_files(folder);
+  opened->parameters = tensors_of(opened->files, model.config());
+  check_all(folder, opened->parameters, model.spec());
+  return [opened](const Parameter& parameter, int64_t first, std::span<float> into) {
+    const auto found = opened->parameters.find(parameter.name);
+    SLUICE_CHECK(found != opened->parameters.end(), "a parameter of another model");
+    found->second.file->read(*found->second.entry, first, into);
+  };
+}
+
+}  // namespace sluice

@@ -1,0 +1,186 @@
+#include "models/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/errors.h"
+#include "core/half.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int64_t kMaxHeaderBytes = 100'000'000;
+constexpr int64_t kReadElements = 1 << 16;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw ConfigError(fmt::format("{}: not a whole safetensors file: {}", path, what));
+}
+
+int64_t element_bytes(std::string_view dtype) {
+  constexpr std::pair<std::string_view, int64_t> kSizes[] = {
+      {"F64", 8},  {"I64", 8}, {"U64", 8}, {"F32", 4}, {"I32", 4}, {"U32", 4}, {"F16", 2},
+      {"BF16", 2}, {"I16", 2}, {"U16", 2}, {"I8", 1},  {"U8", 1},  {"BOOL", 1}};
+  for (const auto& [name, bytes] : kSizes) {
+    if (name == dtype) return bytes;
+  }
+  return 0;
+}
+
+std::optional<DType> readable(std::string_view dtype) {
+  for (const DType type : {DType::kBf16, DType::kFp16, DType::kFp32}) {
+    if (safetensors_dtype_name(type) == dtype) return type;
+  }
+  return std::nullopt;
+}
+
+// Reads all of `into` or throws.
+void read_all(int descriptor, const std::string& path, int64_t offset, std::span<std::byte> into) {
+  size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got = pread(descriptor, into.data() + done, into.size() - done, offset + static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      throw IoError({.action = "read",
+                     .path = path,
+                     .offset = offset + static_cast<int64_t>(done),
+                     .bytes = static_cast<int64_t>(into.size() - done),
+                     .error_number = got < 0 ? errno : 0,
+                     .advice = "the file may have changed while it was read"});
+    }
+    done += static_cast<size_t>(got);
+  }
+}
+
+SafetensorsEntry parse_entry(const std::string& path, const std::string& name, const Json& value, int64_t data_begin,
+                             int64_t data_bytes) {
+  SafetensorsEntry entry{.name = name, .dtype_name = {}, .dtype = {}, .shape = {}};
+  std::array<int64_t, 2> range{};
+  try {
+    entry.dtype_name = value.at("dtype").get<std::string>();
+    entry.shape = value.at("shape").get<std::vector<int64_t>>();
+    range = value.at("data_offsets").get<std::array<int64_t, 2>>();
+  } catch (const Json::exception& error) {
+    refuse(path, fmt::format("tensor {}: {}", name, error.what()));
+  }
+  if (range[0] < 0 || range[1] < range[0] || range[1] > data_bytes) {
+    refuse(path, fmt::format("tensor {} lies at bytes {} to {} of {}", name, range[0], range[1], data_bytes));
+  }
+  entry.dtype = readable(entry.dtype_name);
+  entry.begin = data_begin + range[0];
+  entry.bytes = range[1] - range[0];
+  const int64_t element = element_bytes(entry.dtype_name);
+  int64_t left = element == 0 ? 0 : entry.bytes / element;
+  int64_t elements = 1;
+  for (const int64_t size : entry.shape) {
+    if (size < 0 || (size > 0 && elements > left / size)) elements = -1;
+    if (elements < 0) break;
+    elements *= size;
+  }
+  if (element != 0 && (elements < 0 || elements * element != entry.bytes)) {
+    refuse(path, fmt::format("tensor {} of shape [{}] and type {} has {} bytes", name, fmt::join(entry.shape, ", "),
+                             entry.dtype_name, entry.bytes));
+  }
+  return entry;
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::string& path)
+    : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) throw ConfigError(fmt::format("{} cannot be opened: {}", path, std::strerror(errno)));
+  struct stat status {};
+  try {
+    if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "it is no regular file");
+    if (status.st_size < 8) refuse(path, fmt::format("it has {} bytes", status.st_size));
+    static_assert(std::endian::native == std::endian::little);
+    uint64_t header_bytes = 0;
+    read_all(descriptor_, path, 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+    if (header_bytes > kMaxHeaderBytes || static_cast<int64_t>(header_bytes) > status.st_size - 8) {
+      refuse(path, fmt::format("its header would have {} bytes, the file has {}", header_bytes, status.st_size));
+    }
+    std::string text(header_bytes, '\0');
+    read_all(descriptor_, path, 8, std::as_writable_bytes(std::span(text)));
+    const Json header = Json::parse(text, nullptr, false);
+    if (!header.is_object()) refuse(path, "its header is no JSON object");
+    const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
+    for (const auto& [name, value] : header.items()) {
+      if (name == "__metadata__") continue;
+      entries_.push_back(parse_entry(path, name, value, data_begin, status.st_size - data_begin));
+    }
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+  std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+}
+
+SafetensorsFile::~SafetensorsFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      entries_(std::move(other.entries_)) {}
+
+const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto entry =
+      std::lower_bound(entries_.begin(), entries_.end(), name,
+                       [](const SafetensorsEntry& e, std::string_view wanted) { return e.name < wanted; });
+  return entry != entries_.end() && entry->name == name ? &*entry : nullptr;
+}
+
+void SafetensorsFile::read(const SafetensorsEntry& entry, int64_t first, std::span<float> into) const {
+  SLUICE_CHECK(entry.dtype.has_value(), "a tensor whose type cannot be read");
+  const int64_t bytes = bytes_of(*entry.dtype);
+  SLUICE_CHECK(first >= 0 && (first + static_cast<int64_t>(into.size())) * bytes <= entry.bytes,
+               "elements outside a tensor");
+  if (*entry.dtype == DType::kFp32) {
+    read_all(descriptor_, path_, entry.begin + first * bytes, std::as_writable_bytes(into));
+    return;
+  }
+  std::vector<uint16_t> halves(
+      static_cast<size_t>(std::min<int64_t>(kReadElements, static_cast<int64_t>(into.size()))));
+  for (size_t done = 0; done < into.size();) {
+    const std::span<uint16_t> piece = std::span(halves).first(std::min(halves.size(), into.size() - done));
+    read_all(descriptor_, path_, entry.begin + (first + static_cast<int64_t>(done)) * bytes,
+             std::as_writable_bytes(piece));
+    const auto convert = *entry.dtype == DType::kBf16 ? float_of_bf16 : float_of_fp16;
+    std::transform(piece.begin(), piece.end(), into.begin() + static_cast<std::ptrdiff_t>(done), convert);
+    done += piece.size();
+  }
+}
+
+std::string_view safetensors_dtype_name(DType dtype) {
+  return dtype == DType::kBf16 ? "BF16" : dtype == DType::kFp16 ? "F16" : "F32";
+}
+
+std::string safetensors_header(std::span<const SafetensorsEntry> entries) {
+  Json header = {{"__metadata__", {{"format", "pt"}}}};
+  int64_t offset = 0;
+  for (const SafetensorsEntry& entry : entries) {
+    SLUICE_CHECK(entry.dtype.has_value(), "a tensor without a type");
+    int64_t bytes = bytes_of(*entry.dtype);
+    for (const int64_t size : entry.shape) bytes *= size;
+    header[entry.name] = {{"dtype", safetensors_dtype_name(*entry.dtype)},
+                          {"shape", entry.shape},
+                          {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,104 @@
+// Hugging Face folders, out.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/errors.h"
+#include "models/hugging_face.h"
+#include "models/safetensors.h"
+
+namespace sluice {
+namespace {
+
+// A file that appears under its name whole or not at all.
+class NewFile {
+ public:
+  explicit NewFile(const std::string& path) : path_(path), temporary_(fmt::format("{}.tmp-{}", path, getpid())) {
+    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) fail("open", -1, -1);
+  }
+  ~NewFile() {
+    if (descriptor_ < 0) return;
+    close(descriptor_);
+    unlink(temporary_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) fail("write", offset_, static_cast<int64_t>(bytes.size()));
+      offset_ += written;
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+  }
+
+  void write(const std::string& text) { write(std::as_bytes(std::span(text))); }
+
+  void finish() {
+    if (fsync(descriptor_) != 0) fail("fsync", -1, -1);
+    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", -1, -1);
+    close(std::exchange(descriptor_, -1));
+  }
+
+ private:
+  [[noreturn]] void fail(const char* action, int64_t offset, int64_t bytes) const {
+    throw IoError({.action = action,
+                   .path = temporary_,
+                   .offset = offset,
+                   .bytes = bytes,
+                   .error_number = errno,
+                   .advice = "export to a folder on a drive with room"});
+  }
+
+  std::string path_, temporary_;
+  int descriptor_ = -1;
+  int64_t offset_ = 0;
+};
+
+void sync_folder(const std::string& folder) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
+  const int error = errno;
+  if (descriptor >= 0) close(descriptor);
+  if (!synced) throw IoError({.action = "fsync", .path = folder, .error_number = error, .advice = {}});
+}
+
+}  // namespace
+
+void export_hugging_face(const ExportOptions& options, const Gpt2Config& config, const Geometry& geometry,
+                         const ParameterReader& read) {
+  std::error_code error;
+  std::filesystem::create_directories(options.folder, error);
+  if (error) {
+    throw IoError(
+        {.action = "mkdir", .path = options.folder, .error_number = error.value(), .advice = "name another folder"});
+  }
+  std::vector<SafetensorsEntry> entries;
+  for (const Parameter& parameter : geometry.parameters()) {
+    entries.push_back({.name = parameter.name, .dtype_name = {}, .dtype = options.dtype, .shape = parameter.shape});
+  }
+  NewFile weights(options.folder + "/model.safetensors");
+  weights.write(safetensors_header(entries));
+  std::vector<std::byte> values;
+  for (size_t i = 0; i < geometry.parameters().size(); ++i) {
+    values.resize(static_cast<size_t>(geometry.parameters()[i].elements * bytes_of(options.dtype)));
+    read(static_cast<int>(i), values);
+    weights.write(values);
+  }
+  NewFile text(options.folder + "/config.json");
+  text.write(config_json_text(config, options.dtype));
+  weights.finish();
+  text.finish();
+  sync_folder(options.folder);
+}
+
+}  // namespace sluice

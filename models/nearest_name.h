@@ -1,0 +1,33 @@
+// The known name nearest to one that is not, for errors.
+#pragma once
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace sluice {
+
+inline size_t edit_distance_of(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// By edit distance, the first among equals; `known` is not empty.
+inline std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {
+  return *std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
+    return edit_distance_of(name, a) < edit_distance_of(name, b);
+  });
+}
+
+}  // namespace sluice
