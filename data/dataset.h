@@ -25,11 +25,11 @@ enum class CacheUse {
 };
 
 struct PrepareOptions {
-  DataOptions data;
-  std::filesystem::path cache_folder;  // created if missing; holds tokenizer.cache and tokens.cache
+  DataOptions data = {};
+  std::filesystem::path cache_folder = {};  // created if missing; holds tokenizer.cache and tokens.cache
   CacheUse use = CacheUse::kIfUnchanged;
-  Progress progress;  // of tokenization
-  Log log;
+  Progress progress = nullptr;  // of tokenization
+  Log log = nullptr;
 };
 
 class Dataset {

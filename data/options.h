@@ -9,7 +9,7 @@ enum class TokenizerKind { kByte, kSentencePiece };
 enum class Shuffle { kNo, kYes };
 
 struct DataOptions {
-  std::filesystem::path path;  // a file or a folder of UTF-8 text
+  std::filesystem::path path = {};  // a file or a folder of UTF-8 text
   TokenizerKind tokenizer = TokenizerKind::kByte;
   // Entries of the sentencepiece vocabulary; the byte tokenizer has 256 ids and takes 0 or anything from 256 up.
   int64_t vocab_size = 0;

@@ -41,7 +41,7 @@ std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(std::string model);
 // Trains a unigram model with byte fallback on a sample of at most kSampleBytes spread evenly over the text. The same
 // text and vocabulary size give the same model. Throws ConfigError where the text does not allow a vocabulary of this
 // size.
-std::string train_sentencepiece(const TextSource& text, int64_t vocab_size);
 constexpr int64_t kSampleBytes = int64_t{4} << 20;
+std::string train_sentencepiece(const TextSource& text, int64_t vocab_size, int64_t sample_bytes = kSampleBytes);
 
 }  // namespace sluice

@@ -88,11 +88,11 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<std::string> text_of_;
 };
 
-// The lines of a sample of the text: blocks at even distances, or all of a text that is no longer than kSampleBytes.
+// The lines of a sample of the text: blocks at even distances, or all of a text that is no longer.
 class SampleLines final : public sentencepiece::SentenceIterator {
  public:
-  explicit SampleLines(const TextSource& text) {
-    const int64_t blocks = text.bytes() <= kSampleBytes ? 0 : kSampleBytes / kSampleBlockBytes;
+  SampleLines(const TextSource& text, int64_t sample_bytes) {
+    const int64_t blocks = text.bytes() <= sample_bytes ? 0 : sample_bytes / kSampleBlockBytes;
     int64_t file_begin = 0, block = 0;
     for (const TextFile& file : text.files()) {
       if (blocks == 0) text.read(file, [&](std::string_view piece) { add(piece); });
@@ -132,8 +132,8 @@ std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(std::string model) {
   return std::make_unique<SentencePieceTokenizer>(std::move(model));
 }
 
-std::string train_sentencepiece(const TextSource& text, int64_t vocab_size) {
-  SampleLines lines(text);
+std::string train_sentencepiece(const TextSource& text, int64_t vocab_size, int64_t sample_bytes) {
+  SampleLines lines(text, sample_bytes);
   // Sums of the trainer depend on the number of its threads: it is fixed, not the machine's.
   const std::unordered_map<std::string, std::string> settings = {
       {"model_type", "unigram"},

@@ -1,0 +1,207 @@
+#include "data/dataset.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "core/errors.h"
+#include "data/unigram.h"
+#include "tests/data/temporary_folder.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+class DatasetTest : public testing::Test {
+ protected:
+  Dataset prepare() {
+    return Dataset::prepare({.data = data_,
+                             .cache_folder = folder_.path() / "run",
+                             .use = use_,
+                             .progress = [this](int64_t done, int64_t total) { progress_.emplace_back(done, total); }});
+  }
+  // Were the tokens made anew by the prepare() before?
+  bool tokenized() { return !std::exchange(progress_, {}).empty(); }
+  std::filesystem::path cached(const char* name) const { return folder_.path() / "run" / name; }
+  static void flip_bit(const std::filesystem::path& file, size_t offset) {
+    std::string content = read_whole(file);
+    content.at(offset) ^= 1;
+    std::ofstream(file, std::ios::binary) << content;
+  }
+
+  TemporaryFolder folder_;
+  DataOptions data_{.path = folder_.path() / "text", .sequence_length = 4};
+  CacheUse use_ = CacheUse::kIfUnchanged;
+  std::vector<std::pair<int64_t, int64_t>> progress_;
+};
+
+std::vector<int64_t> sequence(int64_t first, int64_t count) {
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+TEST_F(DatasetTest, documents_follow_each_other_with_an_end_after_each) {
+  folder_.write("text/b.txt", "cd");
+  folder_.write("text/a.txt", "ab");
+  const Dataset dataset = prepare();
+  EXPECT_EQ(dataset.tokens(), 6);
+  std::vector<int64_t> inputs(4), targets(4);
+  dataset.training_sample(0, inputs, targets);
+  EXPECT_EQ(inputs, (std::vector<int64_t>{'a', 'b', 0, 'c'}));
+  EXPECT_EQ(targets, (std::vector<int64_t>{'b', 0, 'c', 'd'}));
+  EXPECT_EQ(dataset.training_samples(), 1);
+}
+
+TEST_F(DatasetTest, sample_i_takes_its_tokens_and_the_last_part_is_for_validation) {
+  std::string text;
+  for (int i = 1; i < 100; ++i) text.push_back(static_cast<char>(i));
+  folder_.write("text/a.txt", text);  // tokens 1..99 and the end: 100
+  data_.validation_fraction = 0.2;
+  const Dataset dataset = prepare();
+  EXPECT_EQ(dataset.training_samples(), 19);   // 80 tokens: 4 x 19 + 1 <= 80
+  EXPECT_EQ(dataset.validation_samples(), 4);  // 20 tokens: 4 x 4 + 1 <= 20
+  std::vector<int64_t> inputs(4), targets(4);
+  for (int64_t i = 0; i < 19; ++i) {
+    dataset.training_sample(i, inputs, targets);
+    EXPECT_EQ(inputs, sequence(4 * i + 1, 4));
+    EXPECT_EQ(targets, sequence(4 * i + 2, 4));
+  }
+  for (int64_t i = 0; i < 4; ++i) {
+    dataset.validation_sample(i, inputs, targets);
+    EXPECT_EQ(inputs, sequence(81 + 4 * i, 4));
+    EXPECT_EQ(targets, sequence(82 + 4 * i, 4));
+  }
+  EXPECT_THROW(dataset.training_sample(19, inputs, targets), std::logic_error);
+  EXPECT_NEAR(dataset.validation_unigram_nats(4), std::log(16.0), 1e-12) << "16 different targets";
+  EXPECT_NEAR(dataset.validation_unigram_nats(1), std::log(4.0), 1e-12);
+}
+
+TEST_F(DatasetTest, a_second_run_takes_the_cache_and_a_changed_text_makes_it_anew) {
+  folder_.write("text/a.txt", "some text");
+  const uint32_t fingerprint = prepare().fingerprint();
+  EXPECT_TRUE(tokenized());
+  EXPECT_EQ(prepare().fingerprint(), fingerprint);
+  EXPECT_FALSE(tokenized());
+  folder_.write("text/a.txt", "some test");
+  EXPECT_NE(prepare().fingerprint(), fingerprint);
+  EXPECT_TRUE(tokenized());
+}
+
+TEST_F(DatasetTest, changed_settings_make_the_cache_anew) {
+  folder_.write("text/a.txt", made_up_code(300));
+  data_.tokenizer = TokenizerKind::kSentencePiece;
+  data_.vocab_size = 300;
+  EXPECT_EQ(prepare().tokenizer().vocabulary_size(), 300);
+  EXPECT_TRUE(tokenized());
+  data_.vocab_size = 310;
+  EXPECT_EQ(prepare().tokenizer().vocabulary_size(), 310);
+  EXPECT_TRUE(tokenized());
+  data_.sequence_length = 5;
+  prepare();
+  EXPECT_FALSE(tokenized()) << "the tokens do not depend on the sequence length";
+}
+
+TEST_F(DatasetTest, any_flipped_bit_and_any_torn_file_is_noticed_and_made_anew) {
+  folder_.write("text/a.txt", made_up_code(20));
+  prepare();
+  tokenized();
+  for (const char* name : {"tokens.cache", "tokenizer.cache"}) {
+    const std::string whole = read_whole(cached(name));
+    for (size_t at = 0; at < whole.size(); at += at < 80 ? 1 : 37) {
+      flip_bit(cached(name), at);
+      prepare();
+      ASSERT_EQ(read_whole(cached(name)), whole) << name << " " << at;
+    }
+    for (const size_t length : {size_t{0}, size_t{10}, whole.size() / 2, whole.size() - 1}) {
+      std::ofstream(cached(name), std::ios::binary) << whole.substr(0, length);
+      prepare();
+      ASSERT_EQ(read_whole(cached(name)), whole) << name << " " << length;
+    }
+  }
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_.path() / "run")) ++files;
+  EXPECT_EQ(files, 2) << "no temporary file stays";
+}
+
+TEST_F(DatasetTest, a_resumed_run_keeps_its_tokens_when_the_text_has_changed_or_gone) {
+  folder_.write("text/a.txt", "some text");
+  const uint32_t fingerprint = prepare().fingerprint();
+  tokenized();
+  use_ = CacheUse::kWithoutText;
+  folder_.write("text/a.txt", "some test");
+  EXPECT_EQ(prepare().fingerprint(), fingerprint);
+  std::filesystem::remove_all(folder_.path() / "text");
+  EXPECT_EQ(prepare().fingerprint(), fingerprint);
+  EXPECT_FALSE(tokenized());
+  flip_bit(cached("tokens.cache"), 70);
+  EXPECT_THAT(message_of<ConfigError>([&] { prepare(); }), HasSubstr("is not there"));
+}
+
+TEST_F(DatasetTest, ids_beyond_16_bits_are_kept) {
+  const auto file = folder_.path() / "wide";
+  TokenWriter writer(file, 70000, 9);
+  const std::vector<int32_t> ids = {0, 65535, 65536, 69999};
+  writer.append(ids);
+  writer.finish();
+  const auto stream = TokenStream::open(file, 9);
+  ASSERT_TRUE(stream);
+  std::vector<int64_t> back(4);
+  stream->read(0, back);
+  EXPECT_EQ(back, (std::vector<int64_t>{0, 65535, 65536, 69999}));
+  EXPECT_FALSE(TokenStream::open(file, 8)) << "made from something else";
+}
+
+TEST_F(DatasetTest, a_writer_that_does_not_finish_leaves_nothing_behind) {
+  {
+    TokenWriter writer(folder_.path() / "tokens", 256, 1);
+    const std::vector<int32_t> ids(1000, 1);
+    writer.append(ids);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(DatasetTest, progress_ends_at_all_bytes) {
+  folder_.write("text/a.txt", made_up_code(10000));
+  const Dataset dataset = prepare();
+  ASSERT_GT(progress_.size(), 2u);
+  EXPECT_EQ(progress_.back(), std::pair(dataset.text_bytes(), dataset.text_bytes()));
+}
+
+TEST_F(DatasetTest, the_tokenizer_alone_comes_from_the_cache) {
+  folder_.write("text/a.txt", made_up_code(300));
+  data_.tokenizer = TokenizerKind::kSentencePiece;
+  data_.vocab_size = 300;
+  const Dataset dataset = prepare();
+  EXPECT_EQ(load_tokenizer(data_, folder_.path() / "run")->model(), dataset.tokenizer().model());
+  EXPECT_THAT(message_of<ConfigError>([&] { load_tokenizer(data_, folder_.path()); }),
+              HasSubstr("tokenizer.cache is missing"));
+}
+
+TEST_F(DatasetTest, too_little_text_and_bad_options_are_refused) {
+  folder_.write("text/a.txt", "abc");
+  const auto refusal = [&] { return message_of<ConfigError>([&] { prepare(); }); };
+  EXPECT_THAT(refusal(), HasSubstr("gives 4 tokens to train on, fewer than one sample"));
+  data_.sequence_length = 0;
+  EXPECT_EQ(refusal(), "data.sequence_length is 0: allowed are 1 and more");
+  data_ = {.path = data_.path, .vocab_size = 255, .sequence_length = 1};
+  EXPECT_EQ(refusal(), "data.vocab_size is 255: the byte tokenizer has 256 ids");
+  data_ = {.path = data_.path, .tokenizer = TokenizerKind::kSentencePiece, .vocab_size = 299, .sequence_length = 1};
+  EXPECT_EQ(refusal(), "data.vocab_size is 299: sentencepiece takes 300 to 1000000 entries");
+  data_ = {.path = data_.path, .sequence_length = 1, .validation_fraction = 1};
+  EXPECT_EQ(refusal(), "data.validation_fraction is 1: allowed is 0 <= fraction < 1");
+  data_ = {.sequence_length = 1};
+  EXPECT_THAT(refusal(), HasSubstr("data.path is not given"));
+}
+
+TEST(Unigram, is_the_entropy_of_the_counts) {
+  EXPECT_EQ(unigram_nats(std::vector<int64_t>{}), 0);
+  EXPECT_EQ(unigram_nats(std::vector<int64_t>{0, 5, 0}), 0);
+  EXPECT_NEAR(unigram_nats(std::vector<int64_t>{3, 3, 0, 3, 3}), std::log(4.0), 1e-15);
+  EXPECT_NEAR(unigram_nats(std::vector<int64_t>{3, 1}), 0.75 * std::log(4.0 / 3) + 0.25 * std::log(4.0), 1e-15);
+}
+
+}  // namespace
+}  // namespace sluice

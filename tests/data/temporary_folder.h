@@ -1,0 +1,76 @@
+// A folder made by a test and removed with all it holds.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "sluice-data-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path write(const std::string& name, std::string_view content) const {
+    const auto file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << content;
+    return file;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Runs `act`, which must throw Error, and gives its message.
+template <class Error, class Act>
+std::string message_of(const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing of the expected type was thrown";
+  return "";
+}
+
+inline std::string read_whole(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Lines of made-up words with indentation: the same for the same argument.
+inline std::string made_up_code(int lines) {
+  static constexpr std::string_view kParts[] = {"ret", "value", "off", "set", "buf", "fer",  "key", "in",
+                                                "un",  "size",  "at",  "er",  "map", "node", "is",  "to"};
+  std::string text;
+  uint32_t state = 12345;
+  const auto draw = [&](uint32_t choices) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 16) % choices;
+  };
+  for (int line = 0; line < lines; ++line) {
+    text.append(4 * draw(4), ' ');
+    for (uint32_t words = 2 + draw(5); words > 0; --words) {
+      for (uint32_t parts = 1 + draw(3); parts > 0; --parts) text += kParts[draw(1 + draw(16))];
+      text += words > 1 ? " " : draw(11) == 0 ? ":\n\n" : "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace sluice
