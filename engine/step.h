@@ -14,7 +14,6 @@ namespace sluice {
 // An update hop's operands: where its planes lie in the host arena.
 struct UpdateOperands {
   int32_t chunk = 0;
-  enum class WeightsCome : uint8_t { kFromHome, kFromStore } weights_come = WeightsCome::kFromHome;
   int64_t state = 0, weights = 0, gradient = 0;
 };
 

@@ -1,0 +1,48 @@
+#include "engine/step.h"
+
+namespace sluice {
+
+ModelUses::ModelUses(const ModelSpec& model)
+    : takers(model.tensors.size(), 0),
+      last_taker(model.tensors.size(), -1),
+      first_visit(model.partitions.size(), -1),
+      visits(model.partitions.size(), 0) {
+  for (int v = 0; v < static_cast<int>(model.visits.size()); ++v) {
+    for (int t : model.visits[v].takes) {
+      ++takers[t];
+      last_taker[t] = v;
+    }
+    for (int p : model.visits[v].partitions) {
+      ++visits[p];
+      if (first_visit[p] < 0) first_visit[p] = v;
+    }
+  }
+}
+
+BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn) {
+  const VisitSpec& visit = model.visits[turn.visit];
+  BoundaryLayout layout;
+  const auto place = [&](int tensor) {
+    const int64_t at = layout.bytes;
+    layout.bytes += round_up(model.tensors[tensor].bytes(), kDeviceAlignmentBytes);
+    return at;
+  };
+  const auto in_host = [&](int tensor) { return plan.tensor(tensor, turn.micro_batch).home == Home::kHost; };
+  const bool backward = turn.pass == Pass::kBackward;
+  for (int t : visit.takes) layout.inputs.push_back(in_host(t) ? place(t) : -1);
+  for (int t : visit.gives) {
+    layout.outputs.push_back(in_host(t) || (backward && uses.shared_tensor(t)) ? place(t) : -1);
+  }
+  for (int t : visit.takes) {  // others still read this tensor: a contribution must not overwrite it
+    layout.contributions.push_back(backward && uses.shared_tensor(t) && !in_host(t) ? place(t) : -1);
+  }
+  return layout;
+}
+
+int64_t UnitProgram::memory_bytes() const {
+  return program.memory_bytes() +
+         static_cast<int64_t>(updates.capacity() * sizeof(UpdateOperands) + turns.capacity() * sizeof(Turn) +
+                              addresses.capacity() * sizeof(int64_t));
+}
+
+}  // namespace sluice

@@ -1,0 +1,235 @@
+#include "engine/step_verbs.h"
+
+#include <array>
+
+namespace sluice {
+namespace {
+
+uint64_t content(Content what, int64_t which) {
+  return (static_cast<uint64_t>(what) << 48) | static_cast<uint64_t>(which);
+}
+Range host(int64_t at, int64_t bytes, uint64_t holds) { return {Place::kHost, at, at + bytes, holds}; }
+Range device(int64_t at, int64_t bytes, uint64_t holds) { return {Place::kDevice, at, at + bytes, holds}; }
+Range control(int64_t at) { return {Place::kControl, at, at + 1}; }
+Range in_store(int c, Group group) {
+  const int64_t record = 2 * int64_t{c} + static_cast<int64_t>(group);
+  return {Place::kStore, record, record + 1};
+}
+
+// Control ranges: the step's scale, and each partition's part of the norm.
+constexpr int64_t kScale = 0, kFirstNormPart = 1;
+
+}  // namespace
+
+RecordLayout Verbs::record(int c, Group group) const {
+  return record_layout(plan_.options.precision, group, chunk(c).elements);
+}
+Range Verbs::state_at(int c, int64_t at) const {
+  return host(at, record(c, Group::kState).bytes, content(Content::kState, c));
+}
+Range Verbs::weights_at(int c, int64_t at) const {
+  return host(at, record(c, Group::kWeights).bytes, content(Content::kWeights, c));
+}
+Range Verbs::gradient_in_host(int c, int64_t at) const {
+  return host(at, plan_.gradient_bytes(chunk(c).elements), content(Content::kGradient, c));
+}
+Range Verbs::gradient_on_device(int c, int64_t at) const {
+  return device(at, plan_.gradient_bytes(chunk(c).elements), content(Content::kGradient, c));
+}
+Range Verbs::weights_on_device(int p, int64_t at) const {
+  return device(at, plan_.weights_bytes(partition(p).elements), content(Content::kDeviceWeights, p));
+}
+Range Verbs::open_on_device(int p, int64_t at) const {
+  return device(at, partition(p).elements * 4, content(Content::kOpen, p));
+}
+Range Verbs::tensor_on_device(const TensorMove& move) const {
+  return device(move.device_at, model_.tensors[move.tensor].bytes(),
+                content(move.content, number(move.tensor, move.micro_batch)));
+}
+Range Verbs::open_tensor(int tensor, int micro_batch) const {
+  constexpr int64_t kTensors = int64_t{1} << 40;  // apart from partitions' open gradients
+  const int64_t which = number(tensor, micro_batch);
+  return device(plan_.tensor_open_offset[which], model_.tensors[tensor].elements * 4,
+                content(Content::kOpen, kTensors + which));
+}
+
+// --- host <-> NVMe ---------------------------------------------------------------------------------------------------
+
+void Verbs::swap(Verb verb, int c, Group group, int64_t at, When when) {
+  const Range memory = group == Group::kState ? state_at(c, at) : weights_at(c, at), store = in_store(c, group);
+  const bool in = verb == Verb::kSwapIn;
+  unit.program.emit({.verb = verb,
+                     .lane = in ? Lane::kRead : Lane::kWrite,
+                     .when = when,
+                     .group = group,
+                     .index = c,
+                     .host_offset = at,
+                     .bytes = record(c, group).payload_bytes},
+                    {in ? &store : &memory, 1}, {in ? &memory : &store, 1});
+}
+
+StateInHost Verbs::swap_in(StateInStore state, int64_t to, When when) {
+  swap(Verb::kSwapIn, state.chunk, Group::kState, to, when);
+  return {{}, state.chunk, to};
+}
+
+UnverifiedInHost Verbs::swap_in(WeightsInStore weights, int64_t to, When when) {
+  swap(Verb::kSwapIn, weights.chunk, Group::kWeights, to, when);
+  return {{}, weights.chunk, to};
+}
+
+// A record at home in host memory goes to the store on commit steps alone, if it has changed.
+void Verbs::swap_out(const StateInHost& state) {
+  const bool at_home = plan_.chunks[state.chunk].state == Home::kHost;
+  swap(Verb::kSwapOut, state.chunk, Group::kState, state.at, at_home ? When::kCommitDirty : When::kPending);
+}
+
+void Verbs::swap_out(const WeightsInHost& weights) {
+  const bool at_home = plan_.chunks[weights.chunk].weights == Home::kHost;
+  swap(Verb::kSwapOut, weights.chunk, Group::kWeights, weights.at, at_home ? When::kCommitDirty : When::kPending);
+}
+
+// --- the update threads ----------------------------------------------------------------------------------------------
+
+// One fused pass: unscale, clip, AdamW, new weights, checksums. Where no update is pending it only verifies weights
+// that have just been read.
+WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient) {
+  const int c = weights.chunk;
+  unit.updates.push_back({.chunk = c, .state = state.at, .weights = weights.at, .gradient = gradient.at});
+  const std::array fills{state_at(c, state.at), weights_at(c, weights.at)};
+  const std::array reads{fills[0], fills[1], gradient_in_host(c, gradient.at), control(kScale)};
+  unit.program.emit({.verb = Verb::kUpdate,
+                     .lane = Lane::kUpdate,
+                     .index = c,
+                     .operands = static_cast<int32_t>(unit.updates.size()) - 1,
+                     .bytes = record(c, Group::kState).payload_bytes + record(c, Group::kWeights).payload_bytes},
+                    reads, fills);
+  return {{}, c, weights.at};
+}
+
+WeightsInHost Verbs::verify(UnverifiedInHost weights) {
+  const Range range = weights_at(weights.chunk, weights.at);
+  unit.program.emit({.verb = Verb::kVerify,
+                     .lane = Lane::kUpdate,
+                     .index = weights.chunk,
+                     .host_offset = weights.at,
+                     .bytes = record(weights.chunk, Group::kWeights).payload_bytes},
+                    {&range, 1}, {&range, 1});
+  return {{}, weights.chunk, weights.at};
+}
+
+// --- host <-> device -------------------------------------------------------------------------------------------------
+
+void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when) {
+  const Chunk& piece = chunk(weights.chunk);
+  const int64_t to = partition_at + plan_.weights_bytes(piece.first), bytes = plan_.weights_bytes(piece.elements);
+  const Range from = weights_at(weights.chunk, weights.at);
+  const Range filled = device(to, bytes, content(Content::kDeviceWeights, piece.partition));
+  unit.program.emit({.verb = Verb::kUpload,
+                     .lane = Lane::kUpload,
+                     .when = when,
+                     .group = Group::kWeights,
+                     .index = weights.chunk,
+                     .host_offset = weights.at,
+                     .device_offset = to,
+                     .bytes = bytes},
+                    {&from, 1}, {&filled, 1});
+}
+
+ClosedInHost Verbs::download(int visit, ClosedOnDevice gradient) {
+  const int c = gradient.chunk;
+  const int64_t to = plan_.chunks[c].gradient_offset;
+  const Range from = gradient_on_device(c, gradient.at), filled = gradient_in_host(c, to);
+  unit.program.emit({.verb = Verb::kDownload,
+                     .lane = Lane::kDownload,
+                     .group = Group::kGradient,
+                     .visit = visit,
+                     .index = c,
+                     .host_offset = to,
+                     .device_offset = gradient.at,
+                     .bytes = from.end - from.begin},
+                    {&from, 1}, {&filled, 1});
+  return {{}, c, to};
+}
+
+ClosedInHost Verbs::download(ClosedOnDevice gradient, int64_t to) {
+  const int c = gradient.chunk;
+  const Range from = gradient_on_device(c, gradient.at), filled = gradient_in_host(c, to);
+  unit.program.emit({.verb = Verb::kDownload,
+                     .lane = Lane::kDownload,
+                     .when = When::kPending,
+                     .group = Group::kGradient,
+                     .index = c,
+                     .host_offset = to,
+                     .device_offset = gradient.at,
+                     .bytes = from.end - from.begin},
+                    {&from, 1}, {&filled, 1});
+  return {{}, c, to};
+}
+
+void Verbs::copy_tensor(Verb verb, const TensorMove& move) {
+  const int64_t which = number(move.tensor, move.micro_batch), bytes = model_.tensors[move.tensor].bytes();
+  const int64_t home = plan_.tensors[which].offset;
+  const Range at_home = host(home, bytes, content(move.content, which)), on_device = tensor_on_device(move);
+  const bool up = verb == Verb::kUpload;
+  unit.program.emit({.verb = verb,
+                     .lane = up ? Lane::kUpload : Lane::kDownload,
+                     .visit = move.visit,
+                     .index = static_cast<int32_t>(which),
+                     .operands = 0,
+                     .host_offset = home,
+                     .device_offset = move.device_at,
+                     .bytes = bytes},
+                    {up ? &at_home : &on_device, 1}, {up ? &on_device : &at_home, 1});
+}
+
+void Verbs::upload(const TensorMove& tensor) { copy_tensor(Verb::kUpload, tensor); }
+void Verbs::download(const TensorMove& tensor) { copy_tensor(Verb::kDownload, tensor); }
+
+// --- the caller's thread ---------------------------------------------------------------------------------------------
+
+void Verbs::compute(const Turn& turn, const std::vector<Range>& reads, const std::vector<Range>& fills) {
+  unit.turns.push_back(turn);
+  unit.program.emit({.verb = Verb::kCompute,
+                     .lane = Lane::kCompute,
+                     .visit = turn.visit,
+                     .index = turn.micro_batch,
+                     .operands = static_cast<int32_t>(unit.turns.size()) - 1},
+                    reads, fills);
+}
+
+// After the last contribution: scaled, rounded once, its part of the norm taken. A closed chunk lies at the start of
+// the fp32 range it came from until it has gone home, or at its home on the device.
+std::vector<ClosedOnDevice> Verbs::close(int visit, int p, int64_t open_at) {
+  std::vector<Range> fills{control(kFirstNormPart + p)};
+  std::vector<ClosedOnDevice> closed;
+  for (int i = 0; i < partition(p).chunk_count; ++i) {
+    const int c = partition(p).first_chunk + i;
+    const bool stays = plan_.chunks[c].gradient == Home::kDevice;
+    const int64_t at = stays ? plan_.chunks[c].gradient_offset : open_at + chunk(c).first * 4;
+    fills.push_back(gradient_on_device(c, at));
+    closed.push_back({{}, c, at});
+  }
+  const Range open = open_on_device(p, open_at);
+  unit.program.emit({.verb = Verb::kClose,
+                     .lane = Lane::kCompute,
+                     .group = Group::kGradient,
+                     .visit = visit,
+                     .index = p,
+                     .device_offset = open_at},
+                    {&open, 1}, fills);
+  return closed;
+}
+
+void Verbs::clip() {
+  const Range parts{Place::kControl, kFirstNormPart, kFirstNormPart + static_cast<int64_t>(model_.partitions.size())};
+  const Range scale = control(kScale);
+  unit.program.emit({.verb = Verb::kClip, .lane = Lane::kCompute}, {&parts, 1}, {&scale, 1});
+}
+
+void Verbs::commit() {
+  const Range all{Place::kStore, 0, 2 * static_cast<int64_t>(plan_.chunks.size())};
+  unit.program.emit({.verb = Verb::kCommit, .lane = Lane::kWrite, .when = When::kCommit}, {&all, 1}, {});
+}
+
+}  // namespace sluice

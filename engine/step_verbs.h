@@ -1,0 +1,122 @@
+// The verbs of a step and the tokens they take and give. Internal to engine/step*.cpp; build-time only.
+//
+// A token says where bytes are. A verb takes what must be true before it and returns what is true after it, so an
+// illegal order does not compile; each verb emits one hop with the ranges it reads and fills.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "engine/plan.h"
+#include "engine/step.h"
+#include "offload/program.h"
+
+namespace sluice {
+
+// Tokens are moved, not copied: bytes are in one place.
+struct Token {
+  Token() = default;
+  Token(Token&&) = default;
+  Token& operator=(Token&&) = default;
+};
+// Bytes in the store.
+struct StateInStore : Token {
+  int chunk = -1;
+};
+struct WeightsInStore : Token {
+  int chunk = -1;
+};
+// Bytes in the host arena, at home or in a slot.
+struct StateInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct UnverifiedInHost : Token {  // weights as they came from NVMe: only verify or an update may follow
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct WeightsInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct ClosedInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
+// Bytes on the device, one offset per partition of a visit.
+struct WeightsOnDevice : Token {
+  std::vector<int64_t> at;
+};
+struct OpenOnDevice : Token {
+  std::vector<int64_t> at;
+};
+struct ClosedOnDevice : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
+
+// What is meant to lie in a range, for the program's check that nobody reads what another has overwritten.
+enum class Content : uint64_t { kState = 1, kWeights, kDeviceWeights, kGradient, kTensor, kTensorGradient, kOpen };
+
+// One boundary tensor of one micro-batch, as its visit sees it.
+struct TensorMove {
+  int visit = 0, tensor = 0, micro_batch = 0;
+  int64_t device_at = 0;
+  Content content = Content::kTensor;
+};
+
+class Verbs {
+ public:
+  Verbs(const ModelSpec& model, const Plan& plan) : model_(model), plan_(plan) {}
+
+  // host <-> NVMe
+  StateInHost swap_in(StateInStore state, int64_t to, When when);
+  UnverifiedInHost swap_in(WeightsInStore weights, int64_t to, When when);
+  void swap_out(const StateInHost& state);
+  void swap_out(const WeightsInHost& weights);
+
+  // the update threads
+  WeightsInHost update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient);
+  WeightsInHost verify(UnverifiedInHost weights);
+
+  // host <-> device
+  void upload(const WeightsInHost& weights, int64_t partition_at, When when);
+  void upload(const TensorMove& tensor);
+  ClosedInHost download(int visit, ClosedOnDevice gradient);   // to its home
+  ClosedInHost download(ClosedOnDevice gradient, int64_t to);  // to the update's slot, as it is due
+  void download(const TensorMove& tensor);
+
+  // the caller's thread
+  void compute(const Turn& turn, const std::vector<Range>& reads, const std::vector<Range>& fills);
+  std::vector<ClosedOnDevice> close(int visit, int partition, int64_t open_at);
+  void clip();
+
+  void commit();
+
+  // Ranges of what a turn reads and fills.
+  Range weights_on_device(int partition, int64_t at) const;
+  Range open_on_device(int partition, int64_t at) const;
+  Range tensor_on_device(const TensorMove& tensor) const;
+  Range open_tensor(int tensor, int micro_batch) const;
+
+  const Chunk& chunk(int c) const { return plan_.geometry.chunks()[c]; }
+  const Partition& partition(int p) const { return plan_.geometry.partitions()[p]; }
+  RecordLayout record(int c, Group group) const;
+
+  UnitProgram unit;
+
+ private:
+  void swap(Verb verb, int c, Group group, int64_t at, When when);
+  void copy_tensor(Verb verb, const TensorMove& tensor);
+  Range state_at(int c, int64_t at) const;
+  Range weights_at(int c, int64_t at) const;
+  Range gradient_in_host(int c, int64_t at) const;
+  Range gradient_on_device(int c, int64_t at) const;
+  int64_t number(int tensor, int micro_batch) const {
+    return int64_t{tensor} * plan_.options.micro_batches + micro_batch;
+  }
+
+  const ModelSpec& model_;
+  const Plan& plan_;
+};
+
+}  // namespace sluice
