@@ -127,6 +127,10 @@ Dataset Dataset::prepare(const PrepareOptions& options) {
   const uint32_t fingerprint = tokens_fingerprint(options.data, text.fingerprint());
   auto stream = fresh ? TokenStream::open(tokens, fingerprint) : std::nullopt;
   if (!stream) {
+    if (fs::exists(tokens)) {
+      say(options.log, LogLevel::kInfo,
+          tokens.string() + " is damaged or was made from another text or settings: it is made anew");
+    }
     build_tokens(options, text, *tokenizer);
     stream = TokenStream::open(tokens, std::nullopt);
   }

@@ -38,9 +38,9 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 // From a model that train_sentencepiece made. Throws CorruptionError if it cannot be used.
 std::unique_ptr<Tokenizer> make_sentencepiece_tokenizer(std::string model);
 
-// Trains a unigram model with byte fallback on a sample of at most kSampleBytes spread evenly over the text. The same
-// text and vocabulary size give the same model. Throws ConfigError where the text does not allow a vocabulary of this
-// size.
+// Trains a unigram model with byte fallback on a sample of about `sample_bytes` spread evenly over the text (all of a
+// text that is no longer). The same arguments give the same model. Throws ConfigError where the text does not allow a
+// vocabulary of this size.
 constexpr int64_t kSampleBytes = int64_t{4} << 20;
 std::string train_sentencepiece(const TextSource& text, int64_t vocab_size, int64_t sample_bytes = kSampleBytes);
 

@@ -1,11 +1,15 @@
 #include "data/dataset.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <numeric>
+#include <thread>
 
 #include "core/errors.h"
+#include "data/cache_file.h"
 #include "data/unigram.h"
 #include "tests/data/temporary_folder.h"
 
@@ -161,6 +165,35 @@ TEST_F(DatasetTest, a_writer_that_does_not_finish_leaves_nothing_behind) {
     writer.append(ids);
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(DatasetTest, a_failing_write_is_an_error_and_leaves_no_file) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message =
+      message_of<IoError>([&] { write_checked(folder_.path() / "full", 1, std::string(10000, 'x')); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(message, AllOf(HasSubstr("write"), HasSubstr("4096"), HasSubstr("make room")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(DatasetTest, runs_that_prepare_the_same_folder_at_once_do_each_other_no_harm) {
+  folder_.write("text/a.txt", made_up_code(2000));
+  std::vector<uint32_t> fingerprints(4);
+  {
+    std::vector<std::jthread> runs;
+    for (uint32_t& fingerprint : fingerprints) {
+      runs.emplace_back([&] {
+        const Dataset dataset = Dataset::prepare({.data = data_, .cache_folder = folder_.path() / "run"});
+        fingerprint = dataset.fingerprint();
+      });
+    }
+  }
+  EXPECT_THAT(fingerprints, testing::Each(prepare().fingerprint()));
+  EXPECT_FALSE(tokenized()) << "what they left is whole";
 }
 
 TEST_F(DatasetTest, progress_ends_at_all_bytes) {
