@@ -70,12 +70,25 @@ HWY_INLINE auto load_float_bits(DU du, const std::byte* from) {
   }
 }
 
-// Writes the low 16 bits of each lane; the bits above must be zero.
+// Writes the low 16 bits of each lane. In store_halves the bits above must be zero.
 template <class DU, class V>
 HWY_INLINE void store_halves([[maybe_unused]] DU du, V halves, void* to) {
-  const hn::RebindToSigned<DU> di;
   const hn::Rebind<uint16_t, DU> dh;
+#if HWY_TARGET <= HWY_AVX3  // one instruction; Highway's DemoteTo saturates and permutes
+  if constexpr (sizeof(V) == 64) {
+    _mm256_storeu_si256(static_cast<__m256i_u*>(to), _mm512_cvtepi32_epi16(halves.raw));
+    return;
+  }
+#endif
+  const hn::RebindToSigned<DU> di;
   hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, halves)), dh, static_cast<uint16_t*>(to));
+}
+template <class DU, class V>
+HWY_INLINE void store_low_halves(DU du, V lanes, void* to) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (sizeof(V) == 64) return store_halves(du, lanes, to);
+#endif
+  store_halves(du, hn::And(lanes, hn::Set(du, 0xffffu)), to);
 }
 
 // Rounds fp32 patterns to dtype kType and writes Lanes(du) elements.

@@ -1,6 +1,7 @@
 // Compiled once per SIMD target by Highway's foreach_target; the best one is chosen at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu_adam/adam_simd.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -60,11 +61,11 @@ HWY_INLINE void store_master(const AdamPlanes& planes, int64_t i, F master) {
   const U bits = hn::BitCast(du, master);
   if constexpr (kPrecision == Precision::kBf16) {
     const auto nan = magnitude_above(du, hn::And(bits, hn::Set(du, 0x7fffffffu)), 0x7f800000u);
-    const U quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
-    const U high = hn::ShiftRight<16>(hn::Add(bits, hn::Set(du, 0x8000u)));
-    store_halves(du, hn::IfThenElse(nan, quiet, high), planes.weights + i * 2);
+    const U quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+    const U rounded = hn::Add(bits, hn::Set(du, 0x8000u));
+    store_halves(du, hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded)), planes.weights + i * 2);
     // bits - (high << 16) modulo 2^16 is the low half itself.
-    store_halves(du, hn::And(bits, hn::Set(du, 0xffffu)), planes.residual + i);
+    store_low_halves(du, bits, planes.residual + i);
   } else if constexpr (kPrecision == Precision::kFp16) {
     hn::StoreU(master, df, planes.master + i);
     store_float_bits<DType::kFp16>(du, bits, planes.weights + i * 2);
@@ -89,7 +90,8 @@ HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
           .step_size = hn::Set(df, step.step_size)};
 }
 
-// One vector at element i. Returns the largest magnitude (as a pattern) of p, m, v and `largest`.
+// One vector at element i. Returns the greatest pattern of |p|, v and `largest`. m needs no look: from a non-finite m
+// comes a non-finite p, whatever the denominator; and so does it from a v below zero.
 template <Precision kPrecision, DType kGradient, AdamKind kKind>
 HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int64_t i, U largest) {
   const Floats df;
@@ -112,21 +114,45 @@ HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int6
   hn::StoreU(v, df, planes.moment2 + i);
   store_master<kPrecision>(planes, i, p);
   const hn::RebindToSigned<Patterns> di;
-  const auto magnitude = hn::Set(di, 0x7fffffff);
-  auto top = hn::BitCast(di, largest);
-  top = hn::Max(top, hn::And(hn::BitCast(di, p), magnitude));
-  top = hn::Max(top, hn::And(hn::BitCast(di, m), magnitude));
-  top = hn::Max(top, hn::And(hn::BitCast(di, v), magnitude));
+  const auto magnitude = hn::And(hn::BitCast(di, p), hn::Set(di, 0x7fffffff));
+  const auto top = hn::Max(hn::Max(hn::BitCast(di, largest), magnitude), hn::BitCast(di, v));
   return hn::BitCast(du, top);
 }
 
+// Five or six streams, each read and most written, are more than the hardware's prefetchers keep up with. Asking for
+// lines past the end of a plane does no harm.
+constexpr int64_t kBlock = 32;  // elements: one cache line of halves, two of fp32
+constexpr int64_t kAhead = 256;
+template <int64_t kElementBytes>
+HWY_INLINE void prefetch_block(const void* plane, int64_t i) {
+  const auto* line = static_cast<const std::byte*>(plane) + (i + kAhead) * kElementBytes;
+  hwy::Prefetch(line);
+  if constexpr (kElementBytes == 4) hwy::Prefetch(line + 64);
+}
+template <Precision kPrecision, DType kGradient>
+HWY_INLINE void prefetch_planes(const AdamPlanes& planes, int64_t i) {
+  prefetch_block<bytes_of(weights_dtype(kPrecision))>(planes.weights, i);
+  if constexpr (kPrecision == Precision::kBf16) prefetch_block<2>(planes.residual, i);
+  if constexpr (kPrecision == Precision::kFp16) prefetch_block<4>(planes.master, i);
+  prefetch_block<4>(planes.moment1, i);
+  prefetch_block<4>(planes.moment2, i);
+  prefetch_block<bytes_of(kGradient)>(planes.gradient, i);
+}
+
 template <Precision kPrecision, DType kGradient, AdamKind kKind>
-Finite update_range(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
+Finite update_range(const AdamStep& step, const AdamPlanes& given, int64_t elements) {
+  const AdamPlanes planes = given;  // a copy of our own: the stores cannot change its pointers
   const Patterns du;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(du));
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
   const StepLanes step_lanes = lanes_of(step);
   U largest = hn::Zero(du);
   int64_t i = 0;
+  while (i + kBlock <= elements) {
+    prefetch_planes<kPrecision, kGradient>(planes, i);
+    for (const int64_t end = i + kBlock; i < end; i += lanes) {
+      largest = update_vector<kPrecision, kGradient, kKind>(step_lanes, planes, i, largest);
+    }
+  }
   for (; i + lanes <= elements; i += lanes) {
     largest = update_vector<kPrecision, kGradient, kKind>(step_lanes, planes, i, largest);
   }
