@@ -17,7 +17,7 @@ find_package(fmt REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 
 # Numerics: no contraction and no fast-math anywhere (numerics in ARCHITECTURE.md).
-add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -ffp-contract=off -fno-math-errno -fno-trapping-math)
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fno-trapping-math)
 if(SLUICE_SANITIZE)
   add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   add_link_options(-fsanitize=${SLUICE_SANITIZE})
