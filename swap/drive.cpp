@@ -1,0 +1,161 @@
+#include "swap/drive.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/stat.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "core/geometry.h"
+
+namespace sluice {
+namespace {
+
+[[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number,
+                       std::string advice = {}) {
+  throw IoError({.action = action, .path = path.string(), .error_number = error_number, .advice = std::move(advice)});
+}
+
+template <typename Call>
+int retried(Call call) {
+  int result;
+  do {
+    result = call();
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+// What the file's folder can still take, and what the file itself would give back.
+int64_t free_bytes(int file) {
+  struct statvfs space {};
+  struct stat own {};
+  if (fstatvfs(file, &space) != 0 || fstat(file, &own) != 0) return -1;
+  return static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize) + own.st_blocks * 512;
+}
+
+[[noreturn]] void refuse_space(const std::filesystem::path& path, int64_t needed, int64_t free) {
+  throw IoError(
+      {.action = "allocation",
+       .path = path.string(),
+       .offset = 0,
+       .bytes = needed,
+       .error_number = ENOSPC,
+       .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder "
+                             "on a larger drive (sluice.nvme)",
+                             needed, format_bytes(needed), free, format_bytes(free), path.parent_path().string())});
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) fail("open", folder, errno);
+  const int error_number = retried([file] { return fsync(file); }) == 0 ? 0 : errno;
+  close(file);
+  if (error_number != 0 && error_number != EINVAL)
+    fail("fsync", folder, error_number);  // EINVAL: nothing to sync there
+}
+
+}  // namespace
+
+std::filesystem::path store_path(const std::filesystem::path& folder, int rank) {
+  return folder / fmt::format("sluice-{}.swap", rank);
+}
+
+Drive::Drive(const std::filesystem::path& path, int open_flags) : path_(path) {
+  file_ = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | open_flags, 0644);
+  if (file_ < 0) {
+    fail("open", path, errno,
+         errno == EINVAL
+             ? "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs (sluice.nvme)"
+             : "");
+  }
+}
+
+Drive::Drive(Drive&& other) noexcept
+    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), alignment_bytes_(other.alignment_bytes_) {}
+
+Drive::~Drive() {
+  if (file_ >= 0) close(file_);
+}
+
+int64_t Drive::bytes() const {
+  struct stat status {};
+  if (fstat(file_, &status) != 0) fail("stat", path_, errno);
+  return status.st_size;
+}
+
+// The lock belongs to the open file description: it refuses a second opening in this process as well, and ends with the
+// process however that ends.
+void Drive::lock() {
+  if (retried([this] { return flock(file_, LOCK_EX | LOCK_NB); }) == 0) return;
+  if (errno != EWOULDBLOCK) fail("lock", path_, errno);
+  throw ConfigError(
+      fmt::format("the store {} is in use by another run: wait until that has ended, or give this one another "
+                  "folder (--out, sluice.nvme)",
+                  path_.string()));
+}
+
+void Drive::find_alignment() {
+  struct statx status {};
+  if (statx(file_, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0) {
+    alignment_bytes_ = std::max(status.stx_dio_mem_align, status.stx_dio_offset_align);
+    if (alignment_bytes_ == 0) fail("direct I/O", path_, EOPNOTSUPP, "give a folder on another drive (sluice.nvme)");
+  }
+  if (alignment_bytes_ > kPlaneAlignmentBytes || !std::has_single_bit(static_cast<uint64_t>(alignment_bytes_))) {
+    throw ConfigError(
+        fmt::format("the drive of {} wants direct I/O aligned to {} bytes; {} at the most are supported: give "
+                    "a folder on another drive (sluice.nvme)",
+                    path_.string(), alignment_bytes_, kPlaneAlignmentBytes));
+  }
+}
+
+// Space is looked at before a file that is there is emptied: a store is not lost to a refusal.
+void Drive::allocate(int64_t bytes) {
+  const int64_t free = free_bytes(file_);
+  if (free >= 0 && free < bytes) refuse_space(path_, bytes, free);
+  if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
+  if (retried([this, bytes] { return fallocate(file_, 0, 0, bytes); }) == 0) return;
+  const int error_number = errno;
+  if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
+  if (error_number == ENOSPC || error_number == EFBIG || error_number == EDQUOT)
+    refuse_space(path_, bytes, free_bytes(file_));
+  fail("allocation", path_, error_number, "give a folder on a local drive with ext4 or xfs (sluice.nvme)");
+}
+
+Drive Drive::create(const std::filesystem::path& path, int64_t bytes) {
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (error)
+    fail("creation of the folder", path.parent_path(), error.value(),
+         "give a folder that can be written (sluice.nvme)");
+  const bool was_there = std::filesystem::exists(path, error);
+  Drive drive(path, O_CREAT);
+  drive.lock();
+  try {
+    drive.find_alignment();
+    drive.allocate(bytes);
+    sync_folder(path.parent_path());
+  } catch (...) {
+    if (!was_there || drive.bytes() == 0) std::filesystem::remove(path, error);
+    throw;
+  }
+  return drive;
+}
+
+Drive Drive::open(const std::filesystem::path& path) {
+  Drive drive(path, 0);
+  drive.lock();
+  drive.find_alignment();
+  return drive;
+}
+
+}  // namespace sluice

@@ -1,5 +1,5 @@
-// An I/O queue on files: submit / flush / poll. Completions belong to the caller and carry their own result; no callback
-// runs inside submit. Twins: io_uring (registered huge pages, O_DIRECT) and plain threads (pread/pwrite).
+// An I/O queue on files: submit / flush / poll. Completions belong to the caller and carry their own result; no
+// callback runs inside submit. Twins: io_uring (registered huge pages, O_DIRECT) and plain threads (pread/pwrite).
 //
 // One thread at a time calls submit, flush and poll; a queue may be handed to another thread while it is idle
 // (in_flight() == 0). interrupt() may be called from any thread at any time.
@@ -68,10 +68,10 @@ enum class IoBackend { kAuto, kUring, kThreads };
 struct IoQueueOptions {
   IoBackend backend = IoBackend::kAuto;
   int depth = 64;
-  // Memory that requests will use; registered with the kernel where it allows that (split at 1 GiB; a refusal falls back
-  // to unregistered memory and is logged once).
-  std::vector<std::span<std::byte>> memory;
-  Log log;
+  // Memory that requests will use; registered with the kernel where it allows that (split at 1 GiB; a refusal falls
+  // back to unregistered memory and is logged once).
+  std::vector<std::span<std::byte>> memory{};
+  Log log{};
 };
 
 // kAuto tries io_uring by a real request and falls back to threads, logging why; kUring throws IoError with the reason

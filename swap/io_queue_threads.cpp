@@ -1,0 +1,136 @@
+// The plain twin: a few threads that pread, pwrite and fdatasync.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "core/errors.h"
+#include "swap/io_queue.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kMaxThreads = 8;
+
+// A ring of fixed capacity. Not synchronised.
+template <typename T>
+class Fifo {
+ public:
+  explicit Fifo(int capacity) : items_(static_cast<size_t>(capacity)) {}
+  bool empty() const { return count_ == 0; }
+  void push(const T& item) { items_[(first_ + count_++) % items_.size()] = item; }
+  T pop() {
+    const T item = items_[first_];
+    first_ = (first_ + 1) % items_.size();
+    --count_;
+    return item;
+  }
+
+ private:
+  std::vector<T> items_;
+  size_t first_ = 0, count_ = 0;
+};
+
+int64_t move_bytes(const IoRequest& request) {
+  for (;;) {
+    int64_t moved = 0;
+    if (request.op == IoOp::kSync) {
+      moved = fdatasync(request.file);
+    } else if (request.op == IoOp::kRead) {
+      moved = pread(request.file, request.memory, request.bytes, static_cast<off_t>(request.offset));
+    } else {
+      moved = pwrite(request.file, request.memory, request.bytes, static_cast<off_t>(request.offset));
+    }
+    if (moved >= 0) return moved;
+    if (errno != EINTR && errno != EAGAIN) return -errno;
+  }
+}
+
+class ThreadsQueue final : public IoQueue {
+ public:
+  explicit ThreadsQueue(const IoQueueOptions& options)
+      : IoQueue(options.depth), requests_(options.depth), completions_(options.depth) {
+    const int count = std::min(options.depth, kMaxThreads);
+    threads_.reserve(static_cast<size_t>(count));
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+  }
+
+  // Requests under way use the callers' memory: they are finished, the others dropped.
+  ~ThreadsQueue() override {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_to_do_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void interrupt() override {
+    {
+      std::lock_guard lock(mutex_);
+      interrupted_ = true;
+    }
+    owner_wakes_.notify_one();
+  }
+
+  std::string describe() const override {
+    return fmt::format("threads, depth {}, {} threads", depth(), threads_.size());
+  }
+
+ private:
+  void do_submit(const IoRequest& request) override {
+    {
+      std::lock_guard lock(mutex_);
+      requests_.push(request);
+    }
+    work_to_do_.notify_one();
+  }
+
+  void do_flush() override {}
+
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    std::unique_lock lock(mutex_);
+    if (wait == Wait::kUntilOne) {
+      owner_wakes_.wait(lock, [this] { return interrupted_ || !completions_.empty(); });
+      // An interrupt is taken only when it ends a wait: with completions to report it stays for the next one.
+      if (completions_.empty()) interrupted_ = false;
+    }
+    size_t count = 0;
+    while (count < completions.size() && !completions_.empty()) completions[count++] = completions_.pop();
+    return count;
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      work_to_do_.wait(lock, [this] { return stop_ || !requests_.empty(); });
+      if (stop_) return;
+      const IoRequest request = requests_.pop();
+      lock.unlock();
+      const int64_t result = move_bytes(request);
+      lock.lock();
+      completions_.push({.tag = request.tag, .result = result});
+      owner_wakes_.notify_one();
+    }
+  }
+
+  std::mutex mutex_;  // guards what follows, threads_ apart
+  std::condition_variable work_to_do_, owner_wakes_;
+  Fifo<IoRequest> requests_;
+  Fifo<IoCompletion> completions_;
+  bool interrupted_ = false, stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<IoQueue> make_io_queue_threads(const IoQueueOptions& options) {
+  SLUICE_CHECK(options.depth > 0 && options.depth <= 4096, "queue depth must be 1 to 4096");
+  return std::make_unique<ThreadsQueue>(options);
+}
+
+}  // namespace sluice

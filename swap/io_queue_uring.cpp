@@ -1,0 +1,238 @@
+// io_uring. Waiting is a poll(2) on the ring and an eventfd, so an interrupt needs no request of its own in the ring:
+// one posted by a thread that ends or computes would be cancelled, or would complete late.
+#include <fmt/format.h>
+#include <liburing.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "swap/io_queue.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kMaxRegisteredBytes = kGiB;  // of one buffer: the kernel's limit
+
+[[noreturn]] void refuse(std::string action, int error_number) {
+  std::string advice = "set sluice.io_backend to \"threads\" or \"auto\"";
+  if (error_number == EPERM || error_number == ENOSYS) {
+    advice = "this kernel or container forbids io_uring: " + advice;
+  } else if (error_number == ENOMEM) {
+    advice = "raise the limit of locked memory (ulimit -l), or " + advice;
+  }
+  throw IoError({.action = std::move(action), .path = "io_uring", .error_number = error_number, .advice = advice});
+}
+
+bool is_transient(int error_number) { return error_number == EINTR || error_number == EAGAIN; }
+
+class UringQueue final : public IoQueue {
+ public:
+  explicit UringQueue(const IoQueueOptions& options) : IoQueue(options.depth) {
+    requests_.resize(static_cast<size_t>(depth()));
+    free_.reserve(requests_.size());
+    for (int slot = depth() - 1; slot >= 0; --slot) free_.push_back(slot);
+    wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_ < 0) refuse("eventfd", errno);
+    // The default flags: any thread may submit and wait, one at a time.
+    const int set_up = io_uring_queue_init(static_cast<unsigned>(depth()), &ring_, 0);
+    if (set_up < 0) {
+      close(wake_);
+      refuse("set-up", -set_up);
+    }
+    try {
+      probe();
+      register_memory(options);
+    } catch (...) {
+      io_uring_queue_exit(&ring_);
+      close(wake_);
+      throw;
+    }
+  }
+
+  // The kernel may still write into the callers' memory: waits for what is in flight.
+  ~UringQueue() override {
+    try {
+      std::array<IoCompletion, 16> dropped;
+      while (in_the_ring() > 0) {
+        do_flush();
+        if (reap(dropped) == 0) wait_for_events();
+      }
+    } catch (const std::exception& error) {
+      say(log_, LogLevel::kError, fmt::format("closing io_uring: {}", error.what()));
+    }
+    io_uring_queue_exit(&ring_);
+    close(wake_);
+  }
+
+  void interrupt() override {
+    const uint64_t one = 1;
+    // Full (a pending interrupt beyond counting) is as good as written.
+    while (write(wake_, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+  }
+
+  std::string describe() const override {
+    return fmt::format("io_uring, depth {}, {} buffers", depth(), regions_.empty() ? "unregistered" : "registered");
+  }
+
+ private:
+  // Setting a ring up proves little: containers and filters refuse later. One real read does.
+  void probe() {
+    alignas(512) std::array<std::byte, 512> bytes{};
+    const int file = memfd_create("sluice-probe", MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, sizeof bytes) != 0) {
+      const int error_number = errno;
+      if (file >= 0) close(file);
+      refuse("memfd for a probe", error_number);
+    }
+    IoCompletion done;
+    try {
+      do_submit({.op = IoOp::kRead, .file = file, .memory = bytes.data(), .bytes = sizeof bytes});
+      do_flush();
+      while (reap({&done, 1}) == 0) wait_for_events();
+    } catch (...) {
+      close(file);
+      throw;
+    }
+    close(file);
+    if (done.result != static_cast<int64_t>(sizeof bytes)) refuse("probing read", static_cast<int>(-done.result));
+  }
+
+  void register_memory(const IoQueueOptions& options) {
+    log_ = options.log;
+    std::vector<iovec> pieces;
+    for (std::span<std::byte> memory : options.memory) {
+      while (!memory.empty()) {
+        const size_t part = std::min(memory.size(), static_cast<size_t>(kMaxRegisteredBytes));
+        pieces.push_back({.iov_base = memory.data(), .iov_len = part});
+        memory = memory.subspan(part);
+      }
+    }
+    if (pieces.empty()) return;
+    const int registered = io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
+    if (registered < 0) {
+      say(log_, LogLevel::kWarning,
+          fmt::format(
+              "io_uring: buffers are not registered ({}): transfers cost more CPU time; raise the limit of locked "
+              "memory (ulimit -l) to change that",
+              std::generic_category().message(-registered)));
+      return;
+    }
+    regions_ = std::move(pieces);
+  }
+
+  int in_the_ring() const { return depth() - static_cast<int>(free_.size()); }
+
+  // The registered buffer that holds all of the request's memory, or -1.
+  int region_of(const IoRequest& request) const {
+    for (size_t i = 0; i < regions_.size(); ++i) {
+      const auto* first = static_cast<const std::byte*>(regions_[i].iov_base);
+      if (request.memory >= first && request.memory + request.bytes <= first + regions_[i].iov_len) {
+        return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
+  void prepare(int slot) {
+    const IoRequest& request = requests_[static_cast<size_t>(slot)];
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    SLUICE_CHECK(sqe != nullptr, "the submission ring is as deep as the queue");
+    const int region = request.op == IoOp::kSync ? -1 : region_of(request);
+    if (request.op == IoOp::kSync) {
+      io_uring_prep_fsync(sqe, request.file, IORING_FSYNC_DATASYNC);
+    } else if (request.op == IoOp::kRead && region >= 0) {
+      io_uring_prep_read_fixed(sqe, request.file, request.memory, request.bytes, request.offset, region);
+    } else if (request.op == IoOp::kRead) {
+      io_uring_prep_read(sqe, request.file, request.memory, request.bytes, request.offset);
+    } else if (region >= 0) {
+      io_uring_prep_write_fixed(sqe, request.file, request.memory, request.bytes, request.offset, region);
+    } else {
+      io_uring_prep_write(sqe, request.file, request.memory, request.bytes, request.offset);
+    }
+    io_uring_sqe_set_data64(sqe, static_cast<uint64_t>(slot));
+  }
+
+  void do_submit(const IoRequest& request) override {
+    const int slot = free_.back();
+    free_.pop_back();
+    requests_[static_cast<size_t>(slot)] = request;
+    prepare(slot);
+  }
+
+  void do_flush() override {
+    while (io_uring_sq_ready(&ring_) > 0) {
+      const int submitted = io_uring_submit(&ring_);
+      if (submitted >= 0) continue;
+      if (!is_transient(-submitted) && submitted != -EBUSY) refuse("io_uring_enter", -submitted);
+      sched_yield();
+    }
+  }
+
+  // Takes what the kernel has finished. Requests that were only interrupted go back into the ring.
+  size_t reap(std::span<IoCompletion> completions) {
+    size_t count = 0;
+    io_uring_cqe* cqe = nullptr;
+    while (count < completions.size() && io_uring_peek_cqe(&ring_, &cqe) == 0) {
+      const int slot = static_cast<int>(io_uring_cqe_get_data64(cqe));
+      const int result = cqe->res;
+      io_uring_cqe_seen(&ring_, cqe);
+      if (is_transient(-result)) {
+        prepare(slot);
+        do_flush();
+        if (count == 0) return 0;  // a file that is never ready must not keep the caller here
+        continue;
+      }
+      completions[count++] = {.tag = requests_[static_cast<size_t>(slot)].tag, .result = result};
+      free_.push_back(slot);
+    }
+    return count;
+  }
+
+  enum class Event { kRing, kInterrupt };
+  Event wait_for_events() {
+    std::array<pollfd, 2> events = {{{ring_.ring_fd, POLLIN, 0}, {wake_, POLLIN, 0}}};
+    while (::poll(events.data(), events.size(), -1) < 0) {
+      if (errno != EINTR) refuse("poll", errno);
+    }
+    return events[0].revents != 0 ? Event::kRing : Event::kInterrupt;
+  }
+
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    do_flush();
+    for (;;) {
+      const size_t count = reap(completions);
+      if (count > 0 || wait == Wait::kNo) return count;
+      // An interrupt is taken only when it ends a wait: with completions to report it stays for the next one.
+      if (wait_for_events() == Event::kInterrupt) {
+        uint64_t interrupts = 0;
+        if (read(wake_, &interrupts, sizeof interrupts) == sizeof interrupts) return 0;
+      }
+    }
+  }
+
+  io_uring ring_{};
+  int wake_ = -1;
+  std::vector<IoRequest> requests_;  // by slot
+  std::vector<int> free_;            // slots
+  std::vector<iovec> regions_;       // registered
+  Log log_;
+};
+
+}  // namespace
+
+std::unique_ptr<IoQueue> make_io_queue_uring(const IoQueueOptions& options) {
+  SLUICE_CHECK(options.depth > 0 && options.depth <= 4096, "queue depth must be 1 to 4096");
+  return std::make_unique<UringQueue>(options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,289 @@
+#include "swap/record_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/bytes.h"
+#include "swap/record_store_impl.h"
+
+namespace sluice {
+namespace {
+
+IoQueueOptions queue_options(const StoreOptions& options) {
+  IoQueueOptions queue = options.queue;
+  if (!queue.log) queue.log = options.log;
+  return queue;
+}
+
+int64_t table_buffer_bytes_for(int64_t record_count, int64_t caller_bytes) {
+  return round_up(table_payload_bytes(record_count, caller_bytes), kStoreBlockBytes);
+}
+
+}  // namespace
+
+RecordStore::Impl::Impl(const Geometry& geometry, const StoreIdentity& store_identity, StoreOptions store_options,
+                        Drive store_drive)
+    : identity(store_identity),
+      options(std::move(store_options)),
+      layout(geometry, store_identity.precision),
+      drive(std::move(store_drive)),
+      fingerprint(fingerprint_of(store_identity)),
+      entries(2 * geometry.chunks().size()),
+      table(table_buffer_bytes_for(static_cast<int64_t>(entries.size()), 0)),
+      block(kStoreBlockBytes),
+      transfers(options.make_queue(queue_options(options)), drive, options.block_bytes) {
+  SLUICE_CHECK(identity.chunk_count == layout.chunk_count() && identity.chunk_elements == geometry.chunk_elements(),
+               "the identity is not that of the geometry");
+}
+
+void RecordStore::Impl::grow_table_buffer(int64_t payload_bytes) {
+  const int64_t bytes = round_up(payload_bytes, kStoreBlockBytes);
+  if (bytes > table.bytes()) table = AlignedBuffer(bytes);
+}
+
+RecordStore::Impl::Entry& RecordStore::Impl::entry(RecordId record) {
+  SLUICE_CHECK(record.chunk < layout.chunk_count() && record.group != Group::kGradient, "no such record");
+  return entries[index_of(record)];
+}
+
+void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag) {
+  Entry& e = entry(record);
+  int slot = e.working_slot;
+  if (op == IoOp::kRead) {
+    SLUICE_CHECK(e.writers == 0 && e.readers < UINT8_MAX, "a read beside a write of the same record");
+    SLUICE_CHECK(e.has_content, "a read of a record that was never written");
+    ++e.readers;
+  } else {
+    SLUICE_CHECK(e.writers == 0 && e.readers == 0, "a write beside another transfer of the same record");
+    SLUICE_CHECK(stage == Stage::kIdle, "a record is written before the commit of the step before is durable");
+    if (e.is_committed) slot = 1 - e.committed_slot;
+    ++e.writers;
+    ++writes_in_flight;
+  }
+  const Transfer transfer{.op = op,
+                          .memory = memory,
+                          .offset = layout.slot_offset(record, slot),
+                          .bytes = layout.layout(record).bytes,
+                          .tag = tag,
+                          .owner = index_of(record)};
+  if (op == IoOp::kWrite && failed) return transfers.start_failed(transfer, failed);
+  if (op == IoOp::kWrite) {
+    e.working_slot = static_cast<uint8_t>(slot);
+    e.has_content = true;
+    e.is_committed = false;
+    std::copy(std::begin(e.next), std::end(e.next), std::begin(e.written));
+    previous_step = -1;  // its slots are the ones written to
+  }
+  transfers.start(transfer);
+}
+
+void RecordStore::Impl::end_record(const TransferEnd& end) {
+  Entry& e = entries[end.owner];
+  if (e.readers > 0) {
+    --e.readers;
+    return;
+  }
+  --e.writers;
+  --writes_in_flight;
+  if (end.error && !failed) failed = end.error;
+}
+
+// The table as it will be when this commit is durable. A record written since the last one gets this commit's step.
+void RecordStore::Impl::fill_table(const StepState& state) {
+  SLUICE_CHECK(static_cast<int64_t>(state.caller.size()) <= kMaxCallerBytes,
+               "a commit carries 1 MiB of the caller's at most");
+  pending = state;
+  pending_table_bytes = table_payload_bytes(record_count(), static_cast<int64_t>(state.caller.size()));
+  grow_table_buffer(pending_table_bytes);
+  std::span<TableEntry> on_disk = table_entries(table.span(), record_count());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Entry& e = entries[i];
+    SLUICE_CHECK(e.has_content, "a commit covers every record: one has never been written");
+    on_disk[i] = {.step = e.is_committed ? e.step : state.step, .crc = {}, .slot = e.working_slot};
+    std::copy(std::begin(e.written), std::end(e.written), std::begin(on_disk[i].crc));
+  }
+  // A number is used up by being written anywhere: a commit that fails does not give it back.
+  pending_crc = seal_table(table.span(), state, ++generation, record_count());
+}
+
+void RecordStore::Impl::start_stage(Stage next) {
+  stage = next;
+  const int area = spare_area();
+  Transfer transfer{.op = IoOp::kSync, .owner = kCommitOwner};
+  if (next == Stage::kTable) {
+    transfer = {.op = IoOp::kWrite,
+                .memory = table.data(),
+                .offset = layout.table_offset(area),
+                .bytes = round_up(pending_table_bytes, kStoreBlockBytes),
+                .owner = kCommitOwner};
+  } else if (next == Stage::kSuperblock) {
+    write_superblock(block.span(), {.generation = generation,
+                                    .fingerprint = fingerprint,
+                                    .step = pending.step,
+                                    .table_offset = layout.table_offset(area),
+                                    .table_bytes = pending_table_bytes,
+                                    .table_crc = pending_crc});
+    transfer = {.op = IoOp::kWrite,
+                .memory = block.data(),
+                .offset = kSuperblockOffset[area],
+                .bytes = kStoreBlockBytes,
+                .owner = kCommitOwner};
+  }
+  transfers.start(transfer);
+}
+
+bool RecordStore::Impl::advance_commit(const TransferEnd& end) {
+  if (end.error) {
+    // Final. A failed fdatasync may not be tried again (the next one can succeed although the bytes are lost), and a
+    // superblock whose write failed may be on the drive all the same: its slots must not change any more.
+    if (!failed) failed = end.error;
+    stage = Stage::kIdle;
+    return true;
+  }
+  if (stage == Stage::kSuperblockSync) {
+    adopt_commit();
+    return true;
+  }
+  start_stage(static_cast<Stage>(static_cast<int>(stage) + 1));
+  return false;
+}
+
+void RecordStore::Impl::adopt_commit() {
+  for (Entry& e : entries) {
+    if (!e.is_committed) e.step = pending.step;
+    e.committed_slot = e.working_slot;
+    e.is_committed = true;
+  }
+  current_area = spare_area();
+  previous_step = has_generation ? committed.step : -1;
+  has_generation = true;
+  std::swap(committed, pending);
+  stage = Stage::kIdle;
+}
+
+RecordStore::RecordStore() = default;
+RecordStore::~RecordStore() = default;
+
+const StepState& RecordStore::committed() const { return impl_->committed; }
+
+std::vector<int64_t> RecordStore::openable_steps() const {
+  std::vector<int64_t> steps;
+  if (impl_->has_generation) steps.push_back(impl_->committed.step);
+  if (impl_->previous_step >= 0) steps.push_back(impl_->previous_step);
+  return steps;
+}
+
+void RecordStore::read(RecordId record, std::byte* into, uint64_t tag) {
+  impl_->start_record(record, IoOp::kRead, into, tag);
+}
+
+void RecordStore::write(RecordId record, const std::byte* from, uint64_t tag) {
+  impl_->start_record(record, IoOp::kWrite, const_cast<std::byte*>(from), tag);  // a write request only reads it
+}
+
+void RecordStore::commit(const StepState& state, uint64_t tag) {
+  Impl& impl = *impl_;
+  SLUICE_CHECK(impl.stage == Impl::Stage::kIdle, "a commit beside another");
+  SLUICE_CHECK(impl.writes_in_flight == 0, "a commit while records are being written");
+  impl.commit_tag = tag;
+  if (impl.failed) return impl.transfers.start_failed({.tag = tag, .owner = Impl::kCommitOwner}, impl.failed);
+  impl.fill_table(state);
+  impl.start_stage(Impl::Stage::kTable);
+}
+
+size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
+  size_t count = 0;
+  while (count < completions.size()) {
+    std::array<TransferEnd, 8> ends;
+    const size_t room = std::min(ends.size(), completions.size() - count);
+    const size_t ended = impl_->transfers.poll(std::span(ends).first(room), count > 0 ? Wait::kNo : wait);
+    if (ended == 0) break;
+    for (const TransferEnd& end : std::span(ends).first(ended)) {
+      if (end.owner != Impl::kCommitOwner) {
+        impl_->end_record(end);
+        completions[count++] = {.tag = end.tag, .error = end.error};
+      } else if (impl_->advance_commit(end)) {
+        completions[count++] = {.tag = impl_->commit_tag, .error = end.error};
+      }
+    }
+  }
+  return count;
+}
+
+void RecordStore::interrupt() { impl_->transfers.interrupt(); }
+int RecordStore::in_flight() const { return impl_->transfers.in_flight(); }
+
+std::span<const uint32_t> RecordStore::checksums(RecordId record) const {
+  const size_t planes = planes_of(impl_->identity.precision, record.group).size();
+  return std::span(impl_->entry(record).written).first(planes);
+}
+
+void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs) {
+  SLUICE_CHECK(crcs.size() == planes_of(impl_->identity.precision, record.group).size(), "one checksum for each plane");
+  std::copy(crcs.begin(), crcs.end(), std::begin(impl_->entry(record).next));
+}
+
+CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t found, const std::string& block) const {
+  const Impl::Entry& e = impl_->entry(record);
+  const auto p = static_cast<size_t>(plane);
+  const int64_t offset =
+      impl_->layout.slot_offset(record, e.working_slot) + impl_->layout.layout(record).plane_offset[p];
+  return CorruptionError(fmt::format(
+      "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
+      "(offset {} "
+      "of {}); nothing was trained on them; check the drive and its cables, then --resume, or start over with "
+      "--overwrite",
+      block, record.chunk, name_of(record.group), planes_of(impl_->identity.precision, record.group)[p].name,
+      e.written[p], found, offset, impl_->drive.path().string()));
+}
+
+const std::filesystem::path& RecordStore::path() const { return impl_->drive.path(); }
+std::string RecordStore::describe() const { return impl_->transfers.queue().describe(); }
+
+int64_t RecordStore::predicted_table_bytes(int64_t chunk_count, int depth, int64_t caller_bytes) {
+  constexpr int64_t kIdentityBytes = 4096;  // of the model's text, strings
+  return chunk_count * static_cast<int64_t>(2 * sizeof(Impl::Entry) + sizeof(StoreLayout::ChunkPlace)) +
+         table_buffer_bytes_for(2 * chunk_count, caller_bytes) + 2 * caller_bytes + kStoreBlockBytes + kIdentityBytes +
+         static_cast<int64_t>(sizeof(Impl)) + Transfers::memory_bytes(depth);
+}
+
+int64_t RecordStore::table_bytes() const {
+  const Impl& impl = *impl_;
+  const int64_t plain = predicted_table_bytes(impl.layout.chunk_count(), impl.transfers.queue().depth());
+  const int64_t grown = impl.table.bytes() - table_buffer_bytes_for(impl.record_count(), 0);
+  return plain + grown + static_cast<int64_t>(impl.committed.caller.capacity() + impl.pending.caller.capacity());
+}
+
+namespace {
+
+void wait_for_one(RecordStore& store) {
+  StoreCompletion done;
+  while (store.poll({&done, 1}, Wait::kUntilOne) == 0) {
+  }
+  if (done.error) std::rethrow_exception(done.error);
+}
+
+}  // namespace
+
+void read_now(RecordStore& store, RecordId record, std::byte* into) {
+  SLUICE_CHECK(store.in_flight() == 0, "other transfers are in flight");
+  store.read(record, into, 0);
+  wait_for_one(store);
+}
+
+void write_now(RecordStore& store, RecordId record, const std::byte* from) {
+  SLUICE_CHECK(store.in_flight() == 0, "other transfers are in flight");
+  store.write(record, from, 0);
+  wait_for_one(store);
+}
+
+void commit_now(RecordStore& store, const StepState& state) {
+  SLUICE_CHECK(store.in_flight() == 0, "other transfers are in flight");
+  store.commit(state, 0);
+  wait_for_one(store);
+}
+
+}  // namespace sluice

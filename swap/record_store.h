@@ -1,8 +1,10 @@
-// The record store: every chunk's weights and state on NVMe, two slots a record, a table of what lies where, and a commit
-// that survives a crash at any instant. Formats: swap/store_format.h. Protocol: ARCHITECTURE.md, "The store".
+// The record store: every chunk's weights and state on NVMe, two slots a record, a table of what lies where, and a
+// commit that survives a crash at any instant. Formats: swap/store_format.h. Protocol: ARCHITECTURE.md, "The store".
 //
 // One thread at a time (the owner), as for IoQueue; interrupt() from any thread. checksums() and set_checksums() of one
-// record may be called from another thread while no transfer of that record is under way (the program's order grants it).
+// record may be called from another thread while no transfer of that record is under way (the program's order grants
+// it). After an IoError of a write or a commit nothing more is written: every later write and commit ends with that
+// error.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -46,8 +48,8 @@ struct StepState {
   int64_t skipped_steps = 0;
   int64_t skipped_in_a_row = 0;
   double loss_scale = 1;
-  int64_t data_position = 0;      // samples consumed
-  std::vector<std::byte> caller;  // up to 1 MiB of the embedder's own
+  int64_t data_position = 0;        // samples consumed
+  std::vector<std::byte> caller{};  // up to 1 MiB of the embedder's own
 };
 
 struct StoreOptions {
@@ -71,40 +73,42 @@ class RecordStore {
  public:
   // Bytes of the file that create() will make: what `sluice plan` prints as disk needed.
   static int64_t file_bytes(const Geometry& geometry, Precision precision);
-
-  // An upper bound of table_bytes() for a store that does not exist yet.
-  static int64_t predicted_table_bytes(int64_t chunk_count, int depth);
+  // An upper bound of table_bytes() that needs no store: for the planner. caller_bytes: of StepState::caller.
+  static int64_t predicted_table_bytes(int64_t chunk_count, int depth, int64_t caller_bytes = 0);
 
   // Creates the folder and the file (preallocated; fallocate before anything else) and locks it. The store cannot be
   // opened until the first commit has returned. Replaces a store that is there. Throws IoError when space is short
   // (bytes needed, bytes free, path) and ConfigError when another process has the store open.
-  static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity, StoreOptions options);
+  static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
+                                             StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged. Throws
   // ConfigError for another model, rank, world size or layout (naming what differs) or a locked store; returns null
   // where no generation is valid. Opening burns a generation number.
-  static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity, StoreOptions options);
+  static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
+                                           StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
   static std::optional<StoreIdentity> identify(const std::filesystem::path& folder, int rank = 0);
   ~RecordStore();
 
-  const StepState& committed() const;          // of the open generation
+  const StepState& committed() const;           // of the open generation
   std::vector<int64_t> openable_steps() const;  // at most two, newest first: {k, k-1}
 
-  // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read takes
-  // what was last written. A write goes to the slot that is not committed. Never two transfers of a record at once when
-  // one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks.
+  // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read
+  // takes what was last written. A write goes to the slot that is not committed. Never two transfers of a record at
+  // once when one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks. At most 64
+  // transfers may be in flight: starting more is a programmer's error.
   void read(RecordId record, std::byte* into, uint64_t tag);
   void write(RecordId record, const std::byte* from, uint64_t tag);
-  // Starts commit(state.step): table to the spare area, fdatasync, superblock, fdatasync. All writes must have completed.
-  // After its completion, state is what a crash leaves.
+  // Starts commit(state.step): table to the spare area, fdatasync, superblock, fdatasync. All writes must have
+  // completed. After its completion, state is what a crash leaves.
   void commit(const StepState& state, uint64_t tag);
   // Pushes what was started towards the device, reports what has finished. An interrupt ends the wait.
   size_t poll(std::span<StoreCompletion> completions, Wait wait);
   void interrupt();
   int in_flight() const;  // transfers and commits started and not yet reported
 
-  // CRC32C of each plane of the record's newest content (seeded by plane_seed). The update pass sets them before the
-  // record is written; readers verify against them.
+  // CRC32C of each plane (seeded by plane_seed). The update pass sets those of the content that the next write() will
+  // take; checksums() are those of the content last written, which readers verify against.
   std::span<const uint32_t> checksums(RecordId record) const;
   void set_checksums(RecordId record, std::span<const uint32_t> crcs);
   // The error for a plane that does not verify: names path, slot's offset, chunk, group, plane, expected and found.

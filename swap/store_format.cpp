@@ -1,0 +1,231 @@
+#include "swap/store_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "core/bytes.h"
+#include "core/checksum.h"
+#include "core/random.h"
+
+namespace sluice {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the store is little-endian");
+
+constexpr uint64_t kIdentityMagic = 0x31306469'65636c73;    // "slceid01"
+constexpr uint64_t kSuperblockMagic = 0x31306273'65636c73;  // "slcesb01"
+constexpr uint64_t kTableMagic = 0x31306274'65636c73;       // "slcetb01"
+constexpr uint64_t kOpeningMagic = 0x31306f70'65636c73;     // "slcepo01"
+constexpr std::align_val_t kBufferAlignment{4096};
+
+struct IdentityBlock {
+  uint64_t magic = 0;
+  uint32_t version = 0, precision = 0;
+  int64_t chunk_elements = 0, chunk_count = 0;
+  int32_t rank = 0, world_size = 0, drive = 0, drive_count = 1;
+  uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
+  char model[3072] = {};
+  uint32_t reserved = 0;
+  uint32_t crc = 0;  // of all before
+};
+static_assert(sizeof(IdentityBlock) <= kStoreBlockBytes);
+
+template <typename Block>
+uint32_t crc_of(const Block& block) {
+  return crc32c(0, std::as_bytes(std::span(&block, 1)).first(offsetof(Block, crc)));
+}
+
+template <typename Block>
+void put(std::span<std::byte> into, Block block) {
+  block.crc = crc_of(block);
+  std::memset(into.data(), 0, into.size());
+  std::memcpy(into.data(), &block, sizeof block);
+}
+
+template <typename Block>
+Block get(std::span<const std::byte> from) {
+  Block block;
+  std::memcpy(&block, from.data(), sizeof block);
+  return block;
+}
+
+bool is_blank(std::span<const std::byte> block) {
+  return std::all_of(block.begin(), block.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// The first line of the model's text in which two texts differ, as far as the header keeps it.
+std::string model_difference(const IdentityHeader& store, const StoreIdentity& run) {
+  const std::string& a = store.identity.model;
+  const std::string& b = run.model;
+  const auto line_at = [](const std::string& text, size_t at) {
+    const size_t before = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
+    const size_t first = before == std::string::npos ? 0 : before + 1;
+    return text.substr(first, std::min(text.find('\n', first) - first, size_t{120}));
+  };
+  const size_t common = std::min(a.size(), b.size());
+  const auto at = static_cast<size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<int64_t>(common), b.begin()).first - a.begin());
+  if (at == common && store.model_bytes > a.size())
+    return "model: the store's is another one (beyond its first 3 KiB of text)";
+  return fmt::format("model: the store has \"{}\" where this run has \"{}\"", line_at(a, at), line_at(b, at));
+}
+
+}  // namespace
+
+AlignedBuffer::AlignedBuffer(int64_t bytes)
+    : memory_(static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), kBufferAlignment))), bytes_(bytes) {
+  std::memset(memory_.get(), 0, static_cast<size_t>(bytes));
+}
+
+void AlignedBuffer::Free::operator()(std::byte* memory) const { ::operator delete[](memory, kBufferAlignment); }
+
+StoreLayout::StoreLayout(const Geometry& geometry, Precision precision) : precision_(precision) {
+  chunks_.reserve(geometry.chunks().size());
+  const auto records = static_cast<int64_t>(2 * geometry.chunks().size());
+  table_area_bytes_ = round_up(table_payload_bytes(records, kMaxCallerBytes), kStoreBlockBytes);
+  int64_t offset = table_offset(2);
+  for (const Chunk& chunk : geometry.chunks()) {
+    chunks_.push_back({.offset = offset, .elements = chunk.elements});
+    for (Group group : {Group::kWeights, Group::kState})
+      offset += 2 * record_layout(precision, group, chunk.elements).bytes;
+  }
+  file_bytes_ = offset;
+}
+
+RecordLayout StoreLayout::layout(RecordId record) const {
+  return record_layout(precision_, record.group, chunks_[record.chunk].elements);
+}
+
+int64_t StoreLayout::slot_offset(RecordId record, int slot) const {
+  const ChunkPlace& place = chunks_[record.chunk];
+  int64_t offset = place.offset;
+  if (record.group == Group::kState) offset += 2 * record_layout(precision_, Group::kWeights, place.elements).bytes;
+  return offset + slot * record_layout(precision_, record.group, place.elements).bytes;
+}
+
+std::span<TableEntry> table_entries(std::span<std::byte> buffer, int64_t record_count) {
+  SLUICE_CHECK(static_cast<int64_t>(buffer.size()) >= table_payload_bytes(record_count, 0), "table buffer too short");
+  return {reinterpret_cast<TableEntry*>(buffer.data() + sizeof(TableHeader)), static_cast<size_t>(record_count)};
+}
+
+uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_t generation, int64_t record_count) {
+  const TableHeader header{.magic = kTableMagic,
+                           .generation = generation,
+                           .record_count = record_count,
+                           .caller_bytes = static_cast<int64_t>(state.caller.size()),
+                           .step = state.step,
+                           .applied_steps = state.applied_steps,
+                           .skipped_steps = state.skipped_steps,
+                           .skipped_in_a_row = state.skipped_in_a_row,
+                           .data_position = state.data_position,
+                           .loss_scale = state.loss_scale};
+  const auto payload = static_cast<size_t>(table_payload_bytes(record_count, header.caller_bytes));
+  SLUICE_CHECK(buffer.size() >= payload, "table buffer too short");
+  std::memcpy(buffer.data(), &header, sizeof header);
+  if (!state.caller.empty()) {
+    std::memcpy(buffer.data() + table_payload_bytes(record_count, 0), state.caller.data(), state.caller.size());
+  }
+  std::memset(buffer.data() + payload, 0, buffer.size() - payload);
+  return crc32c(0, buffer.first(payload));
+}
+
+StepState read_table_state(std::span<const std::byte> buffer, int64_t record_count) {
+  const auto header = get<TableHeader>(buffer);
+  if (header.magic != kTableMagic || header.record_count != record_count || header.caller_bytes < 0 ||
+      table_payload_bytes(record_count, header.caller_bytes) > static_cast<int64_t>(buffer.size())) {
+    throw CorruptionError(
+        fmt::format("a table of {} records where {} were expected", header.record_count, record_count));
+  }
+  StepState state{.step = header.step,
+                  .applied_steps = header.applied_steps,
+                  .skipped_steps = header.skipped_steps,
+                  .skipped_in_a_row = header.skipped_in_a_row,
+                  .loss_scale = header.loss_scale,
+                  .data_position = header.data_position,
+                  .caller = {}};
+  const auto caller = buffer.subspan(static_cast<size_t>(table_payload_bytes(record_count, 0)));
+  state.caller.assign(caller.begin(), caller.begin() + header.caller_bytes);
+  return state;
+}
+
+void write_superblock(std::span<std::byte> block, Superblock superblock) {
+  superblock.magic = kSuperblockMagic;
+  put(block, superblock);
+}
+
+void write_opening(std::span<std::byte> block, uint64_t generation) {
+  put(block, Opening{.magic = kOpeningMagic, .generation = generation});
+}
+
+BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into) {
+  into = get<Superblock>(block);
+  if (into.magic == kSuperblockMagic && into.crc == crc_of(into) && into.fingerprint == fingerprint)
+    return BlockState::kValid;
+  return is_blank(block) ? BlockState::kBlank : BlockState::kDamaged;
+}
+
+BlockState read_opening(std::span<const std::byte> block, uint64_t& generation) {
+  const auto opening = get<Opening>(block);
+  generation = opening.generation;
+  if (opening.magic == kOpeningMagic && opening.crc == crc_of(opening)) return BlockState::kValid;
+  generation = 0;
+  return is_blank(block) ? BlockState::kBlank : BlockState::kDamaged;
+}
+
+uint64_t fingerprint_of(const StoreIdentity& identity) {
+  return stream_of(fmt::format("{}|{}|{}|{}|{}|{}", identity.model, name_of(identity.precision),
+                               identity.chunk_elements, identity.chunk_count, identity.rank, identity.world_size));
+}
+
+void write_identity(std::span<std::byte> block, const StoreIdentity& identity) {
+  IdentityBlock header{.magic = kIdentityMagic,
+                       .version = kStoreVersion,
+                       .precision = static_cast<uint32_t>(identity.precision),
+                       .chunk_elements = identity.chunk_elements,
+                       .chunk_count = identity.chunk_count,
+                       .rank = identity.rank,
+                       .world_size = identity.world_size,
+                       .fingerprint = fingerprint_of(identity),
+                       .model_hash = stream_of(identity.model),
+                       .model_bytes = identity.model.size()};
+  std::memcpy(header.model, identity.model.data(), std::min(identity.model.size(), sizeof header.model));
+  put(block, header);
+}
+
+HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into) {
+  const auto header = get<IdentityBlock>(block);
+  if (header.magic != kIdentityMagic) return is_blank(block) ? HeaderState::kBlank : HeaderState::kForeign;
+  into.version = header.version;
+  if (header.version != kStoreVersion) return HeaderState::kOtherVersion;
+  if (header.crc != crc_of(header)) return HeaderState::kDamaged;
+  into.fingerprint = header.fingerprint;
+  into.model_hash = header.model_hash;
+  into.model_bytes = header.model_bytes;
+  into.identity = {.model = std::string(header.model, std::min(header.model_bytes, sizeof header.model)),
+                   .precision = static_cast<Precision>(header.precision),
+                   .chunk_elements = header.chunk_elements,
+                   .chunk_count = header.chunk_count,
+                   .rank = header.rank,
+                   .world_size = header.world_size};
+  return HeaderState::kValid;
+}
+
+std::vector<std::string> differences(const IdentityHeader& store, const StoreIdentity& run) {
+  std::vector<std::string> found;
+  const auto compare = [&](const char* what, const auto& theirs, const auto& ours) {
+    if (theirs != ours) found.push_back(fmt::format("{}: the store has {}, this run {}", what, theirs, ours));
+  };
+  if (store.model_hash != stream_of(run.model)) found.push_back(model_difference(store, run));
+  compare("precision", name_of(store.identity.precision), name_of(run.precision));
+  compare("chunk_elements", store.identity.chunk_elements, run.chunk_elements);
+  compare("chunk count", store.identity.chunk_count, run.chunk_count);
+  compare("rank", store.identity.rank, run.rank);
+  compare("world size", store.identity.world_size, run.world_size);
+  return found;
+}
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+// A store's file on one drive: O_DIRECT, preallocated, locked against a second opener, gone from the page cache's view.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+
+namespace sluice {
+
+// Move-only owner of the descriptor and, with it, of the advisory lock. Not synchronised; transfers go through an
+// IoQueue.
+class Drive {
+ public:
+  // Makes the folder and a file of exactly `bytes`, all of it allocated; a file that is there is emptied first. Throws
+  // ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path), and
+  // then leaves no partial file behind.
+  static Drive create(const std::filesystem::path& path, int64_t bytes);
+  static Drive open(const std::filesystem::path& path);
+  ~Drive();
+  Drive(Drive&& other) noexcept;
+  Drive& operator=(Drive&&) = delete;
+
+  int file() const { return file_; }
+  const std::filesystem::path& path() const { return path_; }
+  int64_t bytes() const;  // of the file now
+  // Of offsets, lengths and memory of transfers.
+  int64_t alignment_bytes() const { return alignment_bytes_; }
+
+ private:
+  Drive(const std::filesystem::path& path, int open_flags);
+  void lock();
+  void find_alignment();
+  void allocate(int64_t bytes);
+
+  std::filesystem::path path_;
+  int file_ = -1;
+  int64_t alignment_bytes_ = 4096;
+};
+
+// "sluice-0.swap" in the folder.
+std::filesystem::path store_path(const std::filesystem::path& folder, int rank);
+
+}  // namespace sluice

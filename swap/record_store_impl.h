@@ -1,0 +1,78 @@
+// What a RecordStore consists of. Internal to swap.
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "swap/drive.h"
+#include "swap/record_store.h"
+#include "swap/store_format.h"
+#include "swap/transfers.h"
+
+namespace sluice {
+
+struct RecordStore::Impl {
+  // What the host knows of one record. 40 bytes: it is charged to the host budget.
+  struct Entry {
+    uint32_t written[kMaxPlanes] = {};  // CRCs of the content last written: what a read gets
+    uint32_t next[kMaxPlanes] = {};     // CRCs of the content to be written; other threads may set them
+    int64_t step = 0;                   // of the commit that first covered the committed content
+    uint8_t committed_slot = 0, working_slot = 0;
+    uint8_t readers = 0, writers = 0;
+    bool has_content = false, is_committed = false;
+  };
+  enum class Stage : uint8_t { kIdle, kTable, kTableSync, kSuperblock, kSuperblockSync };
+  static constexpr uint32_t kCommitOwner = UINT32_MAX;
+
+  Impl(const Geometry& geometry, const StoreIdentity& store_identity, StoreOptions store_options, Drive store_drive);
+
+  // Creation and opening, blocking (record_store_open.cpp).
+  void write_header();
+  enum class Content : uint8_t { kNone, kSome };
+  Content check_header();
+  Content load();
+  void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);
+  bool read_table(int area, const Superblock& superblock);
+  void adopt_table(int area, const Superblock& superblock);
+  void burn_generation(uint64_t highest_seen);
+  void run_now(const Transfer& transfer);
+  void grow_table_buffer(int64_t payload_bytes);
+
+  Entry& entry(RecordId record);
+  uint32_t index_of(RecordId record) const { return record.chunk * 2 + static_cast<uint32_t>(record.group); }
+  int64_t record_count() const { return 2 * layout.chunk_count(); }
+  int64_t table_buffer_bytes() const { return table.bytes(); }
+  int spare_area() const { return has_generation ? 1 - current_area : 0; }
+  void start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag);
+  void fill_table(const StepState& state);
+  void start_stage(Stage next);
+  void end_record(const TransferEnd& end);
+  // True: the commit has ended, well or badly.
+  bool advance_commit(const TransferEnd& end);
+  void adopt_commit();
+
+  StoreIdentity identity;
+  StoreOptions options;
+  StoreLayout layout;
+  Drive drive;
+  uint64_t fingerprint;
+  std::vector<Entry> entries;
+  AlignedBuffer table;  // a table area's payload on its way
+  AlignedBuffer block;  // a superblock, an opening, the header on its way
+
+  StepState committed, pending;
+  int64_t previous_step = -1;  // the generation before, while its slots are untouched
+  int current_area = 0;        // of the committed superblock and its table
+  bool has_generation = false;
+  uint64_t generation = 0;  // the last number used
+  uint32_t pending_crc = 0;
+  int64_t pending_table_bytes = 0;
+  uint64_t commit_tag = 0;
+  int writes_in_flight = 0;
+  Stage stage = Stage::kIdle;
+  std::exception_ptr failed;  // a write or a commit: nothing more is written or committed
+  Transfers transfers;        // last: its end waits for what uses the buffers
+};
+
+}  // namespace sluice

@@ -1,0 +1,217 @@
+// Creation, opening and recovery of a store. All transfers of its file go through the store's queue, these too.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include "core/bytes.h"
+#include "core/checksum.h"
+#include "swap/record_store_impl.h"
+
+namespace sluice {
+
+void RecordStore::Impl::run_now(const Transfer& transfer) {
+  transfers.start(transfer);
+  TransferEnd end;
+  while (transfers.poll({&end, 1}, Wait::kUntilOne) == 0) {
+  }
+  if (end.error) std::rethrow_exception(end.error);
+}
+
+void RecordStore::Impl::write_header() {
+  write_identity(block.span(), identity);
+  run_now({.op = IoOp::kWrite, .memory = block.data(), .offset = kIdentityOffset, .bytes = kStoreBlockBytes});
+  run_now({.op = IoOp::kSync});
+}
+
+RecordStore::Impl::Content RecordStore::Impl::check_header() {
+  const std::string path = drive.path().string();
+  if (drive.bytes() < kStoreBlockBytes) return Content::kNone;  // its creation was cut off
+  run_now({.op = IoOp::kRead, .memory = block.data(), .offset = kIdentityOffset, .bytes = kStoreBlockBytes});
+  IdentityHeader header;
+  switch (read_identity(block.span(), header)) {
+    case HeaderState::kValid:
+      break;
+    case HeaderState::kBlank:
+      return Content::kNone;
+    case HeaderState::kForeign:
+      throw ConfigError(
+          fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
+    case HeaderState::kDamaged:
+      throw ConfigError(
+          fmt::format("the identity header of {} is damaged (its checksum does not agree): start over with "
+                      "--overwrite",
+                      path));
+    case HeaderState::kOtherVersion:
+      throw ConfigError(
+          fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
+                      "start over with --overwrite",
+                      path, header.version, kStoreVersion));
+  }
+  const std::vector<std::string> differ = differences(header, identity);
+  if (!differ.empty()) {
+    throw ConfigError(
+        fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, another "
+                    "folder, or --overwrite",
+                    path, fmt::join(differ, "; ")));
+  }
+  if (drive.bytes() < layout.file_bytes()) {
+    throw CorruptionError(
+        fmt::format("{} has been cut short: {} bytes where {} were written; start over with --overwrite", path,
+                    drive.bytes(), layout.file_bytes()));
+  }
+  return Content::kSome;
+}
+
+void RecordStore::Impl::read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]) {
+  for (int i = 0; i < 2; ++i) {
+    run_now({.op = IoOp::kRead, .memory = block.data(), .offset = kSuperblockOffset[i], .bytes = kStoreBlockBytes});
+    states[i] = read_superblock(block.span(), fingerprint, superblocks[i]);
+    if (states[i] == BlockState::kDamaged) {
+      say(options.log, LogLevel::kWarning,
+          fmt::format("superblock {} of {} is damaged: the other copy is used", i, drive.path().string()));
+    }
+  }
+}
+
+// Reads an area into the table buffer. False: it is not the table that the superblock wrote.
+bool RecordStore::Impl::read_table(int area, const Superblock& superblock) {
+  const int64_t bytes = superblock.table_bytes;
+  if (superblock.table_offset != layout.table_offset(area) || bytes > layout.table_area_bytes() ||
+      bytes < table_payload_bytes(record_count(), 0)) {
+    return false;
+  }
+  grow_table_buffer(bytes);
+  run_now({.op = IoOp::kRead,
+           .memory = table.data(),
+           .offset = layout.table_offset(area),
+           .bytes = round_up(bytes, kStoreBlockBytes)});
+  return crc32c(0, table.span().first(static_cast<size_t>(bytes))) == superblock.table_crc;
+}
+
+void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
+  committed = read_table_state(table.span().first(static_cast<size_t>(superblock.table_bytes)), record_count());
+  const std::span<const TableEntry> on_disk = table_entries(table.span(), record_count());
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto slot = static_cast<uint8_t>(on_disk[i].slot & 1);
+    Entry& e = entries[i];
+    e = {.step = on_disk[i].step,
+         .committed_slot = slot,
+         .working_slot = slot,
+         .has_content = true,
+         .is_committed = true};
+    std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.written));
+    std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.next));
+  }
+  current_area = area;
+  has_generation = true;
+}
+
+// Numbers already used must never be used again: a superblock whose write was under way at a crash may have one that no
+// reader has seen. There is one such write at the most, so leaving out one number beyond the highest seen is enough,
+// once that is durable. It is written beside the superblocks, to the older of two blocks of its own: a crash in the
+// middle of it touches neither a superblock nor a table nor the newer opening, so the committed step cannot be lost to
+// it.
+void RecordStore::Impl::burn_generation(uint64_t highest_seen) {
+  uint64_t burnt[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    run_now({.op = IoOp::kRead, .memory = block.data(), .offset = kOpeningOffset[i], .bytes = kStoreBlockBytes});
+    read_opening(block.span(), burnt[i]);
+  }
+  generation = std::max({highest_seen, burnt[0], burnt[1]}) + 1;
+  write_opening(block.span(), generation);
+  run_now({.op = IoOp::kWrite,
+           .memory = block.data(),
+           .offset = kOpeningOffset[burnt[0] > burnt[1] ? 1 : 0],
+           .bytes = kStoreBlockBytes});
+  run_now({.op = IoOp::kSync});
+}
+
+// The newest valid generation. The other one, when it is valid too, can be opened as long as nothing has been written:
+// no rank writes records of step k+1 before k is durable on all of them, so the slots of k-1 are whole wherever k is
+// missing on some rank.
+RecordStore::Impl::Content RecordStore::Impl::load() {
+  Superblock superblocks[2];
+  BlockState states[2];
+  read_superblocks(superblocks, states);
+  const auto is_newer = [&](int a, int b) { return superblocks[a].generation > superblocks[b].generation; };
+  std::vector<int> areas;  // newest first
+  for (int i : {0, 1}) {
+    if (states[i] == BlockState::kValid) areas.push_back(i);
+  }
+  std::sort(areas.begin(), areas.end(), is_newer);
+  uint64_t highest = 0;
+  for (int area : areas) {
+    highest = std::max(highest, superblocks[area].generation);
+    if (!read_table(area, superblocks[area])) {
+      say(options.log, LogLevel::kWarning,
+          fmt::format("the table of step {} in {} is damaged: the other copy is used", superblocks[area].step,
+                      drive.path().string()));
+    } else if (!has_generation) {
+      adopt_table(area, superblocks[area]);
+    } else {
+      previous_step = superblocks[area].step;
+    }
+  }
+  if (!has_generation) return Content::kNone;
+  burn_generation(highest);
+  return Content::kSome;
+}
+
+int64_t RecordStore::file_bytes(const Geometry& geometry, Precision precision) {
+  return StoreLayout(geometry, precision).file_bytes();
+}
+
+std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const StoreIdentity& identity,
+                                                 StoreOptions options) {
+  Drive drive = Drive::create(store_path(options.folder, identity.rank), file_bytes(geometry, identity.precision));
+  std::unique_ptr<RecordStore> store(new RecordStore());
+  store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options), std::move(drive));
+  store->impl_->write_header();
+  return store;
+}
+
+std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const StoreIdentity& identity,
+                                               StoreOptions options) {
+  Drive drive = Drive::open(store_path(options.folder, identity.rank));
+  std::unique_ptr<RecordStore> store(new RecordStore());
+  store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options), std::move(drive));
+  if (store->impl_->check_header() == Impl::Content::kNone) return nullptr;
+  if (store->impl_->load() == Impl::Content::kNone) return nullptr;
+  return store;
+}
+
+StoreExists find_store(const std::filesystem::path& folder, int rank) {
+  std::error_code ignored;
+  return std::filesystem::exists(store_path(folder, rank), ignored) ? StoreExists::kYes : StoreExists::kNo;
+}
+
+std::optional<StoreIdentity> RecordStore::identify(const std::filesystem::path& folder, int rank) {
+  const std::filesystem::path path = store_path(folder, rank);
+  const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  const AlignedBuffer block(kStoreBlockBytes);
+  ssize_t moved;
+  do {
+    moved = pread(file, block.data(), kStoreBlockBytes, kIdentityOffset);
+  } while (moved < 0 && errno == EINTR);
+  const int error_number = errno;
+  close(file);
+  if (moved < 0) {
+    throw IoError({.action = "read",
+                   .path = path.string(),
+                   .offset = 0,
+                   .bytes = kStoreBlockBytes,
+                   .error_number = error_number});
+  }
+  IdentityHeader header;
+  if (moved < kStoreBlockBytes || read_identity(block.span(), header) != HeaderState::kValid) return std::nullopt;
+  return header.identity;
+}
+
+}  // namespace sluice

@@ -1,0 +1,131 @@
+// The bytes of a store's file, all little-endian, every part at a multiple of 4096:
+//
+//   identity header            1 block of 4096: magic, version, what identifies the run, the start of the model's text
+//   superblock 0, 1            1 block each; superblock i describes table area i
+//   opening 0, 1               1 block each: generation numbers burnt by opening
+//   table area 0, 1            each round_up(sizeof TableHeader + 24 x records + 1 MiB of the caller's, 4096)
+//   per chunk                  weights slot 0, weights slot 1, state slot 0, state slot 1: record_layout's bytes each
+//
+// Every block ends its meaningful part with a CRC32C of that part, which lies within one 512-byte sector but for the
+// identity header, written once at creation. A table's CRC is in its superblock.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/geometry.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+
+constexpr int64_t kStoreBlockBytes = 4096;
+constexpr int64_t kIdentityOffset = 0;
+constexpr int64_t kSuperblockOffset[2] = {1 * kStoreBlockBytes, 2 * kStoreBlockBytes};
+constexpr int64_t kOpeningOffset[2] = {3 * kStoreBlockBytes, 4 * kStoreBlockBytes};
+constexpr int64_t kTablesOffset = 5 * kStoreBlockBytes;
+constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;
+constexpr uint32_t kStoreVersion = 1;
+
+// Memory for O_DIRECT: starts at a multiple of 4096. Move-only owner.
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(int64_t bytes);
+  std::byte* data() const { return memory_.get(); }
+  int64_t bytes() const { return bytes_; }
+  std::span<std::byte> span() const { return {memory_.get(), static_cast<size_t>(bytes_)}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+  int64_t bytes_ = 0;
+};
+
+// Where everything lies in the file, for one geometry and precision.
+class StoreLayout {
+ public:
+  StoreLayout(const Geometry& geometry, Precision precision);
+  int64_t file_bytes() const { return file_bytes_; }
+  int64_t table_offset(int area) const { return kTablesOffset + area * table_area_bytes_; }
+  int64_t table_area_bytes() const { return table_area_bytes_; }
+  int64_t chunk_count() const { return static_cast<int64_t>(chunks_.size()); }
+  RecordLayout layout(RecordId record) const;
+  int64_t slot_offset(RecordId record, int slot) const;
+
+  struct ChunkPlace {
+    int64_t offset = 0, elements = 0;
+  };
+
+ private:
+  Precision precision_;
+  std::vector<ChunkPlace> chunks_;
+  int64_t table_area_bytes_, file_bytes_;
+};
+
+// One record in a table on disk.
+struct TableEntry {
+  int64_t step = 0;  // of the commit that first covered this content
+  uint32_t crc[kMaxPlanes] = {};
+  uint32_t slot = 0;
+};
+static_assert(sizeof(TableEntry) == 24);
+
+// A table area: this header, then its entries (chunk-major, weights before state), then the caller's bytes.
+struct TableHeader {
+  uint64_t magic = 0, generation = 0;
+  int64_t record_count = 0, caller_bytes = 0;
+  int64_t step = 0, applied_steps = 0, skipped_steps = 0, skipped_in_a_row = 0, data_position = 0;
+  double loss_scale = 1;
+};
+static_assert(sizeof(TableHeader) == 80);
+constexpr int64_t table_payload_bytes(int64_t record_count, int64_t caller_bytes) {
+  return static_cast<int64_t>(sizeof(TableHeader) + sizeof(TableEntry) * static_cast<uint64_t>(record_count)) +
+         caller_bytes;
+}
+// Writes header and the caller's bytes around the entries, which are in place already; returns the CRC of it all.
+uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_t generation, int64_t record_count);
+std::span<TableEntry> table_entries(std::span<std::byte> buffer, int64_t record_count);
+// Of a table whose CRC agrees. Throws CorruptionError where the header contradicts the store all the same.
+StepState read_table_state(std::span<const std::byte> buffer, int64_t record_count);
+
+struct Superblock {
+  uint64_t magic = 0, generation = 0, fingerprint = 0;
+  int64_t step = 0, table_offset = 0, table_bytes = 0;  // payload
+  uint32_t table_crc = 0;
+  uint32_t crc = 0;  // of all before
+};
+static_assert(sizeof(Superblock) == 56);
+// Fills a whole block. The superblock's magic and crc are set here.
+void write_superblock(std::span<std::byte> block, Superblock superblock);
+
+struct Opening {
+  uint64_t magic = 0, generation = 0;  // numbers up to this one are used up
+  uint32_t reserved = 0;
+  uint32_t crc = 0;
+};
+void write_opening(std::span<std::byte> block, uint64_t generation);
+
+enum class BlockState : uint8_t { kValid, kBlank, kDamaged };  // kBlank: zeros, never written
+BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into);
+BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
+
+// The identity, hashed: what a superblock must agree with.
+uint64_t fingerprint_of(const StoreIdentity& identity);
+void write_identity(std::span<std::byte> block, const StoreIdentity& identity);
+enum class HeaderState : uint8_t { kValid, kBlank, kForeign, kDamaged, kOtherVersion };
+struct IdentityHeader {
+  StoreIdentity identity;  // model: the first 3 KiB of the text
+  uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
+  uint32_t version = 0;
+};
+HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into);
+// One line for each difference; empty: the same.
+std::vector<std::string> differences(const IdentityHeader& store, const StoreIdentity& run);
+
+}  // namespace sluice

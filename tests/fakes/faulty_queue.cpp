@@ -1,0 +1,136 @@
+#include "tests/fakes/faulty_queue.h"
+
+#include <algorithm>
+#include <csignal>
+#include <random>
+#include <utility>
+
+#include "swap/store_format.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kSectorBytes = 512;
+
+class FaultyQueue final : public IoQueue {
+ public:
+  FaultyQueue(std::unique_ptr<IoQueue> inner, std::shared_ptr<Faults> faults)
+      : IoQueue(inner->depth()), inner_(std::move(inner)), faults_(std::move(faults)), random_(faults_->seed) {
+    held_.reserve(static_cast<size_t>(depth()));
+  }
+
+  void interrupt() override { inner_->interrupt(); }
+  std::string describe() const override { return inner_->describe() + ", with faults"; }
+
+ private:
+  void do_submit(const IoRequest& request) override {
+    const Fault* fault = next_fault(request.op);
+    if (is_superblock_write(request) && ++faults_->superblock_writes == faults_->kill_at_superblock) die();
+    if (fault != nullptr && fault->error_number != 0) {
+      held_.push_back({.tag = request.tag, .result = -fault->error_number});
+      return;
+    }
+    IoRequest passed_on = request;
+    if (fault != nullptr && fault->short_bytes >= 0 && request.op != IoOp::kSync) {
+      passed_on.bytes = static_cast<uint32_t>(std::min<int64_t>(request.bytes, fault->short_bytes));
+      if (passed_on.bytes == 0) {
+        held_.push_back({.tag = request.tag, .result = 0});
+        return;
+      }
+      // A drive moves whole sectors: what is reported may be any number of bytes.
+      const int64_t reported = passed_on.bytes;
+      passed_on.bytes = static_cast<uint32_t>(
+          std::min<int64_t>(request.bytes, (reported + kSectorBytes - 1) / kSectorBytes * kSectorBytes));
+      shortened_.push_back({request.tag, reported});
+    }
+    count_bytes(passed_on);
+    inner_->submit(passed_on);
+  }
+
+  void do_flush() override { inner_->flush(); }
+
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    // Faults that never reached the drive need no waiting for it.
+    gather(held_.empty() ? wait : Wait::kNo);
+    if (faults_->order != Order::kAsFinished) {
+      while (!held_.empty() && inner_->in_flight() > 0) gather(Wait::kUntilOne);
+      if (faults_->order == Order::kReversed) std::reverse(held_.begin(), held_.end());
+      if (faults_->order == Order::kShuffled) std::shuffle(held_.begin(), held_.end(), random_);
+    }
+    const size_t count = std::min(completions.size(), held_.size());
+    std::copy_n(held_.begin(), count, completions.begin());
+    held_.erase(held_.begin(), held_.begin() + static_cast<int64_t>(count));
+    return count;
+  }
+
+  void gather(Wait wait) {
+    IoCompletion done[16];
+    const size_t count = inner_->poll(done, wait);
+    for (IoCompletion& completion : std::span(done).first(count)) {
+      const auto at =
+          std::find_if(shortened_.begin(), shortened_.end(), [&](const auto& s) { return s.first == completion.tag; });
+      if (at != shortened_.end()) {
+        completion.result = std::min(completion.result, at->second);
+        shortened_.erase(at);
+      }
+      held_.push_back(completion);
+    }
+  }
+
+  const Fault* next_fault(IoOp op) {
+    int64_t& counted = op == IoOp::kRead ? faults_->reads : op == IoOp::kWrite ? faults_->writes : faults_->syncs;
+    const int64_t number = counted++;
+    for (const Fault& fault : faults_->list) {
+      if (fault.op == op && number >= fault.nth && number < fault.nth + fault.times) return &fault;
+    }
+    return nullptr;
+  }
+
+  static bool is_superblock_write(const IoRequest& request) {
+    return request.op == IoOp::kWrite && (static_cast<int64_t>(request.offset) == kSuperblockOffset[0] ||
+                                          static_cast<int64_t>(request.offset) == kSuperblockOffset[1]);
+  }
+
+  void count_bytes(const IoRequest& request) {
+    if (request.op == IoOp::kSync) return;
+    const int64_t before = faults_->read_bytes + faults_->written_bytes;
+    (request.op == IoOp::kRead ? faults_->read_bytes : faults_->written_bytes) += request.bytes;
+    if (faults_->kill_after_bytes < 0 || before + request.bytes < faults_->kill_after_bytes) return;
+    IoRequest torn = request;
+    torn.bytes = static_cast<uint32_t>((faults_->kill_after_bytes - before) / kSectorBytes * kSectorBytes);
+    if (torn.bytes > 0 && inner_->in_flight() < inner_->depth()) {
+      inner_->submit(torn);
+      inner_->flush();
+      IoCompletion done;
+      do {
+        inner_->poll({&done, 1}, Wait::kUntilOne);
+      } while (done.tag != request.tag);
+    }
+    die();
+  }
+
+  [[noreturn]] static void die() {
+    std::raise(SIGKILL);
+    std::abort();
+  }
+
+  std::unique_ptr<IoQueue> inner_;
+  std::shared_ptr<Faults> faults_;
+  std::mt19937_64 random_;
+  std::vector<IoCompletion> held_;
+  std::vector<std::pair<uint64_t, int64_t>> shortened_;
+};
+
+}  // namespace
+
+std::unique_ptr<IoQueue> make_faulty_queue(std::unique_ptr<IoQueue> inner, std::shared_ptr<Faults> faults) {
+  return std::make_unique<FaultyQueue>(std::move(inner), std::move(faults));
+}
+
+IoQueueFactory faulty_queue_factory(std::shared_ptr<Faults> faults, IoQueueFactory inner) {
+  return [faults = std::move(faults), inner = std::move(inner)](const IoQueueOptions& options) {
+    return make_faulty_queue(inner(options), faults);
+  };
+}
+
+}  // namespace sluice

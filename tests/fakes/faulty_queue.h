@@ -1,0 +1,51 @@
+// A queue that wraps a real one and does to it what drives, kernels and power cuts do: fails, moves less, comes late or
+// in another order, or ends the process in the middle of its traffic. For tests of everything that stands on an
+// IoQueue:
+//
+//   auto faults = std::make_shared<Faults>();
+//   faults->list = {{.op = IoOp::kWrite, .nth = 3, .error_number = EIO}};
+//   options.store.make_queue = faulty_queue_factory(faults);
+//
+// One thread at a time, as for IoQueue; a test may look at the counts while the queue is idle.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "swap/io_queue.h"
+
+namespace sluice {
+
+struct Fault {
+  IoOp op = IoOp::kRead;
+  int64_t nth = 0;           // which request of that op, from 0, over the life of Faults
+  int64_t times = 1;         // this one and the next times - 1 of that op
+  int error_number = 0;      // != 0: completes with -error_number and moves nothing
+  int64_t short_bytes = -1;  // >= 0: only so many bytes move
+};
+
+enum class Order : uint8_t { kAsFinished, kReversed, kShuffled };
+
+struct Faults {
+  // Plan.
+  std::vector<Fault> list;
+  Order order =
+      Order::kAsFinished;  // kReversed, kShuffled: completions are held back until all in flight have finished
+  uint64_t seed = 1;       // of kShuffled
+  // SIGKILL to this process once so many bytes of reads and writes have moved; the request in which that happens moves
+  // its first sectors only. -1: never.
+  int64_t kill_after_bytes = -1;
+  // SIGKILL in place of the n-th superblock write (from 1; that of commit(0) is the first after creation): its table is
+  // durable, it is not. 0: never.
+  int64_t kill_at_superblock = 0;
+
+  // What happened so far.
+  int64_t reads = 0, writes = 0, syncs = 0;  // requests
+  int64_t read_bytes = 0, written_bytes = 0;
+  int64_t superblock_writes = 0;
+};
+
+std::unique_ptr<IoQueue> make_faulty_queue(std::unique_ptr<IoQueue> inner, std::shared_ptr<Faults> faults);
+IoQueueFactory faulty_queue_factory(std::shared_ptr<Faults> faults, IoQueueFactory inner = make_io_queue);
+
+}  // namespace sluice
