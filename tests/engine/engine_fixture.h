@@ -1,0 +1,54 @@
+// What engine tests share: a folder of their own, options that say only what a test is about.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "core/errors.h"
+#include "engine/engine.h"
+#include "engine/planner.h"
+#include "tests/engine/reference_trainer.h"
+#include "tests/engine/toy_model.h"
+
+namespace sluice::testing {
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "sluice-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw IoError({.action = "mkdtemp", .path = name, .error_number = errno});
+    path_ = name;
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Everything a toy run needs; generous budgets.
+inline EngineOptions engine_options(const TempFolder& folder, const ReferenceOptions& reference) {
+  EngineOptions options;
+  options.plan = {.precision = reference.precision,
+                  .gradient_dtype = reference.gradient_dtype,
+                  .device_bytes = 4 * kMiB,
+                  .host_bytes = 8 * kMiB,
+                  .workspace_bytes = 4096,
+                  .micro_batches = reference.micro_batches,
+                  .chunk_elements = 256};
+  options.open = OpenMode::kOverwrite;
+  options.store.folder = folder.path();
+  options.adam = reference.adam;
+  options.max_norm = reference.max_norm;
+  options.update_threads = 2;
+  return options;
+}
+
+}  // namespace sluice::testing

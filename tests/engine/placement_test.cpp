@@ -1,0 +1,209 @@
+// Moving bytes moves no bits: every placement trains like the reference that keeps everything in memory.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+ReferenceOptions reference_options(Precision precision) {
+  return {.precision = precision,
+          .gradient_dtype = weights_dtype(precision),
+          .micro_batches = 2,
+          .steps = 4,
+          .max_norm = 0.05};
+}
+
+// Pages of a file that are in the page cache. Mapping it brings none in.
+int64_t cached_pages(const std::filesystem::path& path) {
+  const int file = open(path.c_str(), O_RDONLY);
+  struct stat status {};
+  fstat(file, &status);
+  const size_t pages = static_cast<size_t>((status.st_size + 4095) / 4096);
+  void* map = mmap(nullptr, pages * 4096, PROT_READ, MAP_SHARED, file, 0);
+  std::vector<unsigned char> resident(pages);
+  EXPECT_EQ(mincore(map, pages * 4096, resident.data()), 0);
+  munmap(map, pages * 4096);
+  close(file);
+  int64_t cached = 0;
+  for (unsigned char page : resident) cached += page & 1;
+  return cached;
+}
+
+struct PlacementCase {
+  HomeKind weights, state, gradient, activations;
+  ToyShape shape;
+  Precision precision;
+};
+
+std::vector<PlacementCase> all_placements() {
+  using enum HomeKind;
+  std::vector<PlacementCase> cases;
+  for (Precision precision : {Precision::kBf16, Precision::kFp32}) {
+    for (HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
+      for (HomeKind state : {kHost, kNvme}) {
+        for (HomeKind gradient : {kDevice, kHost}) {
+          for (HomeKind activations : {kDevice, kHost}) {
+            const auto shape = static_cast<ToyShape>(cases.size() % 4);
+            cases.push_back({weights, state, gradient, activations, shape, precision});
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+class EveryPlacement : public ::testing::TestWithParam<PlacementCase> {};
+
+TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
+  const PlacementCase& which = GetParam();
+  const ReferenceOptions reference = reference_options(which.precision);
+  const ModelSpec model = toy_model({.visits = 6, .shape = which.shape}, which.precision);
+  TempFolder folder;
+  EngineOptions options = engine_options(folder, reference);
+  options.plan.placement = {.weights = {{which.weights, 1}},
+                            .state = {{which.state, 1}},
+                            .gradient = {{which.gradient, 1}},
+                            .activations = {{which.activations, 1}}};
+  Engine engine(model, options, toy_source());
+  EXPECT_EQ(train_engine(engine, model, reference), train_reference(model, reference));
+
+  const StepLanes& lanes = engine.last_lanes();
+  const int64_t state = engine.geometry().padded_elements() * bytes_per_element(which.precision, Group::kState);
+  const int64_t weights = engine.geometry().padded_elements() * bytes_per_element(which.precision, Group::kWeights);
+  // With a commit every step, state is written every step wherever its home is, and read where that is NVMe.
+  EXPECT_EQ(lanes.state_read_bytes, which.state == HomeKind::kNvme ? state : 0);
+  EXPECT_EQ(lanes.state_write_bytes, engine.plan().commit_interval == 1 ? state : 0);
+  const bool kept = which.weights == HomeKind::kHostAndDevice || which.weights == HomeKind::kNvmeAndDevice;
+  const bool weights_on_nvme = which.weights == HomeKind::kNvme || which.weights == HomeKind::kNvmeAndDevice;
+  if (!weights_on_nvme) {
+    EXPECT_EQ(lanes.weights_read_bytes, 0);
+  }
+  if (weights_on_nvme && kept) {
+    EXPECT_EQ(lanes.weights_read_bytes, weights);
+  }
+  if (weights_on_nvme && !kept) {
+    EXPECT_GT(lanes.weights_read_bytes, weights);
+  }
+  EXPECT_EQ(cached_pages(folder.path() / "sluice-0.swap"), 0);
+}
+
+std::string placement_name(const ::testing::TestParamInfo<PlacementCase>& info) {
+  const auto word = [](HomeKind kind) {
+    std::string name(name_of(kind));
+    for (char& c : name) c = c == '+' ? '_' : c;
+    return name;
+  };
+  return fmt::format("{}_weights_{}_state_{}_gradient_{}_activations_{}_shape_{}", name_of(info.param.precision),
+                     word(info.param.weights), word(info.param.state), word(info.param.gradient),
+                     word(info.param.activations), static_cast<int>(info.param.shape));
+}
+INSTANTIATE_TEST_SUITE_P(, EveryPlacement, ::testing::ValuesIn(all_placements()), placement_name);
+
+// One thing varied at a time, all against one reference.
+class Variation : public ::testing::Test {
+ protected:
+  void expect_same(const std::function<void(EngineOptions&)>& change) {
+    TempFolder folder;
+    EngineOptions options = engine_options(folder, reference_);
+    change(options);
+    Engine engine(model_, options, toy_source());
+    EXPECT_EQ(train_engine(engine, model_, reference_), expected_);
+  }
+
+  ReferenceOptions reference_ = reference_options(Precision::kBf16);
+  ModelSpec model_ = toy_model({.visits = 7, .shape = ToyShape::kBoth}, Precision::kBf16);
+  RunRecord expected_ = train_reference(model_, reference_);
+};
+
+TEST_F(Variation, chunk_sizes_that_do_not_divide_change_no_bit) {
+  for (int64_t chunk : {128, 129, 200, 333, 1000, 100000}) {
+    expect_same([chunk](EngineOptions& o) { o.plan.chunk_elements = chunk; });
+  }
+}
+
+TEST_F(Variation, shares_of_homes_change_no_bit) {
+  expect_same([](EngineOptions& o) {
+    o.plan.placement = {.weights = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}},
+                        .state = {{HomeKind::kNvme, 0.3}, {HomeKind::kHost, 0.7}},
+                        .gradient = {{HomeKind::kHost, 0.6}, {HomeKind::kDevice, 0.4}},
+                        .activations = {{HomeKind::kDevice, 0.25}, {HomeKind::kHost, 0.75}}};
+  });
+}
+
+TEST_F(Variation, backends_queue_depths_and_update_threads_change_no_bit) {
+  for (IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
+    for (int depth : {1, 2, 64}) {
+      for (int threads : {1, 2}) {
+        expect_same([&](EngineOptions& o) {
+          o.store.queue.backend = backend;
+          o.plan.io_depth = depth;
+          o.update_threads = threads;
+        });
+      }
+    }
+  }
+}
+
+TEST_F(Variation, commit_intervals_change_no_bit) {
+  for (int interval : {1, 2, 3, 10}) {
+    for (HomeKind state : {HomeKind::kHost, HomeKind::kNvme}) {
+      expect_same([&](EngineOptions& o) {
+        o.plan.commit_interval = interval;
+        o.plan.placement.state = {{state, 1}};
+        o.plan.placement.weights = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
+      });
+    }
+  }
+}
+
+TEST_F(Variation, the_smallest_legal_budgets_finish_and_change_no_bit) {
+  const EngineOptions generous = [this] {
+    TempFolder folder;
+    return engine_options(folder, reference_);
+  }();
+  const Planner planner(model_, generous.plan);
+  const auto device = planner.smallest_device(generous.plan.host_bytes);
+  const auto host = planner.smallest_host(generous.plan.device_bytes);
+  ASSERT_TRUE(device && host);
+  EXPECT_LT(*device, generous.plan.device_bytes);
+  EXPECT_LT(*host, generous.plan.host_bytes);
+  expect_same([&](EngineOptions& o) { o.plan.device_bytes = *device; });
+  expect_same([&](EngineOptions& o) { o.plan.host_bytes = *host; });
+  const auto host_beside = planner.smallest_host(*device);
+  ASSERT_TRUE(host_beside);
+  expect_same([&](EngineOptions& o) {
+    o.plan.device_bytes = *device;
+    o.plan.host_bytes = *host_beside;
+  });
+  EXPECT_THROW(expect_same([&](EngineOptions& o) { o.plan.device_bytes = *device - 1; }), ConfigError);
+  EXPECT_THROW(expect_same([&](EngineOptions& o) { o.plan.host_bytes = *host - 1; }), ConfigError);
+}
+
+TEST(RandomModels, train_to_the_bits_of_the_reference) {
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const ModelSpec model = random_model(seed, Precision::kBf16);
+    ReferenceOptions reference = reference_options(Precision::kBf16);
+    reference.micro_batches = 1 + static_cast<int>(seed % 4);
+    reference.steps = 3;
+    TempFolder folder;
+    EngineOptions options = engine_options(folder, reference);
+    options.plan.device_bytes = options.plan.host_bytes = 64 * kMiB;
+    options.plan.commit_interval = 1 + static_cast<int>(seed % 3);
+    if (seed % 2 == 0) {
+      const Planner planner(model, options.plan);
+      options.plan.host_bytes = planner.smallest_host(options.plan.device_bytes).value();
+      options.plan.device_bytes = planner.smallest_device(options.plan.host_bytes).value();
+    }
+    Engine engine(model, options, toy_source());
+    EXPECT_EQ(train_engine(engine, model, reference), train_reference(model, reference)) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

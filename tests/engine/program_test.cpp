@@ -1,0 +1,191 @@
+// Programs are legal by construction: checked here without the ranges that emit() was told, from what hops do.
+#include <gtest/gtest.h>
+
+#include <bitset>
+
+#include "core/errors.h"
+#include "engine/planner.h"
+#include "engine/step.h"
+#include "tests/engine/toy_model.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr size_t kMostHops = 8192;
+using HopSet = std::bitset<kMostHops>;
+
+enum class Access { kReads, kFills };
+struct Touch {
+  Place place;
+  int64_t begin, end;
+  Access access;
+};
+
+// What a hop touches, told from its own fields and side tables.
+std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitProgram& unit, const Hop& hop) {
+  std::vector<Touch> list;
+  const auto add = [&list](Place place, int64_t at, int64_t bytes, Access access) {
+    list.push_back({place, at, at + bytes, access});
+  };
+  const auto record = [&](Group group) {
+    return record_layout(plan.options.precision, group, plan.geometry.chunks()[hop.index].elements).bytes;
+  };
+  switch (hop.verb) {
+    case Verb::kSwapIn:
+    case Verb::kSwapOut: {
+      const bool in = hop.verb == Verb::kSwapIn;
+      add(Place::kHost, hop.host_offset, record(hop.group), in ? Access::kFills : Access::kReads);
+      add(Place::kStore, 2 * hop.index + static_cast<int>(hop.group), 1, in ? Access::kReads : Access::kFills);
+      break;
+    }
+    case Verb::kUpload:
+    case Verb::kDownload: {
+      const bool up = hop.verb == Verb::kUpload;
+      add(Place::kHost, hop.host_offset, hop.bytes, up ? Access::kReads : Access::kFills);
+      add(Place::kDevice, hop.device_offset, hop.bytes, up ? Access::kFills : Access::kReads);
+      break;
+    }
+    case Verb::kUpdate: {
+      const UpdateOperands& operands = unit.updates[hop.operands];
+      add(Place::kHost, operands.state, record(Group::kState), Access::kFills);
+      add(Place::kHost, operands.weights, record(Group::kWeights), Access::kFills);
+      add(Place::kHost, operands.gradient, plan.gradient_bytes(plan.geometry.chunks()[hop.index].elements),
+          Access::kReads);
+      break;
+    }
+    case Verb::kVerify:
+      add(Place::kHost, hop.host_offset, record(Group::kWeights), Access::kReads);
+      break;
+    case Verb::kClose:
+      add(Place::kDevice, hop.device_offset, plan.geometry.partitions()[hop.index].elements * 4, Access::kFills);
+      break;
+    case Verb::kCommit:
+      add(Place::kStore, 0, 2 * static_cast<int64_t>(plan.chunks.size()), Access::kReads);
+      break;
+    case Verb::kClip:
+      break;
+    case Verb::kCompute: {
+      const Turn& turn = unit.turns[hop.operands];
+      const VisitSpec& visit = model.visits[turn.visit];
+      const int64_t* at = unit.addresses.data() + turn.first;
+      for (int p : visit.partitions) {
+        add(Place::kDevice, *at++, plan.weights_bytes(plan.geometry.partitions()[p].elements), Access::kReads);
+      }
+      for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kReads);
+      const bool backward = turn.pass == Pass::kBackward;
+      for (int t : visit.gives) {
+        add(Place::kDevice, *at++, model.tensors[t].bytes(), backward ? Access::kReads : Access::kFills);
+      }
+      if (!backward) break;
+      for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kFills);
+      for (int p : visit.partitions) {
+        add(Place::kDevice, *at++, plan.geometry.partitions()[p].elements * 4, Access::kFills);
+      }
+    }
+  }
+  return list;
+}
+
+// Every two hops that touch the same bytes, one of them filling, are ordered by predecessors alone.
+void expect_legal(const ModelSpec& model, const Plan& plan, const UnitProgram& unit) {
+  const auto hops = unit.program.hops();
+  ASSERT_LT(hops.size(), kMostHops);
+  std::vector<HopSet> before(hops.size());
+  std::vector<std::pair<Touch, int>> all;
+  const int64_t arena[] = {2 * static_cast<int64_t>(plan.chunks.size()), plan.host_arena_bytes, plan.workspace_offset};
+  for (size_t hop = 0; hop < hops.size(); ++hop) {
+    for (int32_t p : unit.program.predecessors(static_cast<int>(hop))) {
+      ASSERT_LT(p, static_cast<int>(hop));
+      before[hop] |= before[p];
+      before[hop].set(p);
+    }
+    for (const Touch& touch : touches(model, plan, unit, hops[hop])) {
+      ASSERT_GE(touch.begin, 0);
+      ASSERT_LE(touch.end, arena[static_cast<int>(touch.place)]) << Program::describe(hops[hop], "");
+      for (const auto& [other, earlier] : all) {
+        if (other.place != touch.place || other.end <= touch.begin || touch.end <= other.begin) continue;
+        if (other.access == Access::kReads && touch.access == Access::kReads) continue;
+        ASSERT_TRUE(earlier == static_cast<int>(hop) || before[hop].test(earlier))
+            << Program::describe(hops[earlier], "") << " and " << Program::describe(hops[hop], "")
+            << " are not ordered";
+      }
+      all.push_back({touch, static_cast<int>(hop)});
+    }
+  }
+}
+
+// A random legal way to spread homes, and budgets from the smallest to generous ones.
+PlanOptions random_options(uint64_t seed, const ModelSpec& model) {
+  using enum HomeKind;
+  PlanOptions options{.device_bytes = 64 * kMiB,
+                      .host_bytes = 64 * kMiB,
+                      .workspace_bytes = static_cast<int64_t>(seed % 5) * 1000,
+                      .micro_batches = 1 + static_cast<int>(seed / 3 % 4),
+                      .chunk_elements = 128 << seed % 4};
+  if (seed % 7 == 0) options.chunk_elements = 301;
+  constexpr HomeKind kWeights[] = {kAuto, kHost, kNvme, kHostAndDevice, kNvmeAndDevice};
+  options.placement.weights = {{kWeights[seed % 5], 1}};
+  options.placement.state = {{seed % 2 ? kNvme : kAuto, 1}};
+  options.placement.gradient = {{seed % 3 == 0 ? kDevice : kAuto, 1}};
+  options.placement.activations = {{seed % 11 == 0 ? kHost : kAuto, 1}};
+  const Planner planner(model, options);
+  if (seed % 4 == 0) options.host_bytes = planner.smallest_host(options.device_bytes).value();
+  if (seed % 4 <= 1) options.device_bytes = planner.smallest_device(options.host_bytes).value();
+  return options;
+}
+
+TEST(Programs, of_random_lists_order_every_two_hops_that_touch_the_same_bytes) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    const ModelSpec model = random_model(seed, Precision::kBf16);
+    const Plan plan = make_plan(model, random_options(seed, model));
+    for (UnitKind kind : {UnitKind::kTrain, UnitKind::kEvaluate, UnitKind::kDrain}) {
+      expect_legal(model, plan, build_unit(model, plan, kind));
+      ASSERT_FALSE(HasFatalFailure()) << "seed " << seed << " unit " << static_cast<int>(kind);
+    }
+  }
+}
+
+// emit() itself refuses a reader whose bytes are gone: building is the proof.
+TEST(Programs, of_thousands_of_random_lists_can_be_built) {
+  for (uint64_t seed = 1000; seed < 3200; ++seed) {
+    const ModelSpec model = random_model(seed, seed % 2 ? Precision::kBf16 : Precision::kFp32);
+    PlanOptions options{.device_bytes = 64 * kMiB, .host_bytes = 64 * kMiB, .micro_batches = 1 + int(seed % 4)};
+    options.chunk_elements = 200 + static_cast<int64_t>(seed % 1000);
+    options.placement.gradient = {{seed % 3 ? HomeKind::kAuto : HomeKind::kDevice, 1}};
+    const Plan plan = make_plan(model, options);
+    for (UnitKind kind : {UnitKind::kTrain, UnitKind::kEvaluate, UnitKind::kDrain}) {
+      ASSERT_NO_THROW(build_unit(model, plan, kind)) << "seed " << seed;
+    }
+  }
+}
+
+TEST(Programs, refuse_a_hop_that_reads_what_another_has_overwritten) {
+  Program program;
+  const Range first{Place::kHost, 0, 100, 1}, second{Place::kHost, 50, 60, 2};
+  program.emit({}, {}, {&first, 1});
+  program.emit({}, {}, {&second, 1});
+  EXPECT_THROW(program.emit({}, {&first, 1}, {}), std::logic_error);
+  EXPECT_NO_THROW(program.emit({}, {&second, 1}, {}));
+}
+
+TEST(Programs, wait_for_the_writer_and_for_every_reader_of_overwritten_bytes) {
+  Program program;
+  const Range range{Place::kDevice, 0, 100, 0}, part{Place::kDevice, 90, 110, 0}, far{Place::kDevice, 200, 300, 0};
+  program.emit({}, {}, {&range, 1});
+  program.emit({.lane = Lane::kRead}, {&range, 1}, {});
+  program.emit({.lane = Lane::kWrite}, {&part, 1}, {});
+  program.emit({}, {}, {&far, 1});
+  program.emit({.lane = Lane::kUpload}, {}, {&part, 1});
+  program.finish();
+  const auto waits = [&](int hop) {
+    const auto p = program.predecessors(hop);
+    return std::vector<int32_t>(p.begin(), p.end());
+  };
+  EXPECT_EQ(waits(1), (std::vector<int32_t>{0}));
+  EXPECT_EQ(waits(2), (std::vector<int32_t>{0}));
+  EXPECT_EQ(waits(3), (std::vector<int32_t>{}));
+  EXPECT_EQ(waits(4), (std::vector<int32_t>{0, 1, 2}));
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,308 @@
+#include "tests/engine/reference_trainer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "core/checksum.h"
+#include "cpu_adam/split_master.h"
+#include "offload/gradient_kernels.h"
+
+namespace sluice::testing {
+namespace {
+
+float widen(const std::byte* at, DType dtype) {
+  if (dtype == DType::kFp32) {
+    float value = 0;
+    std::memcpy(&value, at, 4);
+    return value;
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, at, 2);
+  if (dtype == DType::kBf16) return std::bit_cast<float>(uint32_t{bits} << 16);
+  return static_cast<float>(std::bit_cast<_Float16>(bits));
+}
+
+std::vector<float> widen_all(const std::byte* at, int64_t elements, DType dtype) {
+  std::vector<float> values(static_cast<size_t>(elements));
+  for (int64_t i = 0; i < elements; ++i) values[i] = widen(at + i * bytes_of(dtype), dtype);
+  return values;
+}
+
+std::vector<std::byte> narrow(const std::vector<float>& values, DType dtype) {
+  std::vector<std::byte> bytes(values.size() * bytes_of(dtype));
+  round_to(values.data(), bytes.data(), dtype, static_cast<int64_t>(values.size()));
+  return bytes;
+}
+
+// The norm's part of one parameter, exactly in the order that ARCHITECTURE.md gives.
+double norm_part_reference(const std::vector<float>& closed) {
+  double sum = 0;
+  for (size_t tile = 0; tile < closed.size(); tile += 4096) {
+    double lanes[32] = {};
+    for (size_t i = tile; i < std::min(closed.size(), tile + 4096); ++i) {
+      lanes[(i - tile) % 32] += static_cast<double>(closed[i]) * closed[i];
+    }
+    for (int width = 16; width > 0; width /= 2) {
+      for (int j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+    }
+    sum += lanes[0];
+  }
+  return sum;
+}
+
+struct Weights {
+  std::vector<std::byte> weights;
+  std::vector<int16_t> residual;
+  std::vector<float> master, moment1, moment2;
+  std::vector<float> open;
+  bool contributed = false;
+};
+
+class Reference {
+ public:
+  Reference(const ModelSpec& model, const ReferenceOptions& options) : model_(model), options_(options) {
+    for (const PartitionSpec& partition : model.partitions) {
+      for (const ParameterSpec& parameter : partition.parameters) initialise(parameter);
+    }
+  }
+
+  RunRecord run() {
+    RunRecord record;
+    for (int step = 1; step <= options_.steps; ++step) record.steps.push_back(one_step(step));
+    const auto add = [](uint32_t& crc, const void* bytes, size_t size) {
+      crc = crc32c(crc, {static_cast<const std::byte*>(bytes), size});
+    };
+    for (auto& [name, w] : all_) add(record.weights_crc32c, w.weights.data(), w.weights.size());
+    if (options_.precision == Precision::kBf16) {
+      for (auto& [name, w] : all_) add(record.state_crc32c, w.residual.data(), w.residual.size() * 2);
+    }
+    for (auto& [name, w] : all_) add(record.state_crc32c, w.moment1.data(), w.moment1.size() * 4);
+    for (auto& [name, w] : all_) add(record.state_crc32c, w.moment2.data(), w.moment2.size() * 4);
+    return record;
+  }
+
+ private:
+  void initialise(const ParameterSpec& parameter) {
+    Weights& w = all_[parameter.name];
+    const auto n = static_cast<size_t>(parameter.elements());
+    w.residual.resize(n);
+    w.moment1.assign(n, 0);
+    w.moment2.assign(n, 0);
+    w.weights.resize(n * static_cast<size_t>(bytes_of(dtype())));
+    for (size_t i = 0; i < n; ++i) {
+      const float value = toy_initial(parameter.name, static_cast<int64_t>(i));
+      if (options_.precision == Precision::kBf16) {
+        const SplitMaster split = split_master(value);
+        std::memcpy(&w.weights[2 * i], &split.weight, 2);
+        w.residual[i] = split.residual;
+      } else {
+        std::memcpy(&w.weights[4 * i], &value, 4);
+      }
+    }
+  }
+
+  DType dtype() const { return weights_dtype(options_.precision); }
+
+  // Fills a turn with views of widened copies; `kept` owns them.
+  ToyTurn turn(int visit, int m, int64_t step, std::vector<std::vector<float>>& kept) {
+    ToyTurn turn{.visit = visit, .micro_batch = m, .step = step};
+    kept.reserve(64);
+    for (int p : model_.visits[visit].partitions) {
+      for (const ParameterSpec& parameter : model_.partitions[p].parameters) {
+        kept.push_back(widen_all(all_[parameter.name].weights.data(), parameter.elements(), dtype()));
+        turn.weights.push_back(kept.back());
+      }
+    }
+    for (int t : model_.visits[visit].takes) {
+      kept.push_back(widen_all(tensors_[{t, m}].data(), model_.tensors[t].elements, model_.tensors[t].dtype));
+      turn.inputs.push_back(kept.back());
+    }
+    return turn;
+  }
+
+  void forward(int visit, int m, int64_t step) {
+    std::vector<std::vector<float>> kept;
+    ToyTurn t = turn(visit, m, step, kept);
+    for (int give : model_.visits[visit].gives) {
+      kept.emplace_back(static_cast<size_t>(model_.tensors[give].elements));
+      t.outputs.push_back(kept.back());
+    }
+    toy_forward(t);
+    for (size_t i = 0; i < t.outputs.size(); ++i) {
+      const int give = model_.visits[visit].gives[i];
+      tensors_[{give, m}] = narrow({t.outputs[i].begin(), t.outputs[i].end()}, model_.tensors[give].dtype);
+    }
+  }
+
+  double backward(int visit, int m, int64_t step, const std::vector<int>& takers) {
+    std::vector<std::vector<float>> kept;
+    ToyTurn t = turn(visit, m, step, kept);
+    for (int give : model_.visits[visit].gives) {
+      std::vector<float>& gradient = tensor_gradients_[{give, m}];
+      if (takers[give] > 1) {  // an open gradient is rounded once, when its giver needs it
+        const std::vector<std::byte> closed = narrow(gradient, model_.tensors[give].dtype);
+        gradient = widen_all(closed.data(), model_.tensors[give].elements, model_.tensors[give].dtype);
+      }
+      t.output_gradients.push_back(gradient);
+    }
+    for (int take : model_.visits[visit].takes) {
+      kept.emplace_back(static_cast<size_t>(model_.tensors[take].elements));
+      t.input_gradients.push_back(kept.back());
+    }
+    for (int p : model_.visits[visit].partitions) {
+      for (const ParameterSpec& parameter : model_.partitions[p].parameters) {
+        kept.emplace_back(static_cast<size_t>(parameter.elements()));
+        t.weight_gradients.push_back(kept.back());
+      }
+    }
+    toy_backward(t);
+    size_t next = 0;
+    for (int p : model_.visits[visit].partitions) {
+      for (const ParameterSpec& parameter : model_.partitions[p].parameters) {
+        contribute(all_[parameter.name], t.weight_gradients[next++]);
+      }
+    }
+    for (size_t i = 0; i < t.input_gradients.size(); ++i) {
+      const int take = model_.visits[visit].takes[i];
+      const DType type = model_.tensors[take].dtype;
+      const auto rounded = narrow({t.input_gradients[i].begin(), t.input_gradients[i].end()}, type);
+      const auto values = widen_all(rounded.data(), model_.tensors[take].elements, type);
+      std::vector<float>& sum = tensor_gradients_[{take, m}];
+      if (sum.empty()) {
+        sum = values;
+      } else {
+        for (size_t k = 0; k < values.size(); ++k) sum[k] += values[k];
+      }
+    }
+    return t.loss;
+  }
+
+  // A contribution arrives in the weights' type and is added in fp32.
+  void contribute(Weights& w, std::span<const float> gradient) {
+    const auto bytes = narrow({gradient.begin(), gradient.end()}, dtype());
+    const auto values = widen_all(bytes.data(), static_cast<int64_t>(gradient.size()), dtype());
+    if (!w.contributed) w.open = values;
+    if (w.contributed) {
+      for (size_t i = 0; i < values.size(); ++i) w.open[i] += values[i];
+    }
+    w.contributed = true;
+  }
+
+  StepRecord one_step(int step) {
+    tensors_.clear();
+    tensor_gradients_.clear();
+    for (auto& [name, w] : all_) w.contributed = false;
+    const ModelUses uses(model_);
+    const int last = static_cast<int>(model_.visits.size()) - 1;
+    for (int v = 0; v < last; ++v) {
+      for (int m = 0; m < options_.micro_batches; ++m) forward(v, m, step);
+    }
+    StepRecord record;
+    for (int v = last; v >= 0; --v) {
+      for (int m = 0; m < options_.micro_batches; ++m) record.loss += backward(v, m, step, uses.takers);
+    }
+    record.loss /= options_.micro_batches;
+    const float mean = 1.0f / static_cast<float>(options_.micro_batches);
+    double sum = 0;
+    std::map<std::string, std::vector<std::byte>> closed;
+    for (auto& [name, w] : all_) {
+      for (float& value : w.open) value *= mean;
+      closed[name] = narrow(w.open, options_.gradient_dtype);
+      sum += norm_part_reference(
+          widen_all(closed[name].data(), static_cast<int64_t>(w.open.size()), options_.gradient_dtype));
+    }
+    record.grad_norm = std::sqrt(sum);
+    const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (record.grad_norm + 1e-6)) : 1.0;
+    AdamOptions adam = options_.adam;
+    adam.learning_rate = options_.learning_rate;
+    const AdamStep scalars = adam_step(adam, step, clip);
+    const AdamKernel kernel = adam_scalar({options_.precision, options_.gradient_dtype});
+    for (auto& [name, w] : all_) {
+      kernel(scalars,
+             {w.weights.data(), w.residual.data(), nullptr, w.moment1.data(), w.moment2.data(), closed[name].data()},
+             static_cast<int64_t>(w.moment1.size()));
+    }
+    return record;
+  }
+
+  const ModelSpec& model_;
+  const ReferenceOptions& options_;
+  std::map<std::string, Weights> all_;  // canonical name order
+  std::map<std::pair<int, int>, std::vector<std::byte>> tensors_;
+  std::map<std::pair<int, int>, std::vector<float>> tensor_gradients_;
+};
+
+void run_toy_turn(Use& use, int64_t step) {
+  ToyTurn turn{.visit = use.visit(), .micro_batch = use.micro_batch(), .step = step};
+  std::vector<std::vector<float>> kept;
+  kept.reserve(128);
+  const auto widened = [&](const std::byte* at, int64_t elements, DType dtype) -> std::span<float> {
+    kept.push_back(widen_all(at, elements, dtype));
+    return kept.back();
+  };
+  const auto empty = [&](int64_t elements) -> std::span<float> {
+    kept.emplace_back(static_cast<size_t>(elements));
+    return kept.back();
+  };
+  for (const WeightView& w : use.weights()) turn.weights.push_back(widened(w.address, w.parameter->elements, w.dtype));
+  for (const TensorView& t : use.inputs()) turn.inputs.push_back(widened(t.address, t.elements, t.dtype));
+  for (const TensorView& t : use.output_gradients()) {
+    turn.output_gradients.push_back(widened(t.address, t.elements, t.dtype));
+  }
+  for (const TensorView& t : use.outputs()) turn.outputs.push_back(empty(t.elements));
+  for (const TensorView& t : use.input_gradients()) turn.input_gradients.push_back(empty(t.elements));
+  const auto give = [](std::span<const float> values, const TensorView& to) {
+    round_to(values.data(), to.address, to.dtype, to.elements);
+  };
+  if (use.pass() != Pass::kBackward) {
+    toy_forward(turn);
+    for (size_t i = 0; i < turn.outputs.size(); ++i) give(turn.outputs[i], use.outputs()[i]);
+    if (turn.outputs.empty()) use.report_loss(toy_loss(turn));
+    return;
+  }
+  for (const WeightView& w : use.weights()) turn.weight_gradients.push_back(empty(w.parameter->elements));
+  toy_backward(turn);
+  for (size_t i = 0; i < turn.weight_gradients.size(); ++i) {
+    const DType dtype = use.weights()[i].dtype;
+    const auto bytes = narrow({turn.weight_gradients[i].begin(), turn.weight_gradients[i].end()}, dtype);
+    use.contribute(static_cast<int>(i), bytes.data(), dtype);
+  }
+  for (size_t i = 0; i < turn.input_gradients.size(); ++i) give(turn.input_gradients[i], use.input_gradients()[i]);
+  if (turn.output_gradients.empty()) use.report_loss(turn.loss);
+}
+
+}  // namespace
+
+RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& options) {
+  return Reference(model, options).run();
+}
+
+Compute toy_compute(const ModelSpec&, const int64_t& step) {
+  return [&step](Use& use) { run_toy_turn(use, step); };
+}
+
+RunRecord train_engine(Engine& engine, const ModelSpec& model, const ReferenceOptions& options) {
+  RunRecord record;
+  int64_t step = 0;
+  const Compute compute = toy_compute(model, step);
+  while (engine.step() < options.steps) {
+    step = engine.step() + 1;
+    const StepEnd end = engine.train_step(options.learning_rate, compute);
+    record.steps.push_back({end.loss, end.grad_norm});
+  }
+  const Digests digests = engine.digests();
+  record.weights_crc32c = digests.weights_crc32c;
+  record.state_crc32c = digests.state_crc32c;
+  return record;
+}
+
+ParameterSource toy_source() {
+  return [](const Parameter& parameter, int64_t first, std::span<float> into) {
+    for (size_t i = 0; i < into.size(); ++i) into[i] = toy_initial(parameter.name, first + static_cast<int64_t>(i));
+  };
+}
+
+}  // namespace sluice::testing

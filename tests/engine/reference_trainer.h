@@ -1,0 +1,42 @@
+// The plainest trainer there can be: everything in memory, one loop, the scalar Adam, the norm written out as
+// ARCHITECTURE.md states it. What the engine must equal to the bit, wherever its bytes live.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cpu_adam/adam.h"
+#include "engine/engine.h"
+#include "engine/model.h"
+#include "tests/engine/toy_model.h"
+
+namespace sluice::testing {
+
+struct StepRecord {
+  double loss = 0, grad_norm = 0;
+  bool operator==(const StepRecord&) const = default;
+};
+struct RunRecord {
+  std::vector<StepRecord> steps;
+  uint32_t weights_crc32c = 0, state_crc32c = 0;
+  bool operator==(const RunRecord&) const = default;
+};
+
+struct ReferenceOptions {
+  Precision precision = Precision::kBf16;
+  DType gradient_dtype = DType::kBf16;
+  int micro_batches = 1;
+  int steps = 3;
+  double learning_rate = 1e-2, max_norm = 0;
+  AdamOptions adam;
+};
+RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& options);
+
+// The same turns by the engine: `step` says which data they see.
+Compute toy_compute(const ModelSpec& model, const int64_t& step);
+// Trains until `options.steps` steps have ended (fewer for a resumed engine); the record holds the steps run here.
+RunRecord train_engine(Engine& engine, const ModelSpec& model, const ReferenceOptions& options);
+ParameterSource toy_source();
+
+}  // namespace sluice::testing
