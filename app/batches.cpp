@@ -1,0 +1,45 @@
+#include "app/batches.h"
+
+#include <algorithm>
+
+namespace sluice {
+
+Batches::Batches(const Dataset& data, int64_t samples)
+    : data_(data),
+      sequence_(data.options().sequence_length),
+      ids_(samples * sequence_),
+      targets_(samples * sequence_) {}
+
+TokenBatches Batches::fill(Part part, int64_t samples, const std::function<int64_t(int64_t)>& sample_at) {
+  for (int64_t j = 0; j < samples; ++j) {
+    const auto inputs = std::span(ids_).subspan(j * sequence_, sequence_);
+    const auto targets = std::span(targets_).subspan(j * sequence_, sequence_);
+    if (part == Part::kTraining) {
+      data_.training_sample(sample_at(j), inputs, targets);
+    } else {
+      data_.validation_sample(sample_at(j), inputs, targets);
+    }
+  }
+  const size_t tokens = samples * sequence_;
+  return {.ids = std::span(ids_).first(tokens), .targets = std::span(targets_).first(tokens)};
+}
+
+std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data, const BatchConfig& batch) {
+  const int64_t there = std::min(data.validation_samples(), kValidationSamples);
+  const int64_t micro_batches = there / batch.micro;
+  if (micro_batches == 0) return std::nullopt;
+  Batches batches(data, batch.train);
+  double sum = 0;
+  for (int64_t done = 0; done < micro_batches; done += batch.accumulation) {
+    const int64_t now = std::min(batch.accumulation, micro_batches - done);
+    const TokenBatches tokens =
+        batches.fill(Batches::Part::kValidation, now * batch.micro, [&](int64_t j) { return done * batch.micro + j; });
+    sum += engine.evaluate(static_cast<int>(now), model.compute(tokens)) * static_cast<double>(now);
+  }
+  const int64_t samples = micro_batches * batch.micro;
+  return Validation{.loss = sum / static_cast<double>(micro_batches),
+                    .unigram_nats = data.validation_unigram_nats(samples),
+                    .tokens = samples * data.options().sequence_length};
+}
+
+}  // namespace sluice

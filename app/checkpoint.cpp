@@ -1,0 +1,32 @@
+#include <fmt/format.h>
+
+#include "app/commands.h"
+#include "app/setup.h"
+#include "core/bytes.h"
+
+namespace sluice {
+
+void run_export(const ExportCommand& command, Console& console) {
+  const RunFolder folder(command.folder);
+  OpenRun run = open_run(folder, console.log());
+  Engine& engine = *run.engine;
+  const bool master = command.values == ExportCommand::Values::kMaster;
+  const DType dtype = master ? DType::kFp32 : weights_dtype(run.setup.config.precision);
+  const std::span<const Parameter> parameters = engine.geometry().parameters();
+  int64_t done = 0;
+  const ParameterReader read = [&](int parameter, std::span<std::byte> into) {
+    if (master) {
+      engine.read_master(parameter, 0, {reinterpret_cast<float*>(into.data()), into.size() / sizeof(float)});
+    } else {
+      engine.read(parameter, into);
+    }
+    done += parameters[parameter].elements;
+    console.progress(done, engine.geometry().parameter_elements(), "exporting");
+  };
+  export_hugging_face({.folder = command.out, .dtype = dtype}, run.setup.section.config, engine.geometry(), read);
+  console.finish_progress();
+  console.print(fmt::format("{}: config.json and model.safetensors, {} parameters in {} after step {}", command.out,
+                            engine.geometry().parameter_elements(), name_of(dtype), engine.step()));
+}
+
+}  // namespace sluice

@@ -1,0 +1,38 @@
+// The sub-commands other than train: what the command line says, and what each does. They throw what the layers below
+// throw.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/console.h"
+#include "core/dtype.h"
+
+namespace sluice {
+
+enum class PlanOutput { kTable, kJson };
+struct PlanCommand {
+  std::string config;
+  std::vector<std::string> overrides;
+  PlanOutput output = PlanOutput::kTable;
+};
+void run_plan(const PlanCommand& command, Console& console);
+
+struct GenerateCommand {
+  std::string folder;
+  std::string prompt;
+  int64_t tokens = 64;
+  double temperature = 1;
+  uint64_t seed = 0;
+};
+void run_generate(const GenerateCommand& command, Console& console);
+
+struct ExportCommand {
+  std::string folder, out;
+  enum class Values { kWeights, kMaster } values = Values::kWeights;  // kMaster: fp32
+};
+void run_export(const ExportCommand& command, Console& console);
+
+void run_info(Console& console);
+
+}  // namespace sluice

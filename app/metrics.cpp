@@ -1,0 +1,111 @@
+#include "app/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/errors.h"
+#include "core/topology.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json lane_json(const LaneUse& lane) { return {{"ms", lane.busy_ms}, {"bytes", lane.bytes}}; }
+
+Json lanes_json(const StepLanes& lanes) {
+  Json json = {{"read", lane_json(lanes.read)},       {"write", lane_json(lanes.write)},
+               {"upload", lane_json(lanes.upload)},   {"download", lane_json(lanes.download)},
+               {"compute", lane_json(lanes.compute)}, {"update", lane_json(lanes.update)}};
+  json["read"]["state_bytes"] = lanes.state_read_bytes;
+  json["read"]["weights_bytes"] = lanes.weights_read_bytes;
+  json["write"]["state_bytes"] = lanes.state_write_bytes;
+  json["write"]["weights_bytes"] = lanes.weights_write_bytes;
+  return json;
+}
+
+Json memory_json(const Ledger& ledger) {
+  Json json;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+    const int64_t budget = ledger.budget(tier);
+    json[std::string(name_of(tier))] = {{"budget_bytes", budget < 0 ? Json(nullptr) : Json(budget)},
+                                        {"peak_bytes", ledger.peak(tier)}};
+  }
+  // With the host twin of a device, both arenas are memory of this process.
+  const int64_t rss = resident_bytes();
+  json["rss_bytes"] = rss;
+  json["runtime_bytes"] = std::max<int64_t>(0, rss - ledger.now(Tier::kDevice) - ledger.now(Tier::kHost));
+  return json;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step) : path_(std::move(path)) {
+  keep_until(last_step);
+  file_ = std::fopen(path_.c_str(), "ab");
+  if (file_ == nullptr) {
+    throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = "name another --out"});
+  }
+}
+
+MetricsFile::~MetricsFile() { std::fclose(file_); }
+
+void MetricsFile::keep_until(int64_t last_step) {
+  std::ifstream file(path_, std::ios::binary);
+  if (!file) return;
+  uintmax_t good_bytes = 0;
+  for (std::string line; std::getline(file, line) && !file.eof(); good_bytes += line.size() + 1) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || json["step"] > last_step)
+      break;
+    const Json loss = json.value("loss", Json());
+    if (!loss.is_number()) continue;
+    if (!first_loss_) first_loss_ = loss.get<double>();
+    last_loss_ = loss.get<double>();
+  }
+  std::filesystem::resize_file(path_, good_bytes);
+}
+
+void MetricsFile::write(const std::string& line) {
+  if (std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fputc('\n', file_) != EOF &&
+      std::fflush(file_) == 0) {
+    return;
+  }
+  throw IoError({.action = "write",
+                 .path = path_.string(),
+                 .bytes = static_cast<int64_t>(line.size()) + 1,
+                 .error_number = errno,
+                 .advice = "make room and go on with --resume"});
+}
+
+void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {
+  const StepEnd& end = metrics.end;
+  const Json json = {{"step", end.step},
+                     {"loss", end.loss},
+                     {"grad_norm", end.grad_norm},
+                     {"lr", metrics.learning_rate},
+                     {"loss_scale", end.loss_scale},
+                     {"skipped", end.skipped},
+                     {"tokens", metrics.tokens},
+                     {"samples_per_s", metrics.samples_per_s},
+                     {"tokens_per_s", metrics.tokens_per_s},
+                     {"step_ms", metrics.step_ms},
+                     {"lanes", lanes_json(metrics.lanes)},
+                     {"memory", memory_json(ledger)}};
+  write(json.dump());
+  if (!first_loss_) first_loss_ = end.loss;
+  last_loss_ = end.loss;
+}
+
+void MetricsFile::final_line(const Digests& digests) {
+  write(Json{{"final", true},
+             {"weights_crc32c", fmt::format("{:08x}", digests.weights_crc32c)},
+             {"state_crc32c", fmt::format("{:08x}", digests.state_crc32c)}}
+            .dump());
+}
+
+}  // namespace sluice

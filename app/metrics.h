@@ -1,0 +1,43 @@
+// metrics.jsonl: one JSON object a step, numbers with full precision, each line flushed before the next step.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace sluice {
+
+struct StepMetrics {
+  StepEnd end;
+  double learning_rate = 0;
+  int64_t tokens = 0;  // trained on since the start of the run
+  double samples_per_s = 0, tokens_per_s = 0, step_ms = 0;
+  StepLanes lanes;
+};
+
+class MetricsFile {
+ public:
+  // Keeps the lines of steps up to `last_step`; drops later ones, a final line and a torn one. Throws IoError.
+  MetricsFile(std::filesystem::path path, int64_t last_step);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  void step(const StepMetrics& metrics, const Ledger& ledger);
+  void final_line(const Digests& digests);
+  // The first loss of the run; nullopt before its first step.
+  std::optional<double> first_loss() const { return first_loss_; }
+  std::optional<double> last_loss() const { return last_loss_; }
+
+ private:
+  void keep_until(int64_t last_step);
+  void write(const std::string& line);
+  std::filesystem::path path_;
+  std::FILE* file_ = nullptr;
+  std::optional<double> first_loss_, last_loss_;
+};
+
+}  // namespace sluice

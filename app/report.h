@@ -1,0 +1,30 @@
+// The words of a run: the log's line of a step, and the summary at the end. Pure functions.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "app/batches.h"
+#include "app/metrics.h"
+#include "engine/engine.h"
+
+namespace sluice {
+
+struct StepContext {
+  int64_t steps = 0;
+  double average_samples_per_s = 0;  // since this process began to train
+  double flops_per_token = 0;
+};
+std::string step_line(const StepMetrics& metrics, const StepContext& context, const Ledger& ledger);
+
+struct RunSummary {
+  int64_t steps = 0;
+  std::optional<double> first_loss, last_loss;
+  std::optional<Validation> validation;
+  double seconds = 0;
+  Digests digests;
+  std::string folder;
+};
+std::string summary(const RunSummary& run, const Ledger& ledger);
+
+}  // namespace sluice

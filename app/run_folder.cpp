@@ -1,0 +1,84 @@
+#include "app/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "data/cache_file.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+// What decides on which numbers are trained, key by key ("/data/shuffle").
+Json deciding_keys(const RunConfig& config) {
+  Json all = Json::parse(to_json(config));
+  all["data"].erase("path");
+  all["model"].erase("path");
+  Json kept = Json::object();
+  for (const char* key : {"model", "data", "seed", "train_batch_size", "bf16"}) kept[key] = all[key];
+  return kept.flatten();
+}
+
+std::string key_path(std::string pointer) {
+  pointer.erase(0, 1);
+  for (char& c : pointer) c = c == '/' ? '.' : c;
+  return pointer;
+}
+
+}  // namespace
+
+fs::path RunFolder::store(const RunConfig& config) const {
+  return config.sluice.nvme.empty() ? folder_ : fs::path(config.sluice.nvme.front());
+}
+
+bool RunFolder::has_config() const {
+  std::error_code error;
+  return fs::exists(config_file(), error);
+}
+
+RunConfig RunFolder::load() const {
+  if (!has_config()) {
+    throw ConfigError(fmt::format("{}: no run is there ({} is missing); train one with `sluice train CONFIG --out {}`",
+                                  folder_.string(), config_file().filename().string(), folder_.string()));
+  }
+  return load_config(config_file().string(), {});
+}
+
+void RunFolder::save(const RunConfig& config) const {
+  PendingFile file(config_file());
+  file.append(to_json(config));
+  file.publish();
+}
+
+void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {
+  const Json then_keys = deciding_keys(before), now_keys = deciding_keys(now);
+  for (const Json& change : Json::diff(then_keys, now_keys)) {
+    // The keys are flat: the change's path is "/" and the key with its slashes escaped.
+    const std::string key = Json::json_pointer(change["path"].get<std::string>()).back();
+    const auto value = [&](const Json& keys) { return keys.contains(key) ? keys[key].dump() : "not given"; };
+    throw ConfigError(
+        fmt::format("{}: the run there has \"{}\" {} and not {}: resume it as it was, or begin again with --overwrite",
+                    folder.string(), key_path(key), value(then_keys), value(now_keys)));
+  }
+}
+
+void check_free_space(const fs::path& folder, int64_t needed_bytes, int64_t reusable_bytes) {
+  std::error_code error;
+  fs::path there = fs::absolute(folder, error);
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  const fs::space_info space = fs::space(there, error);
+  if (error) return;  // creation itself will tell
+  const int64_t free_bytes = static_cast<int64_t>(space.available) + reusable_bytes;
+  if (free_bytes >= needed_bytes) return;
+  throw ConfigError(
+      fmt::format("{}: the drive is too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
+                  "another drive with --set 'sluice.nvme=[\"FOLDER\"]'",
+                  folder.string(), format_bytes(needed_bytes), needed_bytes, format_bytes(free_bytes), free_bytes));
+}
+
+}  // namespace sluice

@@ -1,0 +1,39 @@
+// The folder of a run: the resolved configuration, metrics, tokenizer and tokens, and the store unless the
+// configuration names another folder for that.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "configs/run_config.h"
+
+namespace sluice {
+
+class RunFolder {
+ public:
+  explicit RunFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  const std::filesystem::path& path() const { return folder_; }
+  std::filesystem::path config_file() const { return folder_ / "config.json"; }
+  std::filesystem::path metrics_file() const { return folder_ / "metrics.jsonl"; }
+  std::filesystem::path data_cache() const { return folder_; }
+  std::filesystem::path store(const RunConfig& config) const;
+
+  bool has_config() const;
+  // Throws ConfigError where no run is there.
+  RunConfig load() const;
+  // Whole or not at all. Throws IoError.
+  void save(const RunConfig& config) const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// Refuses to go on with a run under another configuration: throws ConfigError naming the first key that would change
+// what is trained, with both values. Budgets, homes, threads, the optimizer and paths may change.
+void check_same_run(const RunConfig& before, const RunConfig& now, const std::filesystem::path& folder);
+
+// Throws ConfigError (bytes needed, bytes free, path) where a file of this size cannot be made in the folder, whose
+// last parts may not be there yet. `reusable_bytes` of what is there will be given back first.
+void check_free_space(const std::filesystem::path& folder, int64_t needed_bytes, int64_t reusable_bytes);
+
+}  // namespace sluice

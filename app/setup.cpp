@@ -1,0 +1,121 @@
+#include "app/setup.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "core/topology.h"
+#include "libtorch/process.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+MachineFacts this_machine() {
+  return {.available_host_bytes = available_host_bytes(), .cores = make_topology()->core_count()};
+}
+
+// A vocabulary that the data's tokenizer may use up to.
+void check_vocabulary(RunConfig& config, int64_t model_vocabulary) {
+  DataOptions& data = config.data;
+  const bool byte = data.tokenizer == TokenizerKind::kByte;
+  if (data.vocab_size == 0) data.vocab_size = byte ? 256 : model_vocabulary;
+  const int64_t ids = byte ? 256 : data.vocab_size;
+  if (ids <= model_vocabulary) return;
+  throw ConfigError(fmt::format(
+      "data.tokenizer \"{}\" gives {} ids and model.vocab_size is {}: allowed is a model's vocabulary of {} or more",
+      name_of(data.tokenizer), ids, model_vocabulary, ids));
+}
+
+}  // namespace
+
+void make_paths_absolute(RunConfig& config) {
+  if (!config.data.path.empty()) config.data.path = fs::absolute(config.data.path).lexically_normal();
+  for (std::string& folder : config.sluice.nvme) folder = fs::absolute(folder).lexically_normal().string();
+  if (!config.sluice.trace.empty()) config.sluice.trace = fs::absolute(config.sluice.trace).lexically_normal().string();
+  Json model = Json::parse(config.model);
+  const auto path = model.find("path");
+  if (path == model.end() || !path->is_string()) return;
+  *path = fs::absolute(path->get<std::string>()).lexically_normal().string();
+  config.model = model.dump();
+}
+
+RunSetup set_up(RunConfig config) {
+  ModelSection section = read_model_section(config.model);
+  check_vocabulary(config, section.config.vocab_size);
+  fill_defaults(config, this_machine());
+  set_process({.compute_threads = config.sluice.compute_threads});
+  Gpt2 model(section.config, {.precision = config.precision,
+                              .batch = config.batch.micro,
+                              .sequence = config.data.sequence_length,
+                              .loss_tile_tokens = config.sluice.loss_tile_tokens});
+  config.sluice.loss_tile_tokens = model.options().loss_tile_tokens;
+  config.model = model_section_text(section);
+  return {.config = std::move(config), .section = std::move(section), .model = std::move(model)};
+}
+
+WorkspaceNeed find_workspace(RunSetup& setup) {
+  const int64_t estimate = setup.model.estimate_workspace();
+  if (estimate > available_host_bytes() / 4) return {.bytes = estimate, .from = WorkspaceNeed::From::kClosedForm};
+  return {.bytes = setup.model.measure_workspace(), .from = WorkspaceNeed::From::kMeasured};
+}
+
+PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes) {
+  const RunConfig& config = setup.config;
+  return {.precision = config.precision,
+          .gradient_dtype = weights_dtype(config.precision),
+          .device_bytes = config.sluice.device_memory_bytes,
+          .host_bytes = config.sluice.host_memory_bytes,
+          .workspace_bytes = workspace_bytes,
+          .micro_batches = static_cast<int>(config.batch.accumulation),
+          .chunk_elements = config.sluice.chunk_elements,
+          .commit_interval = config.sluice.commit_interval,
+          .io_depth = config.sluice.io_depth,
+          .placement = config.sluice.placement};
+}
+
+EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, const fs::path& store, const Log& log) {
+  const SluiceConfig& sluice = setup.config.sluice;
+  EngineOptions options;
+  options.plan = plan;
+  options.store.folder = store;
+  options.store.queue = {.backend = sluice.io_backend, .depth = sluice.io_depth, .memory = {}, .log = log};
+  options.store.log = log;
+  options.adam = setup.config.optimizer;
+  options.max_norm = setup.config.gradient_clipping;
+  options.update_threads = sluice.update_threads;
+  options.trace_path = sluice.trace;
+  options.log = log;
+  return options;
+}
+
+OpenRun open_run(const RunFolder& folder, const Log& log) {
+  RunConfig config = folder.load();
+  config.sluice.trace.clear();  // of the training
+  // Its weights are in the store: the folder that they came from is not needed any more.
+  Json model = Json::parse(config.model);
+  model.erase("path");
+  model["type"] = "gpt2";
+  config.model = model.dump();
+  const fs::path store = folder.store(config);
+  if (find_store(store) == StoreExists::kNo) {
+    throw ConfigError(
+        fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), store.string()));
+  }
+  RunSetup setup = set_up(std::move(config));
+  EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).bytes), store, log);
+  options.open = OpenMode::kResume;
+  const auto no_values = [&folder](const Parameter&, int64_t, std::span<float>) {
+    throw ConfigError(
+        fmt::format("{}: the store has no committed step; train with --resume or --overwrite", folder.path().string()));
+  };
+  auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), no_values);
+  setup.model.use_workspace(engine->workspace());
+  return {.setup = std::move(setup), .engine = std::move(engine)};
+}
+
+}  // namespace sluice

@@ -1,0 +1,47 @@
+// From a configuration to a model and a plan: what train, plan, generate and export have in common.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "app/run_folder.h"
+#include "configs/run_config.h"
+#include "core/log.h"
+#include "engine/engine.h"
+#include "models/gpt2.h"
+#include "models/hugging_face.h"
+
+namespace sluice {
+
+// Relative paths are taken from the current folder, and written down absolute.
+void make_paths_absolute(RunConfig& config);
+
+struct RunSetup {
+  RunConfig config;  // with all defaults filled in, but for what the plan decides
+  ModelSection section;
+  Gpt2 model;
+};
+// Reads the model's section, fills in defaults, sets LibTorch's threads. Throws ConfigError.
+RunSetup set_up(RunConfig config);
+
+// Bytes of workspace: measured by running one of each kind of block, or by the closed form where that would take more
+// than a quarter of the memory that is free.
+struct WorkspaceNeed {
+  int64_t bytes = 0;
+  enum class From { kMeasured, kClosedForm } from = From::kMeasured;
+};
+WorkspaceNeed find_workspace(RunSetup& setup);
+
+PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes);
+// The part of an engine's options that follows from the configuration.
+EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, const std::filesystem::path& store,
+                             const Log& log);
+
+// A finished or interrupted run, opened at its last committed step under its own budgets. Throws ConfigError where
+// there is nothing to open.
+struct OpenRun {
+  RunSetup setup;
+  std::unique_ptr<Engine> engine;
+};
+OpenRun open_run(const RunFolder& folder, const Log& log);
+
+}  // namespace sluice

@@ -1,0 +1,276 @@
+#include "app/train.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/batches.h"
+#include "app/metrics.h"
+#include "app/report.h"
+#include "app/sample.h"
+#include "app/setup.h"
+#include "app/signals.h"
+#include "core/clock.h"
+#include "core/errors.h"
+#include "data/dataset.h"
+#include "data/sample_order.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunFolder folder_of(const TrainOptions& options) {
+  if (!options.out.empty()) return RunFolder(fs::absolute(options.out).lexically_normal());
+  return RunFolder(fs::absolute("runs") / fs::path(options.config).stem());
+}
+
+RunConfig read_config(const TrainOptions& options) {
+  RunConfig config = load_config(options.config, options.overrides);
+  if (options.data) config.data.path = *options.data;
+  if (options.seed) config.seed = *options.seed;
+  make_paths_absolute(config);
+  return config;
+}
+
+// What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command.
+void take_over(RunConfig& config, const RunConfig& before, const TrainOptions& options) {
+  if (!options.seed && config.seed == 0) config.seed = before.seed;
+  if (config.data.path.empty()) config.data.path = before.data.path;
+}
+
+// Decides between creating, replacing and resuming. Throws ConfigError where that is not as the options say.
+OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const fs::path& store, const Log& log) {
+  const bool there = find_store(store) == StoreExists::kYes;
+  if (options.open == OpenMode::kCreate && (there || folder.has_config())) {
+    throw ConfigError(
+        fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
+                    there ? store.string() : folder.path().string()));
+  }
+  if (options.open == OpenMode::kResume && !there) {
+    say(log, LogLevel::kWarning, fmt::format("{}: no store to resume; starting from the beginning", store.string()));
+    return OpenMode::kCreate;
+  }
+  return options.open;
+}
+
+void check_resumed_store(const RunConfig& before, const RunFolder& folder, const fs::path& store) {
+  const fs::path store_before = folder.store(before);
+  if (store_before == store || find_store(store) == StoreExists::kYes) return;
+  if (find_store(store_before) == StoreExists::kNo) return;
+  throw ConfigError(fmt::format("{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'",
+                                folder.path().string(), store_before.string(), store.string(), store_before.string()));
+}
+
+int64_t store_bytes(const fs::path& store) {
+  std::error_code error;
+  const auto bytes = fs::file_size(store / "sluice-0.swap", error);
+  return error ? 0 : static_cast<int64_t>(bytes);
+}
+
+// Everything of a run that lives while it trains. Members in dependency order.
+class Training {
+ public:
+  Training(const TrainOptions& options, Console& console)
+      : options_(options), console_(console), folder_(folder_of(options)), setup_(first_checks()) {}
+
+  TrainEnd run() {
+    make_the_plan();
+    read_data();
+    open_engine();
+    const int signal = train_steps();
+    return finish(signal);
+  }
+
+ private:
+  RunSetup first_checks();
+  void make_the_plan();
+  void read_data();
+  void open_engine();
+  int train_steps();
+  StepMetrics one_step(Batches& batches);
+  TrainEnd finish(int signal);
+  void report_step(const StepMetrics& metrics);
+  void print_sample();
+
+  const BatchConfig& batch() const { return setup_.config.batch; }
+  int64_t tokens_per_step() const { return batch().train * setup_.config.data.sequence_length; }
+
+  const TrainOptions& options_;
+  Console& console_;
+  RunFolder folder_;
+  OpenMode mode_ = OpenMode::kCreate;
+  RunSetup setup_;
+  std::optional<PlanOptions> plan_options_;
+  std::optional<Dataset> data_;
+  std::optional<SampleOrder> order_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<MetricsFile> metrics_;
+  int64_t steps_ = 0, first_step_ = 0;
+  int64_t began_ns_ = 0;
+};
+
+RunSetup Training::first_checks() {
+  RunConfig config = read_config(options_);
+  const fs::path store = folder_.store(config);
+  mode_ = choose_mode(options_, folder_, store, console_.log());
+  std::optional<RunConfig> before;
+  if (options_.open == OpenMode::kResume && folder_.has_config()) {
+    before = folder_.load();
+    check_resumed_store(*before, folder_, store);
+    take_over(config, *before, options_);
+  }
+  validate(config.data);
+  RunSetup setup = set_up(std::move(config));
+  if (before && mode_ == OpenMode::kResume) check_same_run(*before, setup.config, folder_.path());
+  if (mode_ != OpenMode::kResume || setup.config.sluice.chunk_elements > 0) return setup;
+  // The chunks of a store stay as they were made, whatever the budgets of this run would give.
+  if (const auto identity = RecordStore::identify(store)) setup.config.sluice.chunk_elements = identity->chunk_elements;
+  return setup;
+}
+
+void Training::make_the_plan() {
+  say(console_.log(), LogLevel::kInfo,
+      fmt::format("{} parameters; measuring the workspace of one micro-batch", setup_.model.parameter_count()));
+  plan_options_ = plan_options(setup_, find_workspace(setup_).bytes);
+  const Plan plan = make_plan(setup_.model.spec(), *plan_options_);
+  const fs::path store = folder_.store(setup_.config);
+  if (mode_ != OpenMode::kResume) check_free_space(store, plan.disk_bytes, store_bytes(store));
+}
+
+void Training::read_data() {
+  std::error_code ignored;
+  fs::create_directories(folder_.path(), ignored);
+  data_ = Dataset::prepare(
+      {.data = setup_.config.data,
+       .cache_folder = folder_.data_cache(),
+       .use = mode_ == OpenMode::kResume ? CacheUse::kWithoutText : CacheUse::kIfUnchanged,
+       .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "reading text"); },
+       .log = console_.log()});
+  console_.finish_progress();
+  order_.emplace(SampleOrder::Options{.samples = data_->training_samples(),
+                                      .batch_size = batch().train,
+                                      .shuffle = setup_.config.data.shuffle,
+                                      .seed = setup_.config.seed});
+  steps_ = options_.steps.value_or(order_->steps_per_epoch());
+  say(console_.log(), LogLevel::kInfo,
+      fmt::format("{} tokens by {}; {} samples of {} to train on, {} to validate on; {} steps an epoch",
+                  data_->tokens(), data_->tokenizer().describe(), data_->training_samples(),
+                  setup_.config.data.sequence_length, data_->validation_samples(), order_->steps_per_epoch()));
+}
+
+void Training::open_engine() {
+  RunConfig& config = setup_.config;
+  EngineOptions options = engine_options(setup_, *plan_options_, folder_.store(config), console_.log());
+  options.open = mode_;
+  options.store.make_queue = options_.make_queue;
+  options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };
+  const ParameterSource source = setup_.section.folder.empty()
+                                     ? setup_.model.initial_values(config.seed)
+                                     : hugging_face_source(setup_.section.folder, setup_.model);
+  engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
+  console_.finish_progress();
+  setup_.model.use_workspace(engine_->workspace());
+  console_.print(engine_->plan().table());
+  for (const std::string& line : engine_->describe()) say(console_.log(), LogLevel::kInfo, line);
+  config.sluice.chunk_elements = engine_->geometry().chunk_elements();
+  config.sluice.commit_interval = engine_->plan().commit_interval;
+  folder_.save(config);
+  first_step_ = engine_->step();
+  metrics_ = std::make_unique<MetricsFile>(folder_.metrics_file(), first_step_);
+  if (mode_ == OpenMode::kResume && first_step_ > 0) {
+    say(console_.log(), LogLevel::kInfo, fmt::format("resuming after step {}", first_step_));
+  }
+}
+
+StepMetrics Training::one_step(Batches& batches) {
+  const int64_t began = now_ns();
+  const int64_t position = engine_->step() * batch().train;
+  const TokenBatches tokens =
+      batches.fill(Batches::Part::kTraining, batch().train, [&](int64_t j) { return order_->sample_at(position + j); });
+  StepMetrics metrics;
+  metrics.learning_rate = setup_.config.optimizer.learning_rate;
+  metrics.end = engine_->train_step(metrics.learning_rate, setup_.model.compute(tokens));
+  engine_->set_progress(position + batch().train, {});
+  metrics.lanes = engine_->last_lanes();
+  metrics.tokens = metrics.end.step * tokens_per_step();
+  const double seconds = static_cast<double>(now_ns() - began) / 1e9;
+  metrics.step_ms = seconds * 1e3;
+  metrics.samples_per_s = static_cast<double>(batch().train) / seconds;
+  metrics.tokens_per_s = static_cast<double>(tokens_per_step()) / seconds;
+  return metrics;
+}
+
+void Training::report_step(const StepMetrics& metrics) {
+  const int64_t step = metrics.end.step;
+  console_.progress(step, steps_, fmt::format("step {}/{}  loss {:.4f}", step, steps_, metrics.end.loss));
+  if (step % setup_.config.steps_per_print != 0 && step != first_step_ + 1 && step != steps_) return;
+  const double seconds = static_cast<double>(now_ns() - began_ns_) / 1e9;
+  const double average = static_cast<double>((step - first_step_) * batch().train) / seconds;
+  say(console_.log(), LogLevel::kInfo,
+      step_line(metrics,
+                {.steps = steps_,
+                 .average_samples_per_s = average,
+                 .flops_per_token = setup_.model.training_flops_per_token()},
+                engine_->ledger()));
+}
+
+// Returns the signal that stopped it, or 0.
+int Training::train_steps() {
+  const StopRequests requests;
+  Batches batches(*data_, batch().train);
+  began_ns_ = now_ns();
+  while (engine_->step() < steps_) {
+    const StepMetrics metrics = one_step(batches);
+    metrics_->step(metrics, engine_->ledger());
+    report_step(metrics);
+    if (requests.signal() == 0) continue;
+    console_.finish_progress();
+    say(console_.log(), LogLevel::kInfo, fmt::format("stopping after step {}: committing", metrics.end.step));
+    engine_->drain();
+    return requests.signal();
+  }
+  engine_->drain();
+  console_.finish_progress();
+  return 0;
+}
+
+TrainEnd Training::finish(int signal) {
+  TrainEnd end{.step = engine_->step(), .signal = signal, .digests = {}};
+  if (signal != 0) return end;
+  end.digests = engine_->digests();
+  metrics_->final_line(end.digests);
+  if (first_step_ >= steps_) {
+    say(console_.log(), LogLevel::kInfo,
+        fmt::format("the run already has {} of its {} steps; nothing is left to train", first_step_, steps_));
+  }
+  const std::optional<Validation> validation = validate_run(*engine_, setup_.model, *data_, batch());
+  console_.print(summary({.steps = end.step,
+                          .first_loss = metrics_->first_loss(),
+                          .last_loss = metrics_->last_loss(),
+                          .validation = validation,
+                          .seconds = static_cast<double>(now_ns() - began_ns_) / 1e9,
+                          .digests = end.digests,
+                          .folder = folder_.path().string()},
+                         engine_->ledger()));
+  if (!options_.sample.empty()) print_sample();
+  return end;
+}
+
+void Training::print_sample() {
+  const std::string text = sample(
+      *engine_, setup_.model, data_->tokenizer(),
+      {.prompt = options_.sample, .tokens = options_.sample_tokens, .temperature = 0.8, .seed = setup_.config.seed},
+      [&](int64_t done) { console_.progress(done, options_.sample_tokens, "sampling"); });
+  console_.finish_progress();
+  console_.print(fmt::format("\nA continuation of \"{}\":\n{}{}", options_.sample, options_.sample, text));
+}
+
+}  // namespace
+
+TrainEnd run_training(const TrainOptions& options, Console& console) {
+  Training training(options, console);
+  return training.run();
+}
+
+}  // namespace sluice

@@ -1,0 +1,36 @@
+// `sluice train`: a run from its configuration to its last step.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/console.h"
+#include "engine/engine.h"
+#include "swap/io_queue.h"
+
+namespace sluice {
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;  // --set
+  std::optional<std::string> data;
+  std::optional<int64_t> steps;  // from the start of the run; not given: one epoch
+  std::string out;               // empty: runs/<name of the configuration>
+  OpenMode open = OpenMode::kCreate;
+  std::optional<uint64_t> seed;
+  std::string sample;  // a prompt to continue at the end; empty: none
+  int64_t sample_tokens = 96;
+  IoQueueFactory make_queue = make_io_queue;  // tests wrap a real one
+};
+
+struct TrainEnd {
+  int64_t step = 0;
+  int signal = 0;  // that stopped the run after a step, committed; 0: all steps are done
+  Digests digests;
+};
+
+// Throws what the layers below throw. Handles SIGINT and SIGTERM while steps run.
+TrainEnd run_training(const TrainOptions& options, Console& console);
+
+}  // namespace sluice
