@@ -19,7 +19,7 @@ namespace {
 using namespace sluice;
 
 constexpr int64_t kMemoryBytes = 256 * kMiB;  // well beyond the caches; the first half up, the second half down
-constexpr int kPasses = 7;
+constexpr int kPasses = 25;
 constexpr int kInFlight = 4;
 
 // Counts the copies that have ended in each lane.

@@ -1,7 +1,7 @@
 // swap_in and swap_out through the record store against a bare queue of requests of 1 MiB on a file of its own, in the
 // same run and on the same memory.
 //   store_bench FOLDER [uring|threads|auto]
-// FOLDER must be on the drive to measure; about 2.2 GB are written below it and removed.
+// FOLDER must be on the drive to measure; about 2.4 GB are taken below it and removed.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -23,11 +23,11 @@ namespace {
 
 using namespace sluice;
 
-constexpr int kPasses = 5;
-constexpr int64_t kElements = int64_t{32} << 20;  // 12 B each in bf16: 384 MiB of records, in two slots
+constexpr int kPasses = 9;
+constexpr int64_t kElements = int64_t{64} << 20;  // 12 B each in bf16: 768 MiB of records, in two slots
 constexpr int64_t kChunkElements = int64_t{1} << 20;
 constexpr int64_t kBlockBytes = kMiB;
-constexpr int kBareDepth = 16;
+constexpr int kBareDepth = 32;
 constexpr int kRecordsInFlight = 4;
 
 // A file of `bytes` whose blocks are all written, opened past the page cache; removed at the end.
@@ -153,8 +153,8 @@ void run(const std::filesystem::path& folder, IoBackend backend) {
     bare_read.measure(store.bytes(), [&] { file.run(*queue, IoOp::kRead, store.memory()); });
     read.measure(store.bytes(), [&] { store.run(StoreBench::Direction::kRead); });
   }
-  print({"swap_in", store.describe(), "bare reads of 1 MiB, depth 16", read.gb_per_s(), bare_read.gb_per_s()});
-  print({"swap_out", store.describe(), "bare writes of 1 MiB, depth 16", write.gb_per_s(), bare_write.gb_per_s()});
+  print({"swap_in", store.describe(), "bare reads of 1 MiB, depth 32", read.gb_per_s(), bare_read.gb_per_s()});
+  print({"swap_out", store.describe(), "bare writes of 1 MiB, depth 32", write.gb_per_s(), bare_write.gb_per_s()});
 }
 
 IoBackend backend_of(std::string_view name) {
