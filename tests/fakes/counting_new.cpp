@@ -1,0 +1,49 @@
+// Replaces operator new of the program it is linked into.
+#include "tests/fakes/counting_new.h"
+
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+std::atomic<int64_t> live_bytes{0};
+
+void* count(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  allocations.fetch_add(1);
+  live_bytes.fetch_add(static_cast<int64_t>(malloc_usable_size(memory)));
+  return memory;
+}
+
+void release(void* memory) {
+  if (memory == nullptr) return;
+  live_bytes.fetch_sub(static_cast<int64_t>(malloc_usable_size(memory)));
+  std::free(memory);
+}
+
+}  // namespace
+
+namespace sluice {
+int64_t heap_allocations() { return allocations.load(); }
+int64_t heap_live_bytes() { return live_bytes.load(); }
+}  // namespace sluice
+
+void* operator new(size_t bytes) { return count(std::malloc(bytes)); }
+void* operator new[](size_t bytes) { return count(std::malloc(bytes)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  const auto a = static_cast<size_t>(alignment);
+  return count(std::aligned_alloc(a, (bytes + a - 1) / a * a));
+}
+void* operator new[](size_t bytes, std::align_val_t alignment) { return operator new(bytes, alignment); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, size_t) noexcept { release(memory); }
+void operator delete[](void* memory, size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { release(memory); }

@@ -1,0 +1,137 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <thread>
+
+#include "core/arena.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "swap/io_queue.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+// From here on io_uring_setup fails with EPERM on this thread, as in containers that forbid it.
+void forbid_io_uring() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = std::size(code), .filter = code};
+  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+TEST(UringQueue, auto_takes_it_where_it_works) {
+  EXPECT_THAT(make_io_queue({.depth = 3})->describe(), HasSubstr("io_uring, depth 3, unregistered"));
+  EXPECT_THAT(explain_io_backend(), HasSubstr("io_uring"));
+}
+
+TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_it_fails) {
+  std::thread([] {
+    forbid_io_uring();
+    LogLines lines;
+    EXPECT_THAT(make_io_queue({.depth = 3, .log = lines.log()})->describe(), HasSubstr("threads"));
+    EXPECT_THAT(lines.text(), HasSubstr("Operation not permitted"));
+    EXPECT_THAT(explain_io_backend(), HasSubstr("threads: io_uring cannot be had here"));
+    try {
+      make_io_queue({.backend = IoBackend::kUring});
+      ADD_FAILURE() << "io_uring was forbidden";
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.details().error_number, EPERM);
+      EXPECT_THAT(error.what(), HasSubstr("sluice.io_backend"));
+    }
+  }).join();
+}
+
+TEST(UringQueue, memory_that_the_kernel_does_not_register_is_used_all_the_same) {
+  TempFolder folder;
+  const int file = open((folder.path() / "file").c_str(), O_RDWR | O_CREAT, 0644);
+  ASSERT_EQ(ftruncate(file, 8192), 0);
+  void* mapped = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);  // a file's: refused
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* memory = static_cast<std::byte*>(mapped);
+  LogLines lines;
+  auto queue = make_io_queue_uring({.depth = 2, .memory = {{memory, 4096}}, .log = lines.log()});
+  EXPECT_THAT(queue->describe(), HasSubstr("unregistered"));
+  EXPECT_THAT(lines.text(), HasSubstr("not registered"));
+  queue->submit({.op = IoOp::kRead, .file = file, .memory = memory, .bytes = 4096, .offset = 4096});
+  IoCompletion done;
+  EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
+  EXPECT_EQ(done.result, 4096);
+  munmap(mapped, 4096);
+  close(file);
+}
+
+TEST(UringQueue, a_request_may_cross_from_one_registered_piece_into_the_next) {
+  TempFolder folder;
+  const int file = open((folder.path() / "file").c_str(), O_RDWR | O_CREAT | O_DIRECT, 0644);
+  const Arena arena(kGiB + 2 * kMiB);
+  auto queue = make_io_queue_uring({.depth = 2, .memory = {arena.span()}});
+  if (queue->describe().find("unregistered") != std::string::npos) {
+    close(file);
+    GTEST_SKIP() << "more than 1 GiB cannot be registered here (ulimit -l)";
+  }
+  std::byte* memory = arena.at(kGiB - 4096);
+  std::memset(memory, 0x5A, 8192);
+  IoCompletion done;
+  queue->submit({.op = IoOp::kWrite, .file = file, .memory = memory, .bytes = 8192});
+  queue->poll({&done, 1}, Wait::kUntilOne);
+  EXPECT_EQ(done.result, 8192);
+  std::memset(memory, 0, 8192);
+  queue->submit({.op = IoOp::kRead, .file = file, .memory = memory, .bytes = 8192});
+  queue->poll({&done, 1}, Wait::kUntilOne);
+  EXPECT_EQ(done.result, 8192);
+  EXPECT_EQ(memory[8191], std::byte{0x5A});
+  close(file);
+}
+
+TEST(UringQueue, an_interrupt_ends_a_wait_for_a_request_that_does_not_come) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  std::array<std::byte, 5> memory{};
+  auto queue = make_io_queue_uring({.depth = 2});
+  queue->submit({.op = IoOp::kRead, .file = ends[0], .memory = memory.data(), .bytes = 5, .tag = 9});
+  queue->flush();
+  std::thread other([&] { queue->interrupt(); });
+  IoCompletion done;
+  EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 0u);
+  other.join();
+  EXPECT_EQ(write(ends[1], "12345", 5), 5);
+  EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
+  EXPECT_EQ(done.result, 5);
+  for (int end : ends) close(end);
+}
+
+TEST(UringQueue, a_request_that_would_block_is_tried_again) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);  // an empty one answers EAGAIN
+  std::array<std::byte, 5> memory{};
+  auto queue = make_io_queue_uring({.depth = 2});
+  queue->submit({.op = IoOp::kRead, .file = ends[0], .memory = memory.data(), .bytes = 5, .tag = 9});
+  queue->flush();
+  IoCompletion done;
+  for (int polls = 0; polls < 100; ++polls) ASSERT_EQ(queue->poll({&done, 1}, Wait::kNo), 0u);
+  EXPECT_EQ(write(ends[1], "12345", 5), 5);
+  EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
+  EXPECT_EQ(done.result, 5);
+  for (int end : ends) close(end);
+}
+
+}  // namespace
+}  // namespace sluice

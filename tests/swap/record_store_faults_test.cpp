@@ -1,0 +1,241 @@
+// Failures of the drive: each row of the storage chapter that a queue can play.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <vector>
+
+#include "swap/record_store.h"
+#include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+class FaultyStore : public testing::TestWithParam<IoBackend> {
+ protected:
+  StoreOptions options() {
+    return {.folder = folder_.path(),
+            .make_queue = faulty_queue_factory(faults_),
+            .queue = {.backend = GetParam(), .depth = 4},
+            .block_bytes = 8192,
+            .log = lines_.log()};
+  }
+  std::unique_ptr<RecordStore> create() { return RecordStore::create(run_.geometry, run_.identity, options()); }
+  std::unique_ptr<RecordStore> open() { return RecordStore::open(run_.geometry, run_.identity, options()); }
+
+  // From now on: the requests of `op` that come next.
+  void plan(Fault fault) {
+    faults_->list.clear();
+    const int64_t so_far = fault.op == IoOp::kRead    ? faults_->reads
+                           : fault.op == IoOp::kWrite ? faults_->writes
+                                                      : faults_->syncs;
+    fault.nth += so_far;
+    faults_->list.push_back(fault);
+  }
+  IoError::Details failure_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const IoError& error) {
+      message_ = error.what();
+      return error.details();
+    }
+    ADD_FAILURE() << "no IoError";
+    return {};
+  }
+  void write_one(RecordStore& store, RecordId record, int64_t step) {
+    AlignedBuffer buffer(run_.layout(record).bytes);
+    fill_content(run_, record, step, buffer.span());
+    store.set_checksums(record, plane_crcs(run_, record, buffer.span()));
+    write_now(store, record, buffer.data());
+  }
+
+  TempFolder folder_;
+  LogLines lines_;
+  TestRun run_;
+  std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
+  std::string message_;
+  const RecordId state_{1, Group::kState};
+};
+
+TEST_P(FaultyStore, short_transfers_are_resumed_at_the_first_missing_byte) {
+  auto store = create();
+  for (const int64_t bytes : {512, 1000, 4096, 5000, 8191}) {
+    faults_->list = {{.op = IoOp::kWrite, .nth = faults_->writes, .times = 1000, .short_bytes = bytes},
+                     {.op = IoOp::kRead, .nth = faults_->reads, .times = 1000, .short_bytes = bytes}};
+    if (bytes < 4096) faults_->list[0].times = faults_->list[1].times = 3;
+    write_step(*store, run_, bytes);
+    expect_step(*store, run_, bytes);
+  }
+  faults_->list.clear();
+  store.reset();
+  expect_step(*open(), run_, 8191);
+}
+
+TEST_P(FaultyStore, a_transfer_that_moves_nothing_once_is_tried_again) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  plan({.op = IoOp::kRead, .short_bytes = 0});
+  EXPECT_NO_THROW(read_verified(*store, run_, state_));
+  plan({.op = IoOp::kRead, .short_bytes = 300});  // less than a sector is nothing
+  EXPECT_NO_THROW(read_verified(*store, run_, state_));
+}
+
+TEST_P(FaultyStore, no_progress_twice_is_an_error_that_names_the_place) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  for (const int64_t bytes : {0, 300}) {
+    plan({.op = IoOp::kRead, .nth = 1, .times = 1000, .short_bytes = bytes});
+    const IoError::Details details = failure_of([&] { read_verified(*store, run_, state_); });
+    EXPECT_EQ(details.action, "read");
+    EXPECT_EQ(details.path, store->path().string());
+    EXPECT_EQ(details.error_number, 0);
+    EXPECT_EQ(details.offset % 4096, 0);
+    EXPECT_GT(details.offset, 0);
+    EXPECT_THAT(details.bytes, testing::AnyOf(8192, 4096));  // a block, the record's last one
+    EXPECT_THAT(message_, HasSubstr("it moved nothing twice in a row"));
+  }
+  faults_->list.clear();
+  expect_step(*store, run_, 0);  // a read that failed costs nothing else
+}
+
+TEST_P(FaultyStore, a_file_that_was_cut_short_under_it_is_an_error_not_data) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  std::filesystem::resize_file(store->path(), 20 * 4096);
+  EXPECT_THROW(read_verified(*store, run_, {2, Group::kState}), IoError);
+}
+
+TEST_P(FaultyStore, interrupted_requests_are_tried_again) {
+  auto store = create();
+  for (const int error_number : {EINTR, EAGAIN}) {
+    for (const IoOp op : {IoOp::kRead, IoOp::kWrite, IoOp::kSync}) {
+      plan({.op = op, .times = 2, .error_number = error_number});
+      write_step(*store, run_, error_number);
+      expect_step(*store, run_, error_number);
+    }
+  }
+}
+
+TEST_P(FaultyStore, a_failed_read_names_path_offset_bytes_and_errno) {
+  auto store = create();
+  write_step(*store, run_, 3);
+  plan({.op = IoOp::kRead, .error_number = EIO});
+  const IoError::Details details = failure_of([&] { read_verified(*store, run_, state_); });
+  EXPECT_EQ(details.action, "read");
+  EXPECT_EQ(details.path, (folder_.path() / "sluice-0.swap").string());
+  EXPECT_EQ(details.error_number, EIO);
+  EXPECT_EQ(details.bytes, 8192);
+  EXPECT_GT(details.offset, 0);
+  EXPECT_THAT(message_, HasSubstr("--resume"));
+  expect_step(*store, run_, 3);
+}
+
+TEST_P(FaultyStore, after_a_failed_write_nothing_is_committed_and_the_last_step_opens) {
+  for (const int error_number : {EIO, ENOSPC}) {
+    auto store = create();
+    write_step(*store, run_, 0);
+    write_step(*store, run_, 1);
+    plan({.op = IoOp::kWrite, .nth = 2, .error_number = error_number});
+    const IoError::Details details = failure_of([&] { write_one(*store, state_, 2); });
+    EXPECT_EQ(details.action, "write");
+    EXPECT_EQ(details.error_number, error_number);
+    const int64_t writes = faults_->writes;
+    EXPECT_EQ(failure_of([&] { commit_now(*store, run_.state(2)); }).error_number, error_number);
+    EXPECT_EQ(failure_of([&] { write_one(*store, state_, 2); }).error_number, error_number);
+    EXPECT_EQ(faults_->writes, writes);
+    EXPECT_EQ(store->in_flight(), 0);
+    store.reset();
+    expect_step(*open(), run_, 1);
+  }
+}
+
+// The commit's four requests: table, fdatasync, superblock, fdatasync.
+TEST_P(FaultyStore, a_commit_that_fails_at_any_point_leaves_a_step_that_opens) {
+  const Fault points[] = {{.op = IoOp::kWrite, .nth = 0},
+                          {.op = IoOp::kSync, .nth = 0},
+                          {.op = IoOp::kWrite, .nth = 1},
+                          {.op = IoOp::kSync, .nth = 1}};
+  for (Fault point : points) {
+    auto store = create();
+    write_step(*store, run_, 0);
+    write_step(*store, run_, 1);
+    write_records(*store, run_, 2);
+    point.error_number = EIO;
+    plan(point);
+    const IoError::Details details = failure_of([&] { commit_now(*store, run_.state(2)); });
+    EXPECT_EQ(details.action, point.op == IoOp::kSync ? "fdatasync" : "write");
+    EXPECT_EQ(store->committed().step, 1);
+    EXPECT_THROW(commit_now(*store, run_.state(2)), IoError);  // a second fdatasync would prove nothing
+    store.reset();
+    const bool superblock_written = point.op == IoOp::kSync && point.nth == 1;
+    expect_step(*open(), run_, superblock_written ? 2 : 1);
+  }
+}
+
+TEST_P(FaultyStore, completions_that_come_late_and_in_any_order_are_all_told_once) {
+  for (const Order order : {Order::kReversed, Order::kShuffled}) {
+    faults_->order = order;
+    auto store = create();
+    for (int64_t step = 0; step < 4; ++step) {
+      std::vector<AlignedBuffer> buffers;
+      std::vector<uint64_t> tags, told;
+      for (RecordId record : run_.records()) {
+        AlignedBuffer& buffer = buffers.emplace_back(run_.layout(record).bytes);
+        fill_content(run_, record, step, buffer.span());
+        store->set_checksums(record, plane_crcs(run_, record, buffer.span()));
+        tags.push_back(buffers.size());
+        store->write(record, buffer.data(), tags.back());
+      }
+      StoreCompletion done[3];
+      while (store->in_flight() > 0) {
+        const size_t count = store->poll(done, Wait::kUntilOne);
+        for (size_t i = 0; i < count; ++i) {
+          EXPECT_EQ(done[i].error, nullptr);
+          told.push_back(done[i].tag);
+        }
+      }
+      EXPECT_THAT(told, testing::UnorderedElementsAreArray(tags));
+      commit_now(*store, run_.state(step));
+      expect_step(*store, run_, step);
+    }
+  }
+}
+
+TEST_P(FaultyStore, of_many_transfers_only_those_that_failed_have_errors) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  std::vector<AlignedBuffer> buffers;
+  // Each state record takes several blocks: two of them fail, in one record or in two.
+  faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + 1, .times = 2, .error_number = EIO}};
+  for (RecordId record : run_.records()) {
+    const AlignedBuffer& buffer = buffers.emplace_back(run_.layout(record).bytes);
+    store->read(record, buffer.data(), buffers.size() - 1);
+  }
+  size_t failed = 0, told = 0;
+  StoreCompletion done[4];
+  while (store->in_flight() > 0) {
+    const size_t count = store->poll(done, Wait::kUntilOne);
+    for (size_t i = 0; i < count; ++i, ++told) {
+      if (done[i].error) {
+        ++failed;
+        continue;
+      }
+      const RecordId record = run_.records()[done[i].tag];
+      EXPECT_TRUE(std::ranges::equal(plane_crcs(run_, record, buffers[done[i].tag].span()), store->checksums(record)));
+    }
+  }
+  EXPECT_EQ(told, run_.records().size());
+  EXPECT_GE(failed, 1u);
+  EXPECT_LE(failed, 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(backends, FaultyStore, testing::Values(IoBackend::kUring, IoBackend::kThreads),
+                         [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,287 @@
+// Opening: what is refused, what is repaired, what is never used twice.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "swap/record_store.h"
+#include "swap/store_format.h"
+#include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class StoreOpening : public testing::Test {
+ protected:
+  StoreOptions options() {
+    return {.folder = folder_.path(), .queue = {.backend = IoBackend::kThreads, .depth = 4}, .log = lines_.log()};
+  }
+  std::unique_ptr<RecordStore> create() { return RecordStore::create(run_.geometry, run_.identity, options()); }
+  std::unique_ptr<RecordStore> open() { return RecordStore::open(run_.geometry, run_.identity, options()); }
+  std::filesystem::path file() const { return folder_.path() / "sluice-0.swap"; }
+
+  void make_steps(int64_t last) {
+    auto store = create();
+    for (int64_t step = 0; step <= last; ++step) write_step(*store, run_, step);
+  }
+  void change_bytes(int64_t offset, const std::vector<std::byte>& bytes) {
+    const int at = ::open(file().c_str(), O_RDWR);
+    EXPECT_EQ(pwrite(at, bytes.data(), bytes.size(), offset), static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(fsync(at), 0);
+    close(at);
+  }
+  std::vector<std::byte> bytes_at(int64_t offset, size_t count) {
+    std::vector<std::byte> bytes(count);
+    const int at = ::open(file().c_str(), O_RDONLY);
+    EXPECT_EQ(pread(at, bytes.data(), count, offset), static_cast<ssize_t>(count));
+    close(at);
+    return bytes;
+  }
+  void flip_bit(int64_t offset) {
+    std::vector<std::byte> byte = bytes_at(offset, 1);
+    byte[0] ^= std::byte{0x10};
+    change_bytes(offset, byte);
+  }
+  Superblock superblock(int index) {
+    Superblock found;
+    EXPECT_EQ(
+        read_superblock(bytes_at(kSuperblockOffset[index], kStoreBlockBytes), fingerprint_of(run_.identity), found),
+        BlockState::kValid);
+    return found;
+  }
+  int newest() { return superblock(0).generation > superblock(1).generation ? 0 : 1; }
+
+  template <typename Error>
+  std::string refusal(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "not refused";
+    return {};
+  }
+
+  TempFolder folder_;
+  LogLines lines_;
+  TestRun run_;
+};
+
+TEST_F(StoreOpening, names_every_difference_to_the_run_that_opens_it) {
+  make_steps(0);
+  StoreIdentity other = run_.identity;
+  other.model = "first: a 30x100, b 78\nsecond: c 4500\n";
+  other.world_size = 2;
+  const auto message = refusal<ConfigError>([&] { RecordStore::open(run_.geometry, other, options()); });
+  EXPECT_THAT(message, AllOf(HasSubstr(file().string()), HasSubstr("\"first: a 30x100, b 77\""),
+                             HasSubstr("\"first: a 30x100, b 78\""),
+                             HasSubstr("world size: the store has 1, this run 2"), HasSubstr("--overwrite")));
+  const TestRun fp32(Precision::kFp32);
+  EXPECT_THAT(refusal<ConfigError>([&] { RecordStore::open(fp32.geometry, fp32.identity, options()); }),
+              HasSubstr("precision: the store has bf16, this run fp32"));
+  const Geometry finer(std::vector<PartitionSpec>{{"first", {{"a", {3000}}}}}, 256);
+  StoreIdentity cut = run_.identity;
+  cut.chunk_elements = 256;
+  cut.chunk_count = static_cast<int64_t>(finer.chunks().size());
+  EXPECT_THAT(refusal<ConfigError>([&] { RecordStore::open(finer, cut, options()); }),
+              AllOf(HasSubstr("chunk_elements: the store has 2000, this run 256"), HasSubstr("chunk count")));
+  std::filesystem::copy_file(file(), folder_.path() / "sluice-1.swap");
+  other = run_.identity;
+  other.rank = 1;
+  EXPECT_THAT(refusal<ConfigError>([&] { RecordStore::open(run_.geometry, other, options()); }),
+              HasSubstr("rank: the store has 0, this run 1"));
+  expect_step(*open(), run_, 0);
+}
+
+TEST_F(StoreOpening, a_difference_beyond_the_text_that_the_header_keeps_is_found_as_well) {
+  run_.identity.model = std::string(5000, 'x') + "a";
+  make_steps(0);
+  run_.identity.model.back() = 'b';
+  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("model: the store's is another one"));
+}
+
+TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
+  EXPECT_EQ(find_store(folder_.path()), StoreExists::kNo);
+  EXPECT_THAT(refusal<IoError>([&] { open(); }), HasSubstr(file().string()));
+  make_steps(0);
+  EXPECT_EQ(find_store(folder_.path()), StoreExists::kYes);
+  EXPECT_EQ(find_store(folder_.path(), 1), StoreExists::kNo);
+  flip_bit(kIdentityOffset + 40);
+  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("damaged"));
+  flip_bit(kIdentityOffset + 40);
+  flip_bit(kIdentityOffset + 8);
+  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("version 17, this is version 1"));
+  flip_bit(kIdentityOffset + 8);
+  expect_step(*open(), run_, 0);
+  change_bytes(0, std::vector<std::byte>(4096, std::byte{'a'}));
+  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("is not a store of sluice"));
+  EXPECT_EQ(RecordStore::identify(folder_.path()), std::nullopt);
+}
+
+TEST_F(StoreOpening, a_file_cut_short_is_refused) {
+  make_steps(0);
+  std::filesystem::resize_file(file(),
+                               static_cast<uintmax_t>(RecordStore::file_bytes(run_.geometry, run_.precision) - 512));
+  EXPECT_THAT(refusal<CorruptionError>([&] { open(); }), HasSubstr("cut short"));
+}
+
+TEST_F(StoreOpening, identify_tells_what_a_store_was_made_with) {
+  EXPECT_EQ(RecordStore::identify(folder_.path()), std::nullopt);
+  make_steps(0);
+  auto store = open();  // held open: looking needs no lock
+  const auto found = RecordStore::identify(folder_.path());
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->model, run_.identity.model);
+  EXPECT_EQ(found->precision, run_.identity.precision);
+  EXPECT_EQ(found->chunk_elements, run_.identity.chunk_elements);
+  EXPECT_EQ(found->chunk_count, run_.identity.chunk_count);
+}
+
+TEST_F(StoreOpening, a_store_without_a_commit_does_not_open_and_can_be_made_anew) {
+  create();
+  EXPECT_EQ(open(), nullptr);
+  {
+    auto store = create();
+    write_records(*store, run_, 0);
+  }
+  EXPECT_EQ(open(), nullptr);
+  std::filesystem::resize_file(file(), 0);  // a creation that was cut off
+  EXPECT_EQ(open(), nullptr);
+  make_steps(1);
+  expect_step(*open(), run_, 1);
+}
+
+TEST_F(StoreOpening, creating_replaces_what_is_there) {
+  make_steps(5);
+  create();
+  EXPECT_EQ(open(), nullptr);
+}
+
+TEST_F(StoreOpening, a_damaged_superblock_leaves_the_other_one_and_a_warning) {
+  make_steps(3);
+  flip_bit(kSuperblockOffset[newest()] + 24);
+  auto store = open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->committed().step, 2);
+  EXPECT_THAT(store->openable_steps(), ElementsAre(2));
+  EXPECT_THAT(lines_.text(), HasSubstr("superblock"));
+  expect_step(*store, run_, 2);  // nothing was written since the commit: its slots are whole
+}
+
+TEST_F(StoreOpening, a_damaged_table_leaves_the_other_one_and_a_warning) {
+  make_steps(3);
+  flip_bit(superblock(newest()).table_offset + 100);
+  auto store = open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_THAT(lines_.text(), HasSubstr("the table of step 3"));
+  expect_step(*store, run_, 2);
+  write_step(*store, run_, 3);
+  expect_step(*store, run_, 3);
+}
+
+TEST_F(StoreOpening, damage_to_the_older_copy_costs_nothing) {
+  make_steps(3);
+  flip_bit(kSuperblockOffset[1 - newest()] + 24);
+  expect_step(*open(), run_, 3);
+}
+
+TEST_F(StoreOpening, with_both_copies_damaged_nothing_opens) {
+  make_steps(3);
+  flip_bit(kSuperblockOffset[0]);
+  flip_bit(kSuperblockOffset[1]);
+  EXPECT_EQ(open(), nullptr);
+}
+
+TEST_F(StoreOpening, a_flipped_bit_in_any_plane_is_found_and_named) {
+  make_steps(1);
+  auto store = open();
+  const StoreLayout layout(run_.geometry, run_.precision);
+  const RecordId record{1, Group::kState};
+  for (int plane = 0; plane < 3; ++plane) {
+    const int64_t in_slot = run_.layout(record).plane_offset[plane] + 33;
+    for (int slot : {0, 1}) flip_bit(layout.slot_offset(record, slot) + in_slot);
+    const auto message = refusal<CorruptionError>([&] { read_verified(*store, run_, record); });
+    const std::array<const char*, 3> names = {"residual", "moment1", "moment2"};
+    EXPECT_THAT(message, AllOf(HasSubstr("block of the test"), HasSubstr("chunk 1"), HasSubstr("state"),
+                               HasSubstr(names[plane]), HasSubstr("expected"), HasSubstr(file().string())));
+    for (int slot : {0, 1}) flip_bit(layout.slot_offset(record, slot) + in_slot);
+  }
+  expect_step(*store, run_, 1);
+}
+
+TEST_F(StoreOpening, a_generation_number_is_never_used_twice) {
+  std::set<uint64_t> used;
+  auto use = [&](uint64_t generation) { EXPECT_TRUE(used.insert(generation).second) << generation; };
+  make_steps(0);
+  use(superblock(0).generation);
+  for (int64_t step = 1; step < 4; ++step) {
+    for (int openings = 0; openings < 3; ++openings) open();
+    {
+      auto store = open();
+      // Its superblock is on its way and lost: nobody will ever see the number.
+      auto faults = std::make_shared<Faults>();
+      store.reset();
+      StoreOptions lossy = options();
+      lossy.make_queue = faulty_queue_factory(faults);
+      store = RecordStore::open(run_.geometry, run_.identity, lossy);
+      faults->list = {{.op = IoOp::kWrite, .nth = faults->writes + 1, .error_number = EIO}};
+      EXPECT_THROW(commit_now(*store, run_.state(step)), IoError);
+    }
+    auto store = open();
+    write_step(*store, run_, step);
+    store.reset();
+    const uint64_t newest_generation = superblock(newest()).generation;
+    EXPECT_GT(newest_generation, *used.rbegin() + 1);
+    use(newest_generation);
+  }
+}
+
+TEST_F(StoreOpening, a_second_opening_is_refused_in_this_process_and_in_another) {
+  make_steps(1);
+  auto store = open();
+  const auto message = refusal<ConfigError>([&] { open(); });
+  EXPECT_THAT(message, AllOf(HasSubstr(file().string()), HasSubstr("in use"), HasSubstr("--out")));
+  EXPECT_THAT(refusal<ConfigError>([&] { create(); }), HasSubstr("in use"));
+  const pid_t child = fork();
+  if (child == 0) {
+    int refused = 1;
+    try {
+      open();
+    } catch (const ConfigError&) {
+      refused = 0;
+    }
+    _exit(refused);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  expect_step(*store, run_, 1);
+  store.reset();
+  expect_step(*open(), run_, 1);
+}
+
+TEST_F(StoreOpening, programmers_errors_are_checked) {
+  auto store = create();
+  AlignedBuffer buffer(run_.layout({0, Group::kState}).bytes);
+  EXPECT_THROW(store->read({0, Group::kState}, buffer.data(), 0), std::logic_error);  // never written
+  EXPECT_THROW(store->read({99, Group::kState}, buffer.data(), 0), std::logic_error);
+  EXPECT_THROW(commit_now(*store, run_.state(0)), std::logic_error);  // a commit covers every record
+  store->write({0, Group::kState}, buffer.data(), 0);
+  EXPECT_THROW(store->write({0, Group::kState}, buffer.data(), 1), std::logic_error);
+  EXPECT_THROW(store->read({0, Group::kState}, buffer.data(), 1), std::logic_error);
+  EXPECT_THROW(store->commit(run_.state(0), 1), std::logic_error);
+}
+
+}  // namespace
+}  // namespace sluice
