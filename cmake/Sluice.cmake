@@ -40,7 +40,11 @@ endfunction()
 include(GoogleTest)
 find_package(GTest REQUIRED)
 # For tests that drive a Python reference.
-find_program(SLUICE_PYTHON NAMES python3 DOC "The Python that has torch, transformers, safetensors and numpy" REQUIRED)
+if(SLUICE_TORCH_DIR)
+  set(SLUICE_PYTHON_HINTS ${SLUICE_TORCH_DIR}/../../../../bin)
+endif()
+find_program(SLUICE_PYTHON NAMES python3 HINTS ${SLUICE_PYTHON_HINTS} ${PROJECT_SOURCE_DIR}/.venv/bin
+             DOC "The Python that has torch, transformers, safetensors and numpy" REQUIRED)
 # Says in a run over several builds which one a test belongs to.
 if(SLUICE_SANITIZE MATCHES address)
   set(SLUICE_TEST_PREFIX asan.)

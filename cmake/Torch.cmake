@@ -13,19 +13,11 @@ if(NOT EXISTS "${SLUICE_TORCH_DIR}/lib/libtorch_cpu.so")
                       "(-DSLUICE_LIBTORCH=OFF).")
 endif()
 
-# The Python that tests drive references with: the one that package belongs to.
 cmake_path(ABSOLUTE_PATH SLUICE_TORCH_DIR NORMALIZE OUTPUT_VARIABLE SLUICE_TORCH_ROOT)
-cmake_path(APPEND SLUICE_TORCH_ROOT "../../../../bin/python" OUTPUT_VARIABLE SLUICE_PYTHON_DEFAULT)
-cmake_path(NORMAL_PATH SLUICE_PYTHON_DEFAULT)
-if(NOT EXISTS "${SLUICE_PYTHON_DEFAULT}")
-  set(SLUICE_PYTHON_DEFAULT python3)
-endif()
-set(SLUICE_PYTHON ${SLUICE_PYTHON_DEFAULT} CACHE FILEPATH "Python with torch, transformers, safetensors and numpy, for tests")
-
 add_library(sluice_torch INTERFACE)
 # After the system's folders: the package brings copies of libraries (fmt among them) that must not hide the system's own.
 target_compile_options(sluice_torch INTERFACE "SHELL:-idirafter ${SLUICE_TORCH_ROOT}/include"
                                               "SHELL:-idirafter ${SLUICE_TORCH_ROOT}/include/torch/csrc/api/include")
-target_link_libraries(sluice_torch INTERFACE ${SLUICE_TORCH_ROOT}/lib/libtorch.so ${SLUICE_TORCH_ROOT}/lib/libtorch_cpu.so
+target_link_libraries(sluice_torch INTERFACE ${SLUICE_TORCH_ROOT}/lib/libtorch_cpu.so
                                              ${SLUICE_TORCH_ROOT}/lib/libc10.so)
 target_link_options(sluice_torch INTERFACE "LINKER:-rpath,${SLUICE_TORCH_ROOT}/lib" "LINKER:-rpath-link,${SLUICE_TORCH_ROOT}/lib")

@@ -1,0 +1,117 @@
+#include "tests/models/memory_model.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "offload/gradient_kernels.h"
+
+namespace sluice::testing {
+
+Bytes::Bytes(int64_t bytes)
+    : memory(static_cast<std::byte*>(std::aligned_alloc(256, static_cast<size_t>(round_up(bytes, 256))))) {
+  std::memset(memory.get(), 0xff, static_cast<size_t>(bytes));  // NaN: what is read before it is written shows
+}
+void Bytes::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+class MemoryModel::Turn final : public VisitTurn {
+ public:
+  Turn(MemoryModel& model, int visit, Pass pass) : model_(model), pass_(pass) {
+    const VisitSpec& spec = model.spec().visits[static_cast<size_t>(visit)];
+    for (const int partition : spec.partitions) {
+      for (const Parameter& parameter : model.geometry_.parameters_of(partition)) {
+        weights_.push_back({&parameter, model.weights_.at(parameter.name).data(), model.dtype_});
+      }
+    }
+    const auto view = [&](const std::vector<Bytes>& in, int tensor) {
+      const TensorSpec& boundary = model.spec().tensors[static_cast<size_t>(tensor)];
+      return TensorView{in[static_cast<size_t>(tensor)].data(), boundary.elements, boundary.dtype};
+    };
+    for (const int tensor : spec.takes) inputs_.push_back(view(model.boundary_, tensor));
+    for (const int tensor : spec.gives) {
+      (pass == Pass::kBackward ? gradients_ : outputs_)
+          .push_back(view(pass == Pass::kBackward ? model.boundary_gradient_ : model.boundary_, tensor));
+    }
+    if (pass != Pass::kBackward) return;
+    input_gradients_ = inputs_;  // in place
+  }
+  Pass pass() const override { return pass_; }
+  std::span<const WeightView> weights() const override { return weights_; }
+  std::span<const TensorView> inputs() const override { return inputs_; }
+  std::span<const TensorView> outputs() const override { return outputs_; }
+  std::span<const TensorView> output_gradients() const override { return gradients_; }
+  std::span<const TensorView> input_gradients() const override { return input_gradients_; }
+  void contribute(int weight, const std::byte* gradient, DType dtype) override {
+    contribute_part(weight, 0, gradient, weights_[static_cast<size_t>(weight)].parameter->elements, dtype);
+  }
+  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override {
+    std::vector<float>& open = model_.open_.at(weights_[static_cast<size_t>(weight)].parameter->name);
+    SLUICE_CHECK(first + elements <= static_cast<int64_t>(open.size()), "a part outside its gradient");
+    add_gradient(open.data() + first, gradient, dtype, elements, Contribution::kLater);
+  }
+  void report_loss(double reported) override { loss = reported; }
+  double loss = 0;
+
+ private:
+  MemoryModel& model_;
+  Pass pass_;
+  std::vector<WeightView> weights_;
+  std::vector<TensorView> inputs_, outputs_, gradients_, input_gradients_;
+};
+
+MemoryModel::MemoryModel(const Gpt2Config& config, const Gpt2Options& options, const ParameterSource& source)
+    : model_(config, options),
+      dtype_(weights_dtype(options.precision)),
+      geometry_(model_.spec().partitions, int64_t{1} << 20),
+      embedding_(make_gpt2_embedding(config)),
+      block_(make_gpt2_block(config)),
+      head_(make_gpt2_head(config, model_.options().loss_tile_tokens)) {
+  for (const Parameter& parameter : geometry_.parameters()) {
+    std::vector<float> values(static_cast<size_t>(parameter.elements));
+    source(parameter, 0, values);
+    const auto& made = weights_.emplace(parameter.name, Bytes(parameter.elements * bytes_of(dtype_))).first->second;
+    round_to(values.data(), made.data(), dtype_, parameter.elements);
+    open_[parameter.name].resize(values.size());
+  }
+  for (const TensorSpec& tensor : spec().tensors) {
+    boundary_.emplace_back(tensor.bytes());
+    boundary_gradient_.emplace_back(tensor.bytes());
+  }
+}
+
+void MemoryModel::run_visit(int visit, Pass pass, const Gpt2Tokens& tokens, double& loss) {
+  const int last = static_cast<int>(spec().visits.size()) - 1;
+  Turn turn(*this, visit, pass);
+  (visit == 0 ? *embedding_ : visit == last ? *head_ : *block_).run(turn, tokens);
+  if (visit == last) loss = turn.loss;
+  if (pass != Pass::kBackward) return;
+  for (const int tensor : spec().visits[static_cast<size_t>(visit)].takes) {
+    std::swap(boundary_[static_cast<size_t>(tensor)], boundary_gradient_[static_cast<size_t>(tensor)]);
+  }
+}
+
+double MemoryModel::run(Pass pass, const Gpt2Tokens& tokens) {
+  const int visits = static_cast<int>(spec().visits.size());
+  double loss = 0;
+  for (int visit = 0; visit < visits; ++visit) run_visit(visit, pass, tokens, loss);
+  return loss;
+}
+
+double MemoryModel::evaluate(const Gpt2Tokens& tokens) { return run(Pass::kEvaluate, tokens); }
+
+double MemoryModel::train(const Gpt2Tokens& tokens, Workspace* workspace) {
+  std::optional<WorkspaceScope> scope;
+  if (workspace != nullptr) scope.emplace(*workspace);
+  for (auto& [name, open] : open_) std::fill(open.begin(), open.end(), 0.0f);
+  double loss = 0;
+  run(Pass::kForward, tokens);
+  for (int visit = static_cast<int>(spec().visits.size()) - 1; visit >= 0; --visit) {
+    run_visit(visit, Pass::kBackward, tokens, loss);
+  }
+  return loss;
+}
+
+}  // namespace sluice::testing
