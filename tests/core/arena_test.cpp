@@ -79,6 +79,7 @@ TEST(Arena, of_more_than_the_machine_has_is_refused_with_both_sizes) {
     FAIL() << "32 TiB were granted";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("cannot take 35184372088832 bytes (32.0 TiB) of host memory"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("it is more than there is"));
     EXPECT_THAT(error.what(), testing::HasSubstr("are available here"));
   }
 }

@@ -24,6 +24,8 @@ TEST(IoError, names_action_path_place_errno_and_advice) {
 TEST(IoError, leaves_out_what_has_no_meaning) {
   EXPECT_STREQ(IoError({.action = "open", .path = "/a", .error_number = EACCES}).what(),
                "open of /a failed: Permission denied (errno 13)");
+  EXPECT_STREQ(IoError({.action = "seek", .path = "/a", .offset = 7, .error_number = EIO}).what(),
+               "seek of /a failed (at offset 7): Input/output error (errno 5)");
   EXPECT_STREQ(IoError({.action = "fallocate", .path = "/a", .bytes = 5, .error_number = EIO}).what(),
                "fallocate of /a failed (5 bytes): Input/output error (errno 5)");
 }

@@ -15,7 +15,7 @@ TEST(MemoryLimits, say_no_more_than_the_machine_has) {
 }
 
 TEST(MemoryLimits, see_an_arena_come_and_keep_its_peak) {
-  constexpr int64_t kBytes = 48 * kMiB, kSlackBytes = 4 * kMiB;
+  constexpr int64_t kBytes = 128 * kMiB, kSlackBytes = 2 * kMiB;
   const int64_t before = resident_bytes();
   {
     const Arena arena(kBytes);
