@@ -56,7 +56,7 @@ constexpr Library kLibraries[] = {
     {"nlohmann/", R"((tests/)?(configs|models|app)/\w+\.cpp|(tests/)?engine/checkpoint\w*\.cpp|bench/\w+\.cpp)"},
     {"spdlog/", R"(app/\w+\.cpp)"},
     {"CLI/", R"(app/\w+\.cpp)"},
-    {"fmt/", R"([\w/]+\.cpp)"},
+    {"fmt/", R"([\w/]+\.cpp|bench/\w+\.h)"},
     {"gtest/", R"(tests/[\w/]+\.(h|cpp))"},
     {"gmock/", R"(tests/[\w/]+\.(h|cpp))"},
     {"benchmark/", R"(bench/\w+\.(h|cpp))"},
@@ -85,7 +85,11 @@ std::string fault_of_third_party(const std::string& path, const std::string& hea
 // What files under `path` may include of ours. Tests mirror the tree; fakes and contracts know all but LibTorch.
 Folders allowed_for(const std::string& path) {
   const std::string folder = folder_of(path);
-  if (folder == "bench") return reach_of("app");
+  if (folder == "bench") {
+    Folders allowed = reach_of("app");
+    allowed.insert("bench");
+    return allowed;
+  }
   if (folder != "tests") return edges().contains(folder) ? reach_of(folder) : Folders{};
   const std::string mirrored = folder_of(path.substr(folder.size() + 1));
   Folders allowed = edges().contains(mirrored) ? reach_of(mirrored) : reach_of("engine");
