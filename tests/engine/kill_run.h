@@ -1,0 +1,28 @@
+// The run that tests kill: what parent and child must agree on.
+#pragma once
+#include <string>
+
+#include "core/bytes.h"
+#include "tests/engine/reference_trainer.h"
+
+namespace sluice::testing {
+
+inline ReferenceOptions kill_run_reference() { return {.micro_batches = 2, .steps = 6, .max_norm = 0.05}; }
+inline ModelSpec kill_run_model() { return toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16); }
+inline EngineOptions kill_run_options(const std::string& folder) {
+  EngineOptions options;
+  options.plan = {.device_bytes = 4 * kMiB,
+                  .host_bytes = 8 * kMiB,
+                  .workspace_bytes = 4096,
+                  .micro_batches = 2,
+                  .chunk_elements = 256,
+                  .commit_interval = 2};
+  options.plan.placement.weights = {{HomeKind::kNvme, 1}};
+  options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kNvme, 0.7}};
+  options.store.folder = folder;
+  options.max_norm = kill_run_reference().max_norm;
+  options.update_threads = 2;
+  return options;
+}
+
+}  // namespace sluice::testing

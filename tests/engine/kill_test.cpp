@@ -1,0 +1,97 @@
+// kill -9 of a training process at chosen amounts of store traffic; a resume ends like the run that was never killed.
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <random>
+
+#include "tests/engine/engine_fixture.h"
+#include "tests/engine/kill_run.h"
+
+namespace sluice::testing {
+namespace {
+
+struct Ended {
+  int signal = 0, exit_code = -1;
+  std::string weights, state;
+  int64_t traffic = 0, superblocks = 0;
+};
+
+struct Child {
+  std::string mode = "create";
+  int64_t kill_after_bytes = -1, kill_at_superblock = 0;
+};
+
+// Runs toy_train in a process of its own, without a shell between: its signal is the process's own.
+Ended run_child(const TempFolder& folder, const Child& child) {
+  std::array<int, 2> pipe_ends{};
+  EXPECT_EQ(pipe(pipe_ends.data()), 0);
+  const std::string bytes = std::to_string(child.kill_after_bytes), nth = std::to_string(child.kill_at_superblock);
+  const std::string path = folder.path().string();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(pipe_ends[1], 1);
+    close(pipe_ends[0]);
+    execl(TOY_TRAIN, TOY_TRAIN, path.c_str(), child.mode.c_str(), bytes.c_str(), nth.c_str(), nullptr);
+    _exit(127);
+  }
+  close(pipe_ends[1]);
+  FILE* out = fdopen(pipe_ends[0], "r");
+  char weights[16] = {}, state[16] = {};
+  long long traffic = 0, superblocks = 0;
+  if (std::fscanf(out, "%15s %15s %lld %lld", weights, state, &traffic, &superblocks) < 4) traffic = 0;
+  std::fclose(out);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  Ended ended{.weights = weights, .state = state, .traffic = traffic, .superblocks = superblocks};
+  if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
+  if (WIFEXITED(status)) ended.exit_code = WEXITSTATUS(status);
+  return ended;
+}
+
+class Kill : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TempFolder folder;
+    whole_ = run_child(folder, {});
+    ASSERT_EQ(whole_.exit_code, 0);
+    const RunRecord expected = train_reference(kill_run_model(), kill_run_reference());
+    ASSERT_EQ(whole_.state, fmt::format("{:08x}", expected.state_crc32c));
+  }
+
+  void expect_same_after(const Child& killed) {
+    TempFolder folder;
+    const Ended dead = run_child(folder, killed);
+    EXPECT_EQ(dead.signal, SIGKILL) << killed.kill_after_bytes << " " << killed.kill_at_superblock;
+    const Ended resumed = run_child(folder, {.mode = "resume"});
+    EXPECT_EQ(resumed.exit_code, 0);
+    EXPECT_EQ(resumed.weights, whole_.weights) << killed.kill_after_bytes << " " << killed.kill_at_superblock;
+    EXPECT_EQ(resumed.state, whole_.state);
+  }
+
+  Ended whole_;
+};
+
+TEST_F(Kill, at_random_amounts_of_traffic_ends_like_the_run_that_was_never_killed) {
+  std::mt19937_64 random(2024);
+  for (int i = 0; i < 20; ++i) {
+    expect_same_after({.kill_after_bytes = static_cast<int64_t>(random() % static_cast<uint64_t>(whole_.traffic))});
+  }
+}
+
+TEST_F(Kill, between_a_tables_write_and_its_superblocks_ends_like_the_run_that_was_never_killed) {
+  ASSERT_GE(whole_.superblocks, 4);  // creation, and steps 2, 4, 6
+  for (int64_t nth = 1; nth <= whole_.superblocks; ++nth) expect_same_after({.kill_at_superblock = nth});
+}
+
+TEST_F(Kill, of_a_resume_and_of_its_resume_ends_the_same) {
+  TempFolder folder;
+  run_child(folder, {.kill_after_bytes = whole_.traffic / 2});
+  run_child(folder, {.mode = "resume", .kill_after_bytes = whole_.traffic / 4});
+  run_child(folder, {.mode = "resume", .kill_at_superblock = 1});
+  EXPECT_EQ(run_child(folder, {.mode = "resume"}).state, whole_.state);
+}
+
+}  // namespace
+}  // namespace sluice::testing

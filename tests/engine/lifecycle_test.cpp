@@ -1,0 +1,350 @@
+// What happens around steps: resume, skipped and aborted steps, evaluation, damage and faults.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include "tests/engine/engine_fixture.h"
+#include "tests/fakes/faulty_queue.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Lifecycle : public ::testing::Test {
+ protected:
+  EngineOptions options() const { return engine_options(folder_, reference_); }
+  std::unique_ptr<Engine> engine(const EngineOptions& with) const {
+    return std::make_unique<Engine>(model_, with, toy_source());
+  }
+  StepEnd step(Engine& engine) const {
+    const int64_t number = engine.step() + 1;
+    return engine.train_step(reference_.learning_rate, toy_compute(model_, number));
+  }
+  RunRecord finish(Engine& engine) const { return train_engine(engine, model_, reference_); }
+
+  TempFolder folder_;
+  ReferenceOptions reference_{.micro_batches = 2, .steps = 6, .max_norm = 0.05};
+  ModelSpec model_ = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
+  RunRecord expected_ = train_reference(model_, reference_);
+};
+
+TEST_F(Lifecycle, a_resumed_run_ends_like_one_that_never_stopped_whatever_homes_it_moves_to) {
+  for (int interval : {1, 2, 4}) {
+    for (int stop : {0, 1, 3, 5}) {
+      EngineOptions first = options();
+      first.plan.commit_interval = interval;
+      first.plan.placement.state = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
+      {
+        auto running = engine(first);
+        for (int i = 0; i < stop; ++i) step(*running);
+      }  // not drained: what was committed on the way counts
+      EngineOptions second = options();
+      second.open = OpenMode::kResume;
+      second.plan.chunk_elements = 0;  // the store's
+      second.plan.placement.weights = {{HomeKind::kHostAndDevice, 1}};
+      auto resumed = engine(second);
+      EXPECT_LE(resumed->step(), stop);
+      EXPECT_GE(resumed->step(), std::max(0, stop - interval));
+      const RunRecord record = finish(*resumed);
+      EXPECT_EQ(record.weights_crc32c, expected_.weights_crc32c) << "interval " << interval << " stop " << stop;
+      EXPECT_EQ(record.state_crc32c, expected_.state_crc32c);
+    }
+  }
+}
+
+TEST_F(Lifecycle, a_drained_step_is_what_a_resume_finds) {
+  EngineOptions with = options();
+  with.plan.commit_interval = 10;
+  const std::string note = "mine";
+  {
+    auto running = engine(with);
+    for (int i = 0; i < 3; ++i) step(*running);
+    running->set_progress(17, std::as_bytes(std::span(note)));
+    running->drain();
+  }
+  with.open = OpenMode::kResume;
+  auto resumed = engine(with);
+  EXPECT_EQ(resumed->step(), 3);
+  EXPECT_EQ(resumed->committed().data_position, 17);
+  EXPECT_EQ(resumed->committed().applied_steps, 3);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(resumed->committed().caller.data()), 4), note);
+  EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(Lifecycle, resume_without_a_store_starts_from_the_beginning_and_says_so) {
+  EngineOptions with = options();
+  with.open = OpenMode::kResume;
+  std::string said;
+  with.log = [&said](LogLevel, const std::string& message) { said += message; };
+  auto running = engine(with);
+  EXPECT_THAT(said, HasSubstr("starting from the beginning"));
+  EXPECT_EQ(finish(*running), expected_);
+}
+
+TEST_F(Lifecycle, a_store_that_is_there_is_refused_naming_both_ways_out) {
+  engine(options());
+  EngineOptions with = options();
+  with.open = OpenMode::kCreate;
+  try {
+    engine(with);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("--resume"), HasSubstr("--overwrite")));
+  }
+}
+
+TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {
+  for (HomeKind weights : {HomeKind::kNvme, HomeKind::kHostAndDevice}) {
+    EngineOptions with = options();
+    with.plan.placement.weights = {{weights, 1}};
+    auto running = engine(with);
+    RunRecord record;
+    while (running->step() < reference_.steps) {
+      const StepEnd end = step(*running);
+      record.steps.push_back({end.loss, end.grad_norm});
+      const int64_t next = end.step + 1;
+      // The loss that the next step will report, from its own data.
+      const double loss = running->evaluate(reference_.micro_batches, toy_compute(model_, next));
+      if (end.step < reference_.steps) {
+        EXPECT_EQ(loss, expected_.steps[static_cast<size_t>(end.step)].loss);
+      }
+      running->evaluate(1, toy_compute(model_, next));
+    }
+    EXPECT_EQ(record.steps, expected_.steps);
+    EXPECT_EQ(running->digests().state_crc32c, expected_.state_crc32c);
+  }
+}
+
+TEST_F(Lifecycle, a_step_that_throws_never_happened) {
+  auto running = engine(options());
+  step(*running);
+  step(*running);
+  for (int bad_turn = 0; bad_turn < 18; bad_turn += 3) {
+    int turn = 0;
+    const int64_t number = running->step() + 1;
+    const Compute good = toy_compute(model_, number);
+    const Compute bad = [&](Use& use) {
+      if (turn++ == bad_turn) throw std::runtime_error("out of data");
+      good(use);
+    };
+    EXPECT_THROW(running->train_step(reference_.learning_rate, bad), std::runtime_error);
+    EXPECT_EQ(running->step(), 2);
+  }
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(Lifecycle, a_turn_out_of_order_is_an_error_that_names_both_visits) {
+  auto running = engine(options());
+  running->begin_step(0.1);
+  try {
+    running->enter(3, Pass::kForward);
+    FAIL();
+  } catch (const std::logic_error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("v3"), HasSubstr("v0")));
+  }
+  running->abort_step();
+  EXPECT_EQ(finish(*running), expected_);
+}
+
+// A contribution of NaN in the chosen steps.
+Compute poisoned(const ModelSpec& model, const int64_t& step, std::vector<int64_t> bad_steps) {
+  return [good = toy_compute(model, step), &step, bad_steps](Use& use) {
+    good(use);
+    if (use.pass() != Pass::kBackward || use.visit() != 2) return;
+    if (std::find(bad_steps.begin(), bad_steps.end(), step) == bad_steps.end()) return;
+    use.open_gradient(1)[0] = std::numeric_limits<float>::quiet_NaN();
+  };
+}
+
+TEST_F(Lifecycle, a_non_finite_gradient_skips_the_update_and_leaves_every_bit) {
+  for (int interval : {1, 2}) {
+    for (HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+      EngineOptions with = options();
+      with.plan.commit_interval = interval;
+      with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+      auto running = engine(with);
+      int64_t number = 1;
+      const Compute compute = poisoned(model_, number, {2, 4});
+      EXPECT_FALSE(running->train_step(reference_.learning_rate, compute).skipped);
+      const Digests before = running->digests();
+      number = 2;
+      EXPECT_TRUE(running->train_step(reference_.learning_rate, compute).skipped);
+      const Digests after = running->digests();
+      EXPECT_EQ(before.weights_crc32c, after.weights_crc32c);
+      EXPECT_EQ(before.state_crc32c, after.state_crc32c);
+      number = 3;
+      running->train_step(reference_.learning_rate, compute);
+      number = 4;
+      EXPECT_TRUE(running->train_step(reference_.learning_rate, compute).skipped);
+      const Digests last = running->digests();
+      running.reset();
+      with.open = OpenMode::kResume;
+      auto resumed = engine(with);
+      EXPECT_EQ(resumed->committed().step, 4);
+      EXPECT_EQ(resumed->committed().applied_steps, 2);
+      EXPECT_EQ(resumed->committed().skipped_steps, 2);
+      EXPECT_EQ(resumed->digests().state_crc32c, last.state_crc32c);
+    }
+  }
+}
+
+TEST_F(Lifecycle, a_skipped_commit_step_writes_host_homes_that_an_earlier_step_changed) {
+  EngineOptions with = options();
+  with.plan.commit_interval = 2;
+  with.plan.placement.weights = with.plan.placement.state = {{HomeKind::kHost, 1}};
+  Digests one_step;
+  {
+    TempFolder other;
+    EngineOptions alone = with;
+    alone.store.folder = other.path();
+    auto running = engine(alone);
+    step(*running);
+    one_step = running->digests();
+  }
+  auto running = engine(with);
+  int64_t number = 1;
+  const Compute compute = poisoned(model_, number, {2, 3});
+  for (; number <= 3; ++number) running->train_step(reference_.learning_rate, compute);
+  running.reset();  // step 2, skipped, was committed during step 3
+  with.open = OpenMode::kResume;
+  auto resumed = engine(with);
+  EXPECT_EQ(resumed->step(), 2);
+  EXPECT_EQ(resumed->digests().state_crc32c, one_step.state_crc32c);
+}
+
+TEST_F(Lifecycle, ten_skips_in_a_row_stop_the_run_naming_the_block) {
+  auto running = engine(options());
+  int64_t number = 1;
+  std::vector<int64_t> all;
+  for (int64_t i = 1; i <= 20; ++i) all.push_back(i);
+  const Compute compute = poisoned(model_, number, all);
+  for (; number < 10; ++number) EXPECT_TRUE(running->train_step(0.1, compute).skipped);
+  try {
+    running->train_step(0.1, compute);
+    FAIL();
+  } catch (const NumericsError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("p2"), HasSubstr("b2.weight")));
+  }
+}
+
+TEST_F(Lifecycle, an_update_that_is_not_finite_is_not_committed) {
+  EngineOptions with = options();
+  with.plan.commit_interval = 1;
+  auto running = engine(with);
+  step(*running);
+  const int64_t number = 2;
+  running->train_step(std::numeric_limits<double>::infinity(), toy_compute(model_, number));
+  try {
+    running->drain();
+    FAIL();
+  } catch (const NumericsError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk"), HasSubstr("parameter")));
+  }
+  running.reset();
+  with.open = OpenMode::kResume;
+  auto resumed = engine(with);
+  EXPECT_EQ(resumed->step(), 1);
+  EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
+}
+
+// Damages every page of every slot: records are the file's last bytes.
+void damage(const std::filesystem::path& file, int64_t records_bytes) {
+  const int fd = open(file.c_str(), O_RDWR);
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(file));
+  for (int64_t at = size - records_bytes; at < size; at += 4096) {
+    char byte = 0;
+    if (pread(fd, &byte, 1, at) == 1) {
+      byte = static_cast<char>(byte ^ 0x10);
+      EXPECT_EQ(pwrite(fd, &byte, 1, at), 1);
+    }
+  }
+  close(fd);
+}
+
+TEST_F(Lifecycle, a_flipped_bit_is_named_and_never_trained_on) {
+  for (HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+    EngineOptions with = options();
+    with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+    int64_t records_bytes = 0;
+    {
+      auto running = engine(with);
+      step(*running);
+      running->drain();
+      for (const UseRow& row : running->plan().uses) records_bytes += row.tier == Tier::kNvme ? row.bytes : 0;
+    }
+    damage(folder_.path() / "sluice-0.swap", records_bytes);
+    with.open = OpenMode::kResume;
+    try {
+      auto resumed = engine(with);
+      step(*resumed);
+      step(*resumed);
+      FAIL();
+    } catch (const CorruptionError& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk"), HasSubstr("expected"), HasSubstr("sluice-0.swap")));
+    }
+  }
+}
+
+TEST_F(Lifecycle, a_failing_request_stops_the_run_with_its_error_and_a_resume_ends_the_same) {
+  for (IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
+    for (int64_t nth = 3; nth < 400; nth += 37) {
+      for (IoOp op : {IoOp::kRead, IoOp::kWrite, IoOp::kSync}) {
+        EngineOptions with = options();
+        with.store.queue.backend = backend;
+        auto faults = std::make_shared<Faults>();
+        faults->list = {{.op = op, .nth = op == IoOp::kSync ? nth / 30 : nth, .error_number = EIO}};
+        with.store.make_queue = faulty_queue_factory(faults);
+        bool failed = false;
+        try {
+          auto running = engine(with);
+          finish(*running);
+        } catch (const IoError& error) {
+          failed = true;
+          EXPECT_EQ(error.details().error_number, EIO);
+          EXPECT_THAT(error.what(), HasSubstr("sluice-0.swap"));
+        }
+        EXPECT_TRUE(failed || faults->reads <= nth || faults->writes <= nth || faults->syncs <= nth / 30);
+        EngineOptions again = options();
+        again.open = OpenMode::kResume;
+        auto resumed = engine(again);
+        EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
+      }
+    }
+  }
+}
+
+TEST_F(Lifecycle, short_and_reordered_transfers_change_no_bit) {
+  for (Order order : {Order::kReversed, Order::kShuffled}) {
+    EngineOptions with = options();
+    auto faults = std::make_shared<Faults>();
+    faults->order = order;
+    for (int64_t nth = 0; nth < 400; nth += 7) {
+      faults->list.push_back({.op = nth % 2 ? IoOp::kRead : IoOp::kWrite, .nth = nth, .short_bytes = 700});
+    }
+    with.store.make_queue = faulty_queue_factory(faults);
+    auto running = engine(with);
+    EXPECT_EQ(finish(*running), expected_);
+  }
+}
+
+TEST_F(Lifecycle, parameters_read_between_steps_are_those_of_the_last_step) {
+  auto running = engine(options());
+  const int parameter = running->geometry().find_parameter("b1.weight");
+  const int64_t elements = running->geometry().parameters()[parameter].elements;
+  std::vector<float> master(static_cast<size_t>(elements));
+  running->read_master(parameter, 0, master);
+  for (int64_t i = 0; i < elements; ++i) ASSERT_EQ(master[static_cast<size_t>(i)], toy_initial("b1.weight", i));
+  step(*running);
+  std::vector<float> tail(7);
+  running->read_master(parameter, elements - 7, tail);
+  EXPECT_NE(tail[0], master[static_cast<size_t>(elements - 7)]);
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+}  // namespace
+}  // namespace sluice::testing
