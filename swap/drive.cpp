@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/bytes.h"
@@ -94,10 +96,16 @@ int64_t Drive::bytes() const {
 }
 
 // The lock belongs to the open file description: it refuses a second opening in this process as well, and ends with the
-// process however that ends.
+// process however that ends. Requests that a killed process left in the kernel hold it until they have moved their
+// bytes, so whoever has it meets no late writes; that takes a moment, which is waited for.
 void Drive::lock() {
-  if (retried([this] { return flock(file_, LOCK_EX | LOCK_NB); }) == 0) return;
-  if (errno != EWOULDBLOCK) fail("lock", path_, errno);
+  constexpr int kTries = 50;
+  constexpr std::chrono::milliseconds kBetweenTries{20};
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (retried([this] { return flock(file_, LOCK_EX | LOCK_NB); }) == 0) return;
+    if (errno != EWOULDBLOCK) fail("lock", path_, errno);
+    std::this_thread::sleep_for(kBetweenTries);
+  }
   throw ConfigError(
       fmt::format("the store {} is in use by another run: wait until that has ended, or give this one another "
                   "folder (--out, sluice.nvme)",

@@ -31,6 +31,7 @@ struct RecordStore::Impl {
   void write_header();
   enum class Content : uint8_t { kNone, kSome };
   Content check_header();
+  bool superblocks_are_blank();
   Content load();
   void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);
   bool read_table(int area, const Superblock& superblock);

@@ -29,6 +29,16 @@ void RecordStore::Impl::write_header() {
   run_now({.op = IoOp::kSync});
 }
 
+// The header is durable before the first superblock is written.
+bool RecordStore::Impl::superblocks_are_blank() {
+  for (const int64_t offset : kSuperblockOffset) {
+    run_now({.op = IoOp::kRead, .memory = block.data(), .offset = offset, .bytes = kStoreBlockBytes});
+    Superblock ignored;
+    if (read_superblock(block.span(), fingerprint, ignored) != BlockState::kBlank) return false;
+  }
+  return true;
+}
+
 RecordStore::Impl::Content RecordStore::Impl::check_header() {
   const std::string path = drive.path().string();
   if (drive.bytes() < kStoreBlockBytes) return Content::kNone;  // its creation was cut off
@@ -43,6 +53,7 @@ RecordStore::Impl::Content RecordStore::Impl::check_header() {
       throw ConfigError(
           fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
     case HeaderState::kDamaged:
+      if (superblocks_are_blank()) return Content::kNone;  // its creation was cut off here
       throw ConfigError(
           fmt::format("the identity header of {} is damaged (its checksum does not agree): start over with "
                       "--overwrite",

@@ -20,6 +20,7 @@ constexpr uint64_t kIdentityMagic = 0x31306469'65636c73;    // "slceid01"
 constexpr uint64_t kSuperblockMagic = 0x31306273'65636c73;  // "slcesb01"
 constexpr uint64_t kTableMagic = 0x31306274'65636c73;       // "slcetb01"
 constexpr uint64_t kOpeningMagic = 0x31306f70'65636c73;     // "slcepo01"
+constexpr size_t kSectorBytes = 512;                        // what a drive writes whole or not at all
 constexpr std::align_val_t kBufferAlignment{4096};
 
 struct IdentityBlock {
@@ -198,7 +199,10 @@ void write_identity(std::span<std::byte> block, const StoreIdentity& identity) {
 
 HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into) {
   const auto header = get<IdentityBlock>(block);
-  if (header.magic != kIdentityMagic) return is_blank(block) ? HeaderState::kBlank : HeaderState::kForeign;
+  if (header.magic != kIdentityMagic) {
+    // A write that was cut off may have left later sectors without the first.
+    return is_blank(block.first(kSectorBytes)) ? HeaderState::kBlank : HeaderState::kForeign;
+  }
   into.version = header.version;
   if (header.version != kStoreVersion) return HeaderState::kOtherVersion;
   if (header.crc != crc_of(header)) return HeaderState::kDamaged;

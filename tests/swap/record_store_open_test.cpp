@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "swap/record_store.h"
@@ -269,6 +270,16 @@ TEST_F(StoreOpening, a_second_opening_is_refused_in_this_process_and_in_another)
   expect_step(*store, run_, 1);
   store.reset();
   expect_step(*open(), run_, 1);
+}
+
+TEST_F(StoreOpening, a_store_that_is_just_being_let_go_is_waited_for) {
+  make_steps(1);
+  auto store = open();
+  std::unique_ptr<RecordStore> next;
+  std::thread opener([&] { next = open(); });
+  store.reset();
+  opener.join();
+  expect_step(*next, run_, 1);
 }
 
 TEST_F(StoreOpening, programmers_errors_are_checked) {
