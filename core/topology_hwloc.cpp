@@ -30,10 +30,7 @@ class HwlocTopology final : public Topology {
   HwlocTopology(const HwlocTopology&) = delete;
   HwlocTopology& operator=(const HwlocTopology&) = delete;
 
-  std::string describe() const override {
-    const unsigned version = hwloc_get_api_version();
-    return fmt::format("hwloc {}.{}.{}", version >> 16, (version >> 8) & 0xFF, version & 0xFF);
-  }
+  std::string describe() const override { return "hwloc " HWLOC_VERSION; }
   int node_count() const override { return static_cast<int>(cpus_of_nodes_.size()); }
   std::vector<int> cpus_of_node(int node) const override { return cpus_of_nodes_.at(static_cast<size_t>(node)); }
   int core_count() const override { return core_count_; }
