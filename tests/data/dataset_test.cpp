@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "core/topology.h"
 #include "data/cache_file.h"
 #include "data/unigram.h"
 #include "tests/data/temporary_folder.h"
@@ -156,6 +157,22 @@ TEST_F(DatasetTest, ids_beyond_16_bits_are_kept) {
   stream->read(0, back);
   EXPECT_EQ(back, (std::vector<int64_t>{0, 65535, 65536, 69999}));
   EXPECT_FALSE(TokenStream::open(file, 8)) << "made from something else";
+}
+
+TEST_F(DatasetTest, opening_a_long_stream_checks_it_without_making_it_resident) {
+  const auto file = folder_.path() / "long";
+  TokenWriter writer(file, 256, 1);
+  const std::vector<int32_t> ids(size_t{1} << 20, 77);
+  for (int i = 0; i < 48; ++i) writer.append(ids);
+  writer.finish();
+  const int64_t before_bytes = resident_bytes();
+  auto stream = TokenStream::open(file, 1);
+  ASSERT_TRUE(stream);
+  EXPECT_EQ(stream->mapped_bytes(), 64 + (int64_t{96} << 20));
+  EXPECT_LT(resident_bytes() - before_bytes, int64_t{16} << 20);
+  stream.reset();
+  flip_bit(file, (size_t{96} << 20) + 63);
+  EXPECT_FALSE(TokenStream::open(file, 1)) << "the last byte is checked";
 }
 
 TEST_F(DatasetTest, a_writer_that_does_not_finish_leaves_nothing_behind) {
