@@ -53,6 +53,8 @@ ProcessSettings set_process(const ProcessSettings& settings) {
   return {.compute_threads = threads};
 }
 
+int compute_threads() { return at::get_num_threads(); }
+
 std::string libtorch_version() { return TORCH_VERSION; }
 
 std::string describe_libtorch() {

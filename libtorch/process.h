@@ -13,6 +13,8 @@ struct ProcessSettings {
 // Returns the settings with defaults filled in.
 ProcessSettings set_process(const ProcessSettings& settings);
 
+int compute_threads();  // inside one operator, as LibTorch has it now
+
 std::string libtorch_version();  // "2.11.0"
 // One line on how LibTorch computes here: version, instruction set, threads.
 std::string describe_libtorch();

@@ -1,10 +1,11 @@
 // A block: x + P(f(x)) twice, f being attention, then the MLP.
 //
-// Backward works half by half. The projection P is linear, so its gradients are written here from f(x) and the output's
-// gradient, and autograd recomputes and differentiates f alone: the block's output is never computed again, and the
-// MLP's intermediates are gone before attention's gradients are made.
+// Backward works half by half. The projection P and the MLP's GELU need no graph: their gradients are written here,
+// each tensor dropped after its last use, and autograd recomputes and differentiates what is below them. So the block's
+// output is never computed again, and the MLP's intermediates are gone before attention's gradients are made.
 #include <ATen/ops/add.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -39,10 +40,13 @@ class Half : public BoundModule {
         projection_bias(add_parameter("projection_bias")),
         epsilon_(epsilon) {}
 
-  // f(x), [tokens, in of P].
+  // f is activate(inner(x)), [tokens, in of P]; inner alone is differentiated by autograd.
   virtual at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) = 0;
+  virtual at::Tensor activate(const at::Tensor& before) const { return before; }
+  // Turns the gradient of f into that of inner(x), in place.
+  virtual void activate_backward(at::Tensor& gradient, const at::Tensor& before) const { (void)gradient, (void)before; }
 
-  // Into `to`: x + P(f).
+  // Into `to`, which may be x: x + P(f).
   void finish(const at::Tensor& x, const at::Tensor& f, at::Tensor& to) const {
     const at::Tensor projected = affine(f, projection_weight, projection_bias);
     at::add_out(to, x, projected);
@@ -84,30 +88,34 @@ class Attention final : public Half {
 class Mlp final : public Half {
  public:
   using Half::Half;
-  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens&) override { return at::gelu(normed_affine(x), "tanh"); }
+  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens&) override { return normed_affine(x); }
+  at::Tensor activate(const at::Tensor& before) const override { return at::gelu(before, "tanh"); }
+  void activate_backward(at::Tensor& gradient, const at::Tensor& before) const override {
+    at::gelu_backward_out(gradient, gradient, before, "tanh");
+  }
 };
 
-// f(x) with the graph that leads to it.
+// inner(x) with the graph that leads to it.
 struct Recomputed {
-  at::Tensor leaf, f;
+  at::Tensor leaf, inner;
 };
 
 Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens) {
   const torch::autograd::AutoGradMode graph(true);
-  Recomputed made{.leaf = x.detach().requires_grad_(true), .f = {}};
-  made.f = half.inner(made.leaf, tokens);
+  Recomputed made{.leaf = x.detach().requires_grad_(true), .inner = {}};
+  made.inner = half.inner(made.leaf, tokens);
   return made;
 }
 
 // Contributes the half's gradients, its first parameter being weight `first` of the turn, and returns the gradient of x
 // without the residual's own part. `made` is spent.
 at::Tensor differentiate(Half& half, Recomputed made, const at::Tensor& output_gradient, VisitTurn& turn, int first) {
-  contribute(turn, first + 4, at::mm(made.f.detach().t(), output_gradient));
+  contribute(turn, first + 4, at::mm(half.activate(made.inner.detach()).t(), output_gradient));
   contribute(turn, first + 5, at::sum(output_gradient, 0));
-  const at::Tensor f_gradient = at::mm(output_gradient, half.projection_weight.detach().t());
+  at::Tensor gradient = at::mm(output_gradient, half.projection_weight.detach().t());
+  half.activate_backward(gradient, made.inner.detach());
   const variable_list wanted = {made.leaf, half.norm_weight, half.norm_bias, half.inner_weight, half.inner_bias};
-  variable_list outputs = {std::move(made.f)};
-  variable_list gradients = torch::autograd::grad(outputs, wanted, {f_gradient});
+  variable_list gradients = torch::autograd::grad({made.inner}, wanted, {gradient});
   for (int i = 1; i < static_cast<int>(gradients.size()); ++i) {
     contribute(turn, first + i - 1, std::exchange(gradients[static_cast<size_t>(i)], {}));
   }
@@ -145,7 +153,7 @@ class Block final : public Gpt2Visit {
     at::Tensor middle_gradient;
     {
       at::Tensor middle = at::empty_like(x);
-      attention_.finish(x, attention.f.detach(), middle);
+      attention_.finish(x, attention.inner.detach(), middle);
       middle_gradient = differentiate(mlp_, recompute(mlp_, middle, tokens), y_gradient, turn, Half::kParameters);
     }
     middle_gradient.add_(y_gradient);

@@ -5,6 +5,7 @@
 
 #include "core/bytes.h"
 #include "core/geometry.h"
+#include "libtorch/process.h"
 #include "libtorch/workspace.h"
 #include "libtorch/zero_turn.h"
 
@@ -33,9 +34,43 @@ int64_t measure_gpt2_workspace(const ModelSpec& spec, const Gpt2Options& options
   return workspace.high_water_bytes();
 }
 
+namespace {
+
+// Attention's scratch in backward: scores and their gradients of one tile of queries by one of keys, each thread its
+// own; in fp32, and once more in the tensors' type where that is narrower.
+int64_t attention_scratch(const Gpt2Options& options) {
+  const int64_t queries = options.sequence >= 768 ? 256 : options.sequence >= 192 ? 64 : 32;
+  const int64_t keys = std::min<int64_t>(512, options.sequence);
+  const int64_t element_bytes = options.precision == Precision::kFp32 ? 4 : 6;
+  return compute_threads() * 2 * queries * keys * element_bytes;
+}
+
+// The MLP's half of a backward: attention's graph (5 tensors of the boundary's size) and its own sums, two tensors of
+// the inner width, one weight gradient; and what best fit leaves between them. Or attention's half.
+int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
+  const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
+  const int64_t tokens = options.batch * options.sequence;
+  const int64_t boundary = tokens * config.n_embd * element_bytes, inner = tokens * config.inner() * element_bytes;
+  const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 16 : 19;
+  const int64_t mlp = boundary * halves_of_boundary / 2 + 2 * inner + config.inner() * config.n_embd * element_bytes;
+  const int64_t attention =
+      10 * boundary + 3 * config.n_embd * config.n_embd * element_bytes + attention_scratch(options);
+  return std::max(mlp, attention);
+}
+
+// Logits of a tile, and either a few of their rows in fp32 or a slice of the weight's gradient.
+int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
+  const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
+  const int64_t tile = options.loss_tile_tokens;
+  const int64_t rows = std::min(softmax_rows(config.vocab_size), tile) * config.vocab_size * 4;
+  const int64_t slice = std::min(head_gradient_rows(config.n_embd), config.vocab_size) * config.n_embd * element_bytes;
+  return tile * (config.vocab_size + config.n_embd * 3 / 2) * element_bytes + std::max(rows, slice);
+}
+
+}  // namespace
+
 int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options) {
-  (void)config;
-  return options.batch;
+  return round_up(std::max(block_bytes(config, options), head_bytes(config, options)), Workspace::kAlignmentBytes);
 }
 
 }  // namespace sluice
