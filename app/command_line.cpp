@@ -1,0 +1,158 @@
+// The command line, and what becomes of errors.
+#include "app/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <string>
+
+#include "app/commands.h"
+#include "app/console.h"
+#include "app/train.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kFailed = 1, kBadInput = 2;
+
+int fail(const std::string& message, int exit_code) {
+  std::fprintf(stderr, "sluice: %s\n", message.c_str());
+  return exit_code;
+}
+
+// An error is one line. Ours may have several sentences on lines of their own.
+std::string joined(std::string text) {
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at)) {
+    text.replace(at, std::max<size_t>(text.find_first_not_of(" \n", at), at + 1) - at, " ");
+  }
+  return text;
+}
+// What other libraries append to theirs (stack traces) helps nobody here.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string check_positive(const std::string& text) {
+  int64_t value = 0;
+  return CLI::detail::lexical_cast(text, value) && value > 0 ? "" : text + " is not a positive integer";
+}
+std::string check_temperature(const std::string& text) {
+  double value = 0;
+  return CLI::detail::lexical_cast(text, value) && value >= 0 ? "" : text + " is not a number, 0 or more";
+}
+
+void add_config(CLI::App& command, std::string& config, std::vector<std::string>& overrides) {
+  command.add_option("CONFIG", config, "The configuration file (JSON)")->required();
+  command.add_option("--set", overrides, "path.to.key=value, in place of the file's; may be repeated")
+      ->allow_extra_args(false);
+}
+
+void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
+  CLI::App* command = app.add_subcommand("train", "Train a model, or go on with a run");
+  add_config(*command, options.config, options.overrides);
+  command->add_option("--data", options.data, "File or folder of UTF-8 text, in place of data.path");
+  command->add_option("--steps", options.steps, "Steps, counted from the start of the run (default: one epoch)")
+      ->check(check_positive);
+  command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)");
+  command->add_option("--seed", options.seed, "Seed of initial values and order of samples, in place of the file's");
+  command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
+  command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")->check(check_positive);
+  CLI::Option* resume = command->add_flag_callback(
+      "--resume", [&options] { options.open = OpenMode::kResume; }, "Go on after the last committed step");
+  command
+      ->add_flag_callback(
+          "--overwrite", [&options] { options.open = OpenMode::kOverwrite; }, "Replace the run that is there")
+      ->excludes(resume);
+  command->callback([&options, &exit_code] {
+    Console console;
+    const TrainEnd end = run_training(options, console);
+    if (end.signal == 0) return;
+    std::fprintf(stderr, "sluice: stopped after step %lld, committed; go on with the same command and --resume\n",
+                 static_cast<long long>(end.step));
+    exit_code = 128 + end.signal;
+  });
+}
+
+void add_plan(CLI::App& app, PlanCommand& options) {
+  CLI::App* command = app.add_subcommand("plan", "Print what lives where and what a step moves, without training");
+  add_config(*command, options.config, options.overrides);
+  command->add_flag_callback(
+      "--json", [&options] { options.output = PlanOutput::kJson; }, "As JSON");
+  command->callback([&options] {
+    Console console;
+    run_plan(options, console);
+  });
+}
+
+void add_generate(CLI::App& app, GenerateCommand& options) {
+  CLI::App* command = app.add_subcommand("generate", "Continue a text with the model of a run");
+  command->add_option("DIR", options.folder, "Folder of the run")->required();
+  command->add_option("--prompt", options.prompt, "The text to continue")->required();
+  command->add_option("--tokens", options.tokens, "At most so many tokens")->check(check_positive)->required();
+  command->add_option("--temperature", options.temperature, "0: always the likeliest token (default: 1)")
+      ->check(check_temperature);
+  command->add_option("--seed", options.seed, "Seed of the choices (default: 0)");
+  command->callback([&options] {
+    Console console;
+    run_generate(options, console);
+  });
+}
+
+void add_checkpoint(CLI::App& app, ExportCommand& options) {
+  CLI::App* checkpoint = app.add_subcommand("checkpoint", "Checkpoints of a run")->require_subcommand(1);
+  CLI::App* command =
+      checkpoint->add_subcommand("export", "Write a Hugging Face folder: config.json, model.safetensors");
+  command->add_option("DIR", options.folder, "Folder of the run")->required();
+  command->add_option("OUT", options.out, "Folder to write")->required();
+  command->add_flag_callback(
+      "--fp32", [&options] { options.values = ExportCommand::Values::kMaster; }, "The fp32 masters, not the weights");
+  command->callback([&options] {
+    Console console;
+    run_export(options, console);
+  });
+}
+
+int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
+  CLI::App app("Trains models larger than the memory of the device, and larger than the memory of the host.", "sluice");
+  app.require_subcommand(1);
+  app.set_help_all_flag("--help-all", "Help of all sub-commands");
+  int exit_code = 0;
+  TrainOptions train;
+  train.make_queue = make_queue;
+  PlanCommand plan;
+  GenerateCommand generate;
+  ExportCommand export_options;
+  add_train(app, train, exit_code);
+  add_plan(app, plan);
+  add_generate(app, generate);
+  add_checkpoint(app, export_options);
+  app.add_subcommand("info", "This machine: backends and why, CPU, memory, limits, versions")->callback([] {
+    Console console;
+    run_info(console);
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return fail(joined(error.what()) + " (see sluice --help)", kBadInput);
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int run_command_line(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
+  try {
+    return run(argc, argv, make_queue);
+  } catch (const ConfigError& error) {
+    return fail(joined(error.what()), kBadInput);
+  } catch (const Error& error) {
+    return fail(joined(error.what()), kFailed);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory: lower sluice.device_memory and sluice.host_memory", kFailed);
+  } catch (const std::exception& error) {
+    return fail(first_line(error.what()), kFailed);
+  }
+}
+
+}  // namespace sluice

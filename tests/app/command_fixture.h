@@ -1,0 +1,76 @@
+// A folder with a small configuration and a text, and the command to run on them.
+#pragma once
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/process.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+
+class CommandTest : public testing::Test {
+ protected:
+  using Json = nlohmann::json;
+
+  CommandTest() {
+    std::ofstream text(file("text.txt"));
+    for (int i = 0; i < 400; ++i) text << "line " << i << ": the quick brown fox counts to " << i * i << "\n";
+    text.close();
+    std::ofstream(file("run.json")) << kConfig;
+  }
+
+  std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  // `sluice` with arguments; words that start with @ are files of the test's folder.
+  Ended sluice(std::vector<std::string> arguments) const {
+    for (std::string& argument : arguments) {
+      if (!argument.empty() && argument.front() == '@') argument = file(argument.substr(1));
+    }
+    arguments.insert(arguments.begin(), SLUICE_COMMAND);
+    return run_process(arguments);
+  }
+  // `sluice train run.json --data text.txt --out OUT --steps 6` and more.
+  Ended train(const std::string& out, std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"train", "@run.json", "--data", "@text.txt", "--out", "@" + out};
+    if (std::find(more.begin(), more.end(), "--steps") == more.end())
+      arguments.insert(arguments.end(), {"--steps", "6"});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return sluice(arguments);
+  }
+
+  std::vector<Json> metrics(const std::string& out) const {
+    std::vector<Json> lines;
+    std::ifstream stream(file(out + "/metrics.jsonl"));
+    for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+    return lines;
+  }
+  // What must not depend on interruptions: losses, norms and digests.
+  static std::string numbers(const std::vector<Json>& lines) {
+    std::string text;
+    for (const Json& line : lines) {
+      for (const char* key : {"step", "loss", "grad_norm", "tokens", "weights_crc32c", "state_crc32c"}) {
+        if (line.contains(key)) text += line[key].dump() + " ";
+      }
+      text += "\n";
+    }
+    return text;
+  }
+
+  static constexpr const char* kConfig = R"({
+    "model": {"type": "gpt2", "vocab_size": 331, "n_positions": 33, "n_embd": 72, "n_layer": 2, "n_head": 3},
+    "data": {"tokenizer": "byte", "sequence_length": 33, "validation_fraction": 0.1},
+    "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2,
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "gradient_clipping": 1.0,
+    "bf16": {"enabled": true}, "steps_per_print": 2,
+    "sluice": {"device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}
+  })";
+  TempFolder folder_;
+};
+
+}  // namespace sluice

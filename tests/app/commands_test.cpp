@@ -1,0 +1,126 @@
+// plan, generate, checkpoint export and info by the real command.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using CommandsTest = CommandTest;
+
+TEST_F(CommandsTest, plan_prints_the_table_and_makes_nothing) {
+  const Ended ended = sluice({"plan", "@run.json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const char* words : {"workspace", "device", "host", "nvme", "disk needed", "what a step moves", "chunks:"}) {
+    EXPECT_THAT(ended.out, testing::HasSubstr(words));
+  }
+  EXPECT_FALSE(fs::exists(file("runs")));
+}
+
+TEST_F(CommandsTest, plan_as_json_has_the_numbers_of_the_table) {
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--set", "sluice.placement.state=nvme"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json plan = Json::parse(ended.out);
+  EXPECT_EQ(plan["budgets"]["device"], 2 << 20);
+  EXPECT_EQ(plan["budgets"]["host"], 1 << 20);
+  int64_t device = 0;
+  for (const Json& row : plan["uses"]) {
+    if (row["tier"] == "device") device += row["bytes"].get<int64_t>();
+  }
+  EXPECT_GT(device, 0);
+  EXPECT_LE(device, 2 << 20);
+  // State at home on NVMe in bf16: 10 bytes per parameter, padding of partitions aside.
+  const int64_t state = plan["homes"]["state"]["nvme"]["bytes"];
+  EXPECT_GE(state, plan["parameters"].get<int64_t>() * 10);
+  EXPECT_FALSE(plan["homes"]["state"].contains("host"));
+  EXPECT_GT(plan["disk_bytes"], plan["parameters"].get<int64_t>() * 24);
+  EXPECT_GT(plan["chunk_elements"], 0);
+  EXPECT_FALSE(plan["moves_per_step"].empty());
+}
+
+TEST_F(CommandsTest, the_disk_that_plan_asks_for_is_what_training_takes) {
+  const Json plan = Json::parse(sluice({"plan", "@run.json", "--json"}).out);
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  EXPECT_EQ(plan["disk_bytes"], fs::file_size(file("run/sluice-0.swap")));
+}
+
+TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const std::vector<std::string> command = {"generate", "@run", "--prompt", "line 1", "--tokens", "20", "--seed"};
+  const auto with_seed = [&](const std::string& seed) {
+    std::vector<std::string> all = command;
+    all.push_back(seed);
+    const Ended ended = sluice(all);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_EQ(ended.out.rfind("line 1", 0), 0u);
+    return ended.out;
+  };
+  const std::string first = with_seed("1");
+  EXPECT_EQ(with_seed("1"), first);
+  EXPECT_NE(with_seed("2"), first);
+}
+
+TEST_F(CommandsTest, generating_changes_nothing_of_the_run) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  ASSERT_EQ(train("parts", {"--steps", "3"}).exit_code, 0);
+  ASSERT_EQ(sluice({"generate", "@parts", "--prompt", "line", "--tokens", "3"}).exit_code, 0);
+  ASSERT_EQ(train("parts", {"--resume"}).exit_code, 0);
+  EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
+}
+
+// transformers opens what was exported and continues a prompt with the same likeliest tokens.
+TEST_F(CommandsTest, an_export_opened_in_transformers_continues_a_prompt_as_generate_does) {
+  if (run_process({SLUICE_PYTHON, "-c", "import transformers, torch"}).exit_code != 0) {
+    GTEST_SKIP() << SLUICE_PYTHON << " has no transformers";
+  }
+  ASSERT_EQ(train("run", {"--steps", "30", "--set", "bf16.enabled=false"}).exit_code, 0);
+  const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  const Ended ours = sluice({"generate", "@run", "--prompt", "line 1", "--tokens", "12", "--temperature", "0"});
+  ASSERT_EQ(ours.exit_code, 0) << ours.err;
+  const Ended theirs = run_process({SLUICE_PYTHON, SLUICE_CONTINUE, file("out"), "line 1", "12"});
+  ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
+  EXPECT_EQ(ours.out, theirs.out);
+}
+
+TEST_F(CommandsTest, the_masters_of_a_bf16_run_are_exported_in_fp32) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@out"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@master", "--fp32"}).exit_code, 0);
+  const auto half = fs::file_size(file("out/model.safetensors")),
+             full = fs::file_size(file("master/model.safetensors"));
+  EXPECT_NEAR(static_cast<double>(full), 2.0 * static_cast<double>(half), 0.1 * static_cast<double>(half));
+}
+
+TEST_F(CommandsTest, an_export_is_a_model_to_start_from) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@out"}).exit_code, 0);
+  std::ofstream(file("more.json")) << R"({"model": {"path": ")" << file("out") << R"("},
+    "data": {"sequence_length": 33}, "train_micro_batch_size_per_gpu": 6, "bf16": {"enabled": true},
+    "sluice": {"device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}})";
+  const Ended ended = sluice({"train", "@more.json", "--data", "@text.txt", "--steps", "1", "--out", "@more"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_LT(metrics("more")[0]["loss"], metrics("run")[1]["loss"]);
+  // The weights are in the store now.
+  fs::remove_all(file("out"));
+  EXPECT_EQ(sluice({"generate", "@more", "--prompt", "line", "--tokens", "2"}).exit_code, 0);
+}
+
+TEST_F(CommandsTest, info_says_what_is_picked_here_and_why) {
+  const Ended ended = sluice({"info"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const char* words :
+       {"I/O queue", "device_host", "topology", "adam_", "CPU", "memory", "memlock", "nofile", "LibTorch 2.", "fmt "}) {
+    EXPECT_THAT(ended.out, testing::HasSubstr(words));
+  }
+}
+
+TEST_F(CommandsTest, help_names_every_command) {
+  const Ended ended = sluice({"--help"});
+  EXPECT_EQ(ended.exit_code, 0);
+  for (const char* command : {"train", "plan", "generate", "checkpoint", "info"}) {
+    EXPECT_THAT(ended.out, testing::HasSubstr(command));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,88 @@
+// Training that is killed or asked to stop in the middle, and goes on to the same bits.
+#include <csignal>
+#include <random>
+
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+class KillTest : public CommandTest {
+ protected:
+  // The command with a queue that does `fault` ("kill-after-bytes", "kill-at-superblock", "interrupt-after-bytes",
+  // "terminate-after-bytes", "count") at `value`; "count" prints the traffic as the last line.
+  Ended train_with(const std::string& fault, int64_t value, const std::string& out) const {
+    return run_process({SLUICE_WITH_FAULTS, fault, std::to_string(value), "train", file("run.json"), "--data",
+                        file("text.txt"), "--steps", "6", "--out", file(out), "--set",
+                        "sluice.placement.weights=nvme"});
+  }
+
+  void SetUp() override {
+    const Ended ended = train_with("count", 0, "whole");
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    expected_ = numbers(metrics("whole"));
+    traffic_ = std::stoll(ended.out.substr(ended.out.rfind("traffic ") + 8));
+    ASSERT_GT(traffic_, 0);
+  }
+
+  void expect_resumed_run_equal(const std::string& out, const std::string& what) {
+    const Ended resumed = train(out, {"--resume"});
+    ASSERT_EQ(resumed.exit_code, 0) << what << "\n" << resumed.err;
+    EXPECT_EQ(numbers(metrics(out)), expected_) << what;
+    std::filesystem::remove_all(file(out));
+  }
+
+  void kill_and_resume(const std::string& fault, int64_t value) {
+    const Ended killed = train_with(fault, value, "killed");
+    ASSERT_EQ(killed.signal, SIGKILL) << fault << " " << value << "\n" << killed.err;
+    expect_resumed_run_equal("killed", fault + " " + std::to_string(value));
+  }
+
+  std::string expected_;
+  int64_t traffic_ = 0;
+};
+
+TEST_F(KillTest, at_random_byte_counts_loses_nothing) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 15; ++i) {
+    kill_and_resume("kill-after-bytes", static_cast<int64_t>(random() % static_cast<uint64_t>(traffic_)));
+  }
+}
+
+TEST_F(KillTest, between_the_table_and_the_superblock_loses_nothing) {
+  for (int64_t superblock = 1; superblock <= 5; ++superblock) kill_and_resume("kill-at-superblock", superblock);
+}
+
+TEST_F(KillTest, twice_in_one_run_loses_nothing) {
+  ASSERT_EQ(train_with("kill-after-bytes", traffic_ / 2, "killed").signal, SIGKILL);
+  const Ended again =
+      run_process({SLUICE_WITH_FAULTS, "kill-after-bytes", std::to_string(traffic_ / 4), "train", file("run.json"),
+                   "--data", file("text.txt"), "--steps", "6", "--out", file("killed"), "--resume"});
+  ASSERT_EQ(again.signal, SIGKILL) << again.err;
+  expect_resumed_run_equal("killed", "twice");
+}
+
+TEST_F(KillTest, an_interrupt_finishes_the_step_commits_and_names_resume) {
+  const Ended stopped = train_with("interrupt-after-bytes", traffic_ / 2, "stopped");
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_THAT(stopped.last_error_line(), testing::HasSubstr("--resume"));
+  const std::vector<Json> lines = metrics("stopped");
+  ASSERT_FALSE(lines.empty());
+  ASSERT_LT(lines.size(), 6u);
+  // The step that was under way is committed: the resumed run says that it goes on after it.
+  const std::string last = lines.back()["step"].dump();
+  EXPECT_THAT(stopped.last_error_line(), testing::HasSubstr("stopped after step " + last + ", committed"));
+  const Ended resumed = train("stopped", {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, testing::HasSubstr("resuming after step " + last));
+  EXPECT_EQ(numbers(metrics("stopped")), expected_);
+}
+
+TEST_F(KillTest, a_request_to_terminate_does_the_same) {
+  const Ended stopped = train_with("terminate-after-bytes", traffic_ / 2, "stopped");
+  EXPECT_EQ(stopped.exit_code, 143) << stopped.err;
+  expect_resumed_run_equal("stopped", "terminate");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,92 @@
+// metrics.jsonl over interruptions, and the choice of a token.
+#include "app/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "app/console.h"
+#include "app/sample.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+class MetricsTest : public testing::Test {
+ protected:
+  void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
+  std::string read() const {
+    std::ostringstream text;
+    text << std::ifstream(path_, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  TempFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "metrics.jsonl";
+};
+
+const std::string kOne = "{\"step\":1,\"loss\":3.5}\n", kTwo = "{\"step\":2,\"loss\":2.5}\n";
+
+TEST_F(MetricsTest, lines_after_the_committed_step_are_dropped) {
+  write(kOne + kTwo + "{\"step\":3,\"loss\":1.5}\n");
+  const MetricsFile metrics(path_, 2);
+  EXPECT_EQ(read(), kOne + kTwo);
+  EXPECT_EQ(metrics.first_loss(), 3.5);
+  EXPECT_EQ(metrics.last_loss(), 2.5);
+}
+
+TEST_F(MetricsTest, a_torn_last_line_is_dropped) {
+  for (const std::string torn : {"{\"step\":2,\"lo", "{\"step\":2,\"loss\":2.5}", "{", "\n"}) {
+    write(kOne + torn);
+    const MetricsFile metrics(path_, 2);
+    EXPECT_EQ(read(), kOne) << torn;
+  }
+}
+
+TEST_F(MetricsTest, a_final_line_is_dropped) {
+  write(kOne + kTwo + "{\"final\":true}\n");
+  const MetricsFile metrics(path_, 2);
+  EXPECT_EQ(read(), kOne + kTwo);
+}
+
+TEST_F(MetricsTest, a_run_that_starts_anew_has_no_lines) {
+  write(kOne + kTwo);
+  const MetricsFile metrics(path_, 0);
+  EXPECT_EQ(read(), "");
+  EXPECT_FALSE(metrics.first_loss());
+}
+
+TEST_F(MetricsTest, a_step_reads_back_with_every_digit) {
+  MetricsFile metrics(path_, 0);
+  StepMetrics step;
+  step.end = {.step = 1, .loss = 0.1 + 0.2, .grad_norm = std::nan("")};
+  metrics.step(step, Ledger());
+  EXPECT_NE(read().find("\"loss\":0.30000000000000004,"), std::string::npos) << read();
+  EXPECT_NE(read().find("\"grad_norm\":null,"), std::string::npos) << read();
+}
+
+TEST(PickToken, follows_the_distribution_at_its_temperature) {
+  const std::vector<float> logits = {0.0f, std::log(2.0f), std::log(5.0f)};  // 1/8, 2/8, 5/8
+  EXPECT_EQ(pick_token(logits, 1, 0.0), 0);
+  EXPECT_EQ(pick_token(logits, 1, 0.124), 0);
+  EXPECT_EQ(pick_token(logits, 1, 0.126), 1);
+  EXPECT_EQ(pick_token(logits, 1, 0.374), 1);
+  EXPECT_EQ(pick_token(logits, 1, 0.376), 2);
+  EXPECT_EQ(pick_token(logits, 1, 0.999999), 2);
+  EXPECT_EQ(pick_token(logits, 0.01, 0.001), 2);
+  EXPECT_EQ(pick_token(logits, 0, 0.0), 2);
+}
+
+TEST(PickToken, very_large_logits_do_not_overflow) {
+  EXPECT_EQ(pick_token(std::vector<float>{1000.0f, 3000.0f, 2000.0f}, 1, 0.5), 1);
+}
+
+TEST(FormatDuration, has_hours_only_where_there_are_some) {
+  EXPECT_EQ(format_duration(0), "0:00");
+  EXPECT_EQ(format_duration(247.4), "4:07");
+  EXPECT_EQ(format_duration(3909), "1:05:09");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,133 @@
+// What the command refuses, and the one line that says so.
+#include <sys/mount.h>
+
+#include <regex>
+
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using RefusalsTest = CommandTest;
+
+void expect_refused(const Ended& ended, int exit_code, const std::string& words) {
+  EXPECT_EQ(ended.exit_code, exit_code);
+  EXPECT_EQ(ended.last_error_line().rfind("sluice: ", 0), 0u) << ended.err;
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(words));
+  EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("frame #")));
+}
+
+TEST_F(RefusalsTest, a_typo_in_a_configuration_is_one_line_and_nothing_is_made) {
+  const Ended ended = train("run", {"--set", "sluice.host_memroy=8MiB"});
+  expect_refused(ended, 2, "unknown key \"sluice.host_memroy\" (value \"8MiB\"); did you mean \"sluice.host_memory\"?");
+  EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1);
+  EXPECT_FALSE(fs::exists(file("run")));
+  expect_refused(train("run", {"--set", "model.n_emb=72"}), 2, "model.n_embd");
+}
+
+TEST_F(RefusalsTest, a_bad_command_line_is_one_line) {
+  const std::vector<std::vector<std::string>> lines = {{},
+                                                       {"trian"},
+                                                       {"train"},
+                                                       {"train", "@run.json", "--steps", "0"},
+                                                       {"train", "@run.json", "--bogus"},
+                                                       {"generate", "@run", "--prompt", "x"},
+                                                       {"train", "@run.json", "--resume", "--overwrite"}};
+  for (const std::vector<std::string>& line : lines) {
+    const Ended ended = sluice(line);
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1) << ended.err;
+    EXPECT_THAT(ended.err, testing::StartsWith("sluice: "));
+  }
+}
+
+TEST_F(RefusalsTest, a_store_is_never_replaced_unasked) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  const Ended ended = train("run");
+  expect_refused(ended, 2, "--resume");
+  expect_refused(ended, 2, "--overwrite");
+  EXPECT_EQ(metrics("run").size(), 3u);
+  EXPECT_EQ(train("run", {"--overwrite"}).exit_code, 0);
+  EXPECT_EQ(metrics("run").size(), 7u);
+}
+
+TEST_F(RefusalsTest, a_run_is_not_resumed_as_another_one) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  expect_refused(train("run", {"--resume", "--seed", "4"}), 2, "\"seed\" 0 and not 4");
+  expect_refused(train("run", {"--resume", "--set", "data.shuffle=false"}), 2, "\"data.shuffle\" true and not false");
+  expect_refused(train("run", {"--resume", "--set", "model.n_layer=3"}), 2, "\"model.n_layer\" 2 and not 3");
+  expect_refused(train("run", {"--resume", "--set", "bf16.enabled=false"}), 2, "\"bf16.enabled\" true and not false");
+  EXPECT_EQ(metrics("run").size(), 3u);
+}
+
+TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) {
+  const Ended ended = train("run", {"--resume"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::HasSubstr("starting from the beginning"));
+  EXPECT_EQ(metrics("run").size(), 7u);
+}
+
+// The number of bytes that the error names for a tier: "host_memory 123 ...".
+std::string smallest(const std::string& line, const std::string& key) {
+  std::smatch match;
+  const std::regex pattern(key + "[^0-9]*([0-9]+)");
+  std::string last;
+  for (auto at = line.cbegin(); std::regex_search(at, line.cend(), match, pattern); at = match[0].second)
+    last = match[1];
+  return last;
+}
+
+TEST_F(RefusalsTest, small_budgets_are_refused_with_the_smallest_that_will_do) {
+  const Ended ended = train("run", {"--set", "sluice.host_memory=64KiB"});
+  expect_refused(ended, 2, "host_memory");
+  const std::string host = smallest(ended.last_error_line(), "host_memory");
+  ASSERT_GT(std::stoll(host), 65536) << ended.last_error_line();
+  const Ended good = train("run", {"--set", "sluice.host_memory=" + host});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  const Ended bad = train("other", {"--set", "sluice.host_memory=" + std::to_string(std::stoll(host) - 1)});
+  EXPECT_EQ(bad.exit_code, 2) << host;
+}
+
+TEST_F(RefusalsTest, a_small_device_budget_is_refused_with_the_smallest_that_will_do) {
+  const Ended ended = train("run", {"--set", "sluice.device_memory=64KiB"});
+  expect_refused(ended, 2, "device_memory");
+  const std::string device = smallest(ended.last_error_line(), "device_memory");
+  ASSERT_GT(std::stoll(device), 65536) << ended.last_error_line();
+  const Ended good = train("run", {"--set", "sluice.device_memory=" + device});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+}
+
+TEST_F(RefusalsTest, a_drive_that_is_too_small_is_refused_with_what_is_needed_and_free) {
+  fs::create_directory(file("drive"));
+  if (mount("sluice-test", file("drive").c_str(), "tmpfs", 0, "size=256k") != 0) {
+    GTEST_SKIP() << "a file system of its own needs the right to mount one";
+  }
+  const Ended ended = train("run", {"--set", "sluice.nvme=[\"" + file("drive") + "\"]"});
+  umount2(file("drive").c_str(), MNT_DETACH);
+  expect_refused(ended, 2, "the drive is too small: the store needs");
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(file("drive")));
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("256.0 KiB (262144 bytes) are free"));
+}
+
+TEST_F(RefusalsTest, text_that_is_missing_or_too_short_is_named) {
+  expect_refused(sluice({"train", "@run.json", "--out", "@run"}), 2, "data.path is not given");
+  expect_refused(sluice({"train", "@run.json", "--out", "@run", "--data", "@nothing"}), 2, file("nothing"));
+  std::ofstream(file("short.txt")) << "too short to fill one batch";
+  const Ended ended = sluice({"train", "@run.json", "--out", "@run", "--data", "@short.txt"});
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
+}
+
+TEST_F(RefusalsTest, commands_on_a_folder_without_a_run_name_it) {
+  expect_refused(sluice({"generate", "@none", "--prompt", "x", "--tokens", "3"}), 2,
+                 file("none") + ": no run is there");
+  expect_refused(sluice({"checkpoint", "export", "@none", "@out"}), 2, file("none") + ": no run is there");
+}
+
+TEST_F(RefusalsTest, a_tokenizer_with_more_ids_than_the_model_is_refused) {
+  expect_refused(train("run", {"--set", "model.vocab_size=100"}), 2, "gives 256 ids and model.vocab_size is 100");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,122 @@
+// Training by the real command: what it writes, and how a run goes on.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using TrainTest = CommandTest;
+
+TEST_F(TrainTest, writes_a_line_a_step_with_every_number_and_digests_at_the_end) {
+  const Ended ended = train("run");
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const std::vector<Json> lines = metrics("run");
+  ASSERT_EQ(lines.size(), 7u);
+  for (int i = 0; i < 6; ++i) {
+    const Json& line = lines[i];
+    for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_scale", "skipped", "tokens", "samples_per_s",
+                            "tokens_per_s", "step_ms", "lanes", "memory"}) {
+      EXPECT_TRUE(line.contains(key)) << key;
+    }
+    EXPECT_EQ(line["step"], i + 1);
+    EXPECT_EQ(line["tokens"], (i + 1) * 6 * 33);
+    EXPECT_EQ(line["lr"], 1e-3);
+    for (const char* lane : {"read", "write", "upload", "download", "compute", "update"}) {
+      EXPECT_TRUE(line["lanes"][lane].contains("ms") && line["lanes"][lane].contains("bytes")) << lane;
+    }
+    for (const char* tier : {"device", "host"}) {
+      EXPECT_GT(line["memory"][tier]["peak_bytes"], 0);
+      EXPECT_LE(line["memory"][tier]["peak_bytes"], line["memory"][tier]["budget_bytes"]) << tier;
+    }
+    EXPECT_GT(line["memory"]["rss_bytes"], 0);
+    EXPECT_TRUE(line["memory"].contains("runtime_bytes"));
+  }
+  EXPECT_LT(lines[5]["loss"], lines[0]["loss"]);
+  EXPECT_EQ(lines[6]["final"], true);
+  EXPECT_EQ(lines[6]["weights_crc32c"].get<std::string>().size(), 8u);
+  EXPECT_EQ(lines[6]["state_crc32c"].get<std::string>().size(), 8u);
+}
+
+TEST_F(TrainTest, shows_the_placement_first_and_the_summary_last) {
+  const Ended ended = train("run", {"--sample", "line 7", "--sample-tokens", "5"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const size_t table = ended.out.find("disk needed"), loss = ended.out.find("loss              first");
+  EXPECT_LT(table, loss);
+  ASSERT_NE(loss, std::string::npos);
+  EXPECT_THAT(ended.out, testing::HasSubstr("validation loss"));
+  EXPECT_THAT(ended.out, testing::HasSubstr("unigram cross-entropy of the same"));
+  EXPECT_THAT(ended.out, testing::HasSubstr("A continuation of \"line 7\":\nline 7"));
+  EXPECT_THAT(ended.err, testing::HasSubstr("step 6/6"));
+}
+
+TEST_F(TrainTest, a_run_that_was_stopped_and_resumed_has_the_numbers_of_one_that_was_not) {
+  ASSERT_EQ(train("whole", {"--steps", "7"}).exit_code, 0);
+  ASSERT_EQ(train("parts", {"--steps", "3"}).exit_code, 0);
+  const Ended ended = train("parts", {"--steps", "7", "--resume"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
+}
+
+TEST_F(TrainTest, a_finished_run_that_is_resumed_writes_its_final_line_again) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const std::string before = numbers(metrics("run"));
+  const Ended ended = train("run", {"--resume"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::HasSubstr("already has 6 of its 6 steps"));
+  EXPECT_EQ(numbers(metrics("run")), before);
+}
+
+TEST_F(TrainTest, a_resumed_run_may_have_other_budgets_and_homes) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  ASSERT_EQ(train("parts", {"--steps", "2"}).exit_code, 0);
+  const Ended ended = train("parts", {"--resume", "--set", "sluice.host_memory=8MiB", "--set",
+                                      "sluice.placement.state=host", "--set", "sluice.io_backend=threads"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
+}
+
+TEST_F(TrainTest, resuming_needs_neither_the_data_nor_the_seed_again) {
+  ASSERT_EQ(train("whole", {"--seed", "5"}).exit_code, 0);
+  ASSERT_EQ(train("parts", {"--seed", "5", "--steps", "2"}).exit_code, 0);
+  fs::remove(file("text.txt"));
+  const Ended ended = sluice({"train", "@run.json", "--out", "@parts", "--steps", "6", "--resume"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
+}
+
+TEST_F(TrainTest, the_resolved_configuration_trains_the_same_run) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const Ended ended = sluice({"train", "@run/config.json", "--out", "@again", "--steps", "6"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(numbers(metrics("again")), numbers(metrics("run")));
+}
+
+TEST_F(TrainTest, another_seed_gives_another_run) {
+  ASSERT_EQ(train("one", {"--seed", "1", "--steps", "2"}).exit_code, 0);
+  ASSERT_EQ(train("two", {"--seed", "2", "--steps", "2"}).exit_code, 0);
+  EXPECT_NE(metrics("one")[0]["loss"], metrics("two")[0]["loss"]);
+}
+
+TEST_F(TrainTest, without_steps_it_trains_one_epoch) {
+  const Ended ended = sluice({"train", "@run.json", "--data", "@text.txt", "--out", "@run", "--set",
+                              "train_micro_batch_size_per_gpu=24", "--set", "sluice.device_memory=8MiB"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  // 33 tokens a sample, 48 samples a step, nine tenths of the text's bytes and its end.
+  const int64_t tokens = static_cast<int64_t>(fs::file_size(file("text.txt"))) + 1;
+  const int64_t samples = (tokens - tokens / 10) / 33;
+  EXPECT_NEAR(static_cast<double>(metrics("run").size() - 1), static_cast<double>(samples / 48), 1);
+}
+
+TEST_F(TrainTest, the_store_goes_to_the_named_folder_and_later_commands_find_it) {
+  const std::string set = "sluice.nvme=[\"" + file("drive") + "\"]";
+  ASSERT_EQ(train("run", {"--set", set}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(file("drive/sluice-0.swap")));
+  EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
+  EXPECT_EQ(sluice({"generate", "@run", "--prompt", "line", "--tokens", "2"}).exit_code, 0);
+  const Ended elsewhere = train("run", {"--resume"});
+  EXPECT_EQ(elsewhere.exit_code, 2);
+  EXPECT_THAT(elsewhere.last_error_line(), testing::HasSubstr(file("drive")));
+}
+
+}  // namespace
+}  // namespace sluice
