@@ -1,3 +1,22 @@
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "app/command_line.h"
 
-int main(int argc, char** argv) { return sluice::run_command_line(argc, argv, sluice::make_io_queue); }
+namespace {
+
+// LibTorch's compute threads spin at their barriers unless told to wait; on a machine whose cores also run the update,
+// the copies or other people's work that costs up to ten times the step. The threading library reads this as it is
+// loaded, before main: so the program starts itself anew once, as the same process.
+void make_compute_threads_wait(char** argv) {
+  if (getenv("OMP_WAIT_POLICY") != nullptr || getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);  // comes back only where it failed: slower, not wrong
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  make_compute_threads_wait(argv);
+  return sluice::run_command_line(argc, argv, sluice::make_io_queue);
+}

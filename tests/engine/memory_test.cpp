@@ -45,7 +45,7 @@ TEST(Memory, nothing_is_allocated_in_a_step) {
 TEST(Memory, tables_stay_within_what_was_charged_for_them) {
   const ReferenceOptions reference{.micro_batches = 2};
   for (int visits : {3, 40}) {
-    for (int64_t chunk : {128, 4096}) {
+    for (int64_t chunk : {512, 4096}) {
       const ModelSpec model = toy_model({.visits = visits, .elements = 4000}, Precision::kBf16);
       TempFolder folder;
       EngineOptions options = engine_options(folder, reference);
