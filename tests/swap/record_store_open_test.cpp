@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <set>
@@ -248,6 +249,19 @@ TEST_F(StoreOpening, a_generation_number_is_never_used_twice) {
   }
 }
 
+TEST_F(StoreOpening, burning_a_number_leaves_the_last_one_burnt_where_it_is) {
+  make_steps(1);
+  uint64_t highest = 0;
+  for (int openings = 0; openings < 5; ++openings) {
+    open();
+    uint64_t burnt[2] = {};
+    for (int i : {0, 1}) read_opening(bytes_at(kOpeningOffset[i], kStoreBlockBytes), burnt[i]);
+    EXPECT_EQ(std::min(burnt[0], burnt[1]), highest);  // a burning that is cut off would have left this one
+    EXPECT_GT(std::max(burnt[0], burnt[1]), highest);
+    highest = std::max(burnt[0], burnt[1]);
+  }
+}
+
 TEST_F(StoreOpening, a_second_opening_is_refused_in_this_process_and_in_another) {
   make_steps(1);
   auto store = open();
@@ -283,8 +297,8 @@ TEST_F(StoreOpening, a_store_that_is_just_being_let_go_is_waited_for) {
 }
 
 TEST_F(StoreOpening, programmers_errors_are_checked) {
+  const AlignedBuffer buffer(run_.layout({0, Group::kState}).bytes);  // outlives the store, which writes from it
   auto store = create();
-  AlignedBuffer buffer(run_.layout({0, Group::kState}).bytes);
   EXPECT_THROW(store->read({0, Group::kState}, buffer.data(), 0), std::logic_error);  // never written
   EXPECT_THROW(store->read({99, Group::kState}, buffer.data(), 0), std::logic_error);
   EXPECT_THROW(commit_now(*store, run_.state(0)), std::logic_error);  // a commit covers every record
