@@ -119,11 +119,11 @@ const UnitTimes& Executor::finish() {
   return times_;
 }
 
+// The interrupt happens under the lock: once the executor has seen this end, the thread that told it touches nothing of
+// ours any more, so all may be destroyed.
 void Executor::ended(int hop, std::exception_ptr error) noexcept {
-  {
-    std::lock_guard lock(mutex_);
-    ends_.push_back({hop, std::move(error)});
-  }
+  std::lock_guard lock(mutex_);
+  ends_.push_back({hop, std::move(error)});
   parts_.store->interrupt();
 }
 
