@@ -140,9 +140,8 @@ class Block final : public Gpt2Visit {
     const at::Tensor x = tensor_of(turn.inputs()[0], {tokens.count(), width_});
     at::Tensor y = tensor_of(turn.outputs()[0], {tokens.count(), width_});
     attention_.finish(x, attention_.inner(x, tokens), y);
-    // The attention's sum goes where the block's does: the MLP has read it before it is overwritten, element by
-    // element.
-    mlp_.finish(y, mlp_.inner(y, tokens), y);
+    // The attention's sum lies where the block's output will: the last operation reads it, element by element.
+    mlp_.finish(y, mlp_.activate(mlp_.inner(y, tokens)), y);
   }
 
   void backward(VisitTurn& turn, const Gpt2Tokens& tokens) {
