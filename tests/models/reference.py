@@ -100,8 +100,9 @@ def check_export(exported, original, dtype):
     assert weights.keys() == wanted.keys(), weights.keys() ^ wanted.keys()
     for name, value in weights.items():
         assert value.dtype == getattr(torch, dtype), (name, value.dtype)
-        torch.testing.assert_close(value.float(), wanted[name].to(value.dtype).float(), rtol=2.0**-8 if dtype == "bfloat16" else 0,
-                                   atol=0)
+        # bf16 weights round ties away from zero, torch to even: one unit in the last place
+        torch.testing.assert_close(value.float(), wanted[name].to(value.dtype).float(),
+                                   rtol=2.0**-7 if dtype == "bfloat16" else 0, atol=0)
     assert model.dtype == getattr(torch, dtype)
     assert model.config.tie_word_embeddings == ("lm_head.weight" not in weights)
     ids = torch.arange(8).reshape(1, 8)
@@ -112,7 +113,7 @@ def check_export(exported, original, dtype):
 
 
 def main():
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if sys.argv[1] == "--check-export":

@@ -1,0 +1,122 @@
+#include "models/gpt2.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/errors.h"
+#include "libtorch/process.h"
+
+namespace sluice::testing {
+namespace {
+
+Gpt2Config small() {
+  Gpt2Config config;
+  config.vocab_size = 331, config.n_positions = 40, config.n_embd = 72, config.n_layer = 3, config.n_head = 3;
+  return config;
+}
+
+TEST(Gpt2, counts_its_parameters_as_hugging_face_does) {
+  EXPECT_EQ(Gpt2(Gpt2Config(), {.sequence = 128}).parameter_count(), 124'439'808);
+  Gpt2Config untied;
+  untied.tie_word_embeddings = false;
+  EXPECT_EQ(Gpt2(untied, {.sequence = 128}).parameter_count(), 124'439'808 + 50257 * 768);
+}
+
+TEST(Gpt2, is_a_valid_list_of_visits_tied_or_not) {
+  for (const bool tied : {true, false}) {
+    Gpt2Config config = small();
+    config.tie_word_embeddings = tied;
+    const Gpt2 model(config, {});
+    const ModelSpec& spec = model.spec();
+    EXPECT_NO_THROW(spec.validate());
+    EXPECT_EQ(spec.visits.size(), 5u);
+    EXPECT_EQ(spec.visits.back().partitions.size(), tied ? 2u : 1u);
+    EXPECT_TRUE(spec.visits.back().gives.empty());
+  }
+}
+
+TEST(Gpt2, starts_from_values_that_depend_on_seed_name_and_element_alone) {
+  const Gpt2 model(small(), {});
+  const Geometry geometry(model.spec().partitions, 1024);
+  const auto values = [&](const char* name, uint64_t seed, int64_t first, size_t count) {
+    std::vector<float> into(count);
+    const int index = geometry.find_parameter(name);
+    model.initial_values(seed)(geometry.parameters()[static_cast<size_t>(index)], first, into);
+    return into;
+  };
+  const char* const weight = "transformer.h.1.attn.c_attn.weight";
+  const std::vector<float> whole = values(weight, 1, 0, 72 * 216);
+  EXPECT_EQ(values(weight, 1, 1000, 100), std::vector<float>(whole.begin() + 1000, whole.begin() + 1100));
+  EXPECT_NE(values(weight, 2, 0, 100), values(weight, 1, 0, 100));
+  EXPECT_NE(values("transformer.h.2.attn.c_attn.weight", 1, 0, 100), values(weight, 1, 0, 100));
+  const auto deviation = [](const std::vector<float>& all) {
+    double squares = 0;
+    for (const float value : all) squares += static_cast<double>(value) * value;
+    return std::sqrt(squares / static_cast<double>(all.size()));
+  };
+  EXPECT_NEAR(deviation(whole), 0.02, 0.001);
+  EXPECT_NEAR(deviation(values("transformer.h.1.mlp.c_proj.weight", 1, 0, 288 * 72)), 0.02 / std::sqrt(6.0), 0.001);
+  EXPECT_EQ(values("transformer.ln_f.weight", 1, 0, 2), (std::vector<float>{1, 1}));
+  EXPECT_EQ(values("transformer.h.0.ln_1.bias", 1, 0, 2), (std::vector<float>{0, 0}));
+}
+
+TEST(Gpt2, refuses_what_it_cannot_train) {
+  EXPECT_THROW(Gpt2(small(), {.sequence = 41}), ConfigError);
+  EXPECT_THROW(Gpt2(small(), {.precision = Precision::kFp16}), ConfigError);
+  EXPECT_THROW(Gpt2(small(), {.batch = 0}), ConfigError);
+  Gpt2 model(small(), {.batch = 2, .sequence = 3});
+  std::vector<int64_t> ids(6, 330), targets(6, kIgnoredTarget);
+  EXPECT_NO_THROW(model.compute({.ids = ids, .targets = targets}));
+  EXPECT_THROW(model.compute({.ids = std::span(ids).first(5), .targets = std::span(targets).first(5)}), ConfigError);
+  ids[4] = 331;
+  EXPECT_THROW(model.compute({.ids = ids, .targets = targets}), ConfigError);
+  ids[4] = 0, targets[2] = -1;
+  EXPECT_THROW(model.compute({.ids = ids, .targets = targets}), ConfigError);
+}
+
+TEST(Gpt2, makes_a_loss_tile_of_about_eight_mi_logits) {
+  Gpt2Config config;
+  EXPECT_EQ(Gpt2(config, {.batch = 4, .sequence = 256}).options().loss_tile_tokens, (8 << 20) / 50257);
+  EXPECT_EQ(Gpt2(small(), {.batch = 2}).options().loss_tile_tokens, 80);
+  EXPECT_EQ(Gpt2(small(), {.batch = 2, .loss_tile_tokens = 7}).options().loss_tile_tokens, 7);
+}
+
+TEST(Workspace, is_the_same_each_time_it_is_measured) {
+  set_process({.compute_threads = 2});
+  Gpt2 model(small(), {.batch = 3, .sequence = 33});
+  const int64_t bytes = model.measure_workspace();
+  EXPECT_GT(bytes, 0);
+  EXPECT_EQ(model.measure_workspace(), bytes);
+}
+
+struct Shape {
+  int64_t width, heads, vocabulary, inner, batch, sequence, tile_tokens;
+  Precision precision;
+};
+
+TEST(Workspace, closed_form_is_within_15_percent_of_what_is_measured) {
+  set_process({.compute_threads = 2});
+  const Shape shapes[] = {
+      {384, 6, 4096, 0, 4, 256, 0, Precision::kBf16},    {384, 6, 4096, 0, 2, 256, 64, Precision::kFp32},
+      {768, 12, 50257, 0, 1, 256, 0, Precision::kBf16},  {256, 8, 32000, 0, 8, 64, 0, Precision::kBf16},
+      {512, 8, 8192, 512, 4, 128, 64, Precision::kBf16}, {384, 6, 4096, 0, 1, 64, 0, Precision::kBf16},
+      {128, 2, 1000, 0, 1, 1024, 0, Precision::kBf16},   {128, 2, 1000, 0, 16, 32, 0, Precision::kFp32},
+  };
+  for (const Shape& shape : shapes) {
+    Gpt2Config config;
+    config.n_embd = shape.width, config.n_head = shape.heads, config.vocab_size = shape.vocabulary;
+    config.n_inner = shape.inner, config.n_layer = 1;
+    Gpt2 model(config, {.precision = shape.precision,
+                        .batch = shape.batch,
+                        .sequence = shape.sequence,
+                        .loss_tile_tokens = shape.tile_tokens});
+    const double measured = static_cast<double>(model.measure_workspace());
+    const double estimated = static_cast<double>(model.estimate_workspace());
+    EXPECT_NEAR(estimated / measured, 1, 0.15) << "width " << shape.width << " batch " << shape.batch << " sequence "
+                                               << shape.sequence << ": " << measured << " bytes";
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,102 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/errors.h"
+#include "models/hugging_face.h"
+#include "tests/models/scratch_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+std::string refusal_of(const std::string& section) {
+  try {
+    read_model_section(section);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(ModelSection, takes_the_names_and_defaults_of_hugging_face) {
+  const Gpt2Config plain = read_model_section(R"({"type": "gpt2"})").config;
+  EXPECT_EQ(plain.vocab_size, 50257);
+  EXPECT_EQ(plain.inner(), 3072);
+  EXPECT_TRUE(plain.tie_word_embeddings);
+  const Gpt2Config given = read_model_section(R"({"type": "gpt2", "vocab_size": 331, "n_positions": 40, "n_embd": 72,
+      "n_layer": 5, "n_head": 3, "n_inner": 100, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-6,
+      "initializer_range": 0.1, "tie_word_embeddings": false, "resid_pdrop": 0, "embd_pdrop": 0.0, "attn_pdrop": 0,
+      "scale_attn_weights": false, "bos_token_id": 3, "eos_token_id": [4, 5]})")
+                               .config;
+  EXPECT_EQ(given.n_embd, 72);
+  EXPECT_EQ(given.inner(), 100);
+  EXPECT_FALSE(given.tie_word_embeddings);
+  EXPECT_FALSE(given.scale_attn_weights);
+  EXPECT_EQ(given.eos_token_id, 4);
+}
+
+TEST(ModelSection, written_out_reads_back_the_same) {
+  const ModelSection section =
+      read_model_section(R"({"type": "gpt2", "n_embd": 60, "n_head": 3, "initializer_range": 0.1, "n_inner": 7})");
+  const std::string text = model_section_text(section);
+  EXPECT_EQ(model_section_text(read_model_section(text)), text);
+  EXPECT_EQ(read_model_section(text).config.initializer_range, 0.1);
+}
+
+TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"[]", "model must be a JSON object, as {\"type\": \"gpt2\", ...}"},
+      {"{}", "model.type is missing: {\"type\": \"gpt2\", ...}, or {\"path\": \"FOLDER\"} of a Hugging Face folder"},
+      {R"({"type": "llama"})", "model.type is \"llama\": \"gpt2\" is what there is"},
+      {R"({"type": "gpt2", "n_emb": 384})",
+       "unknown key \"model.n_emb\" (value 384); did you mean \"model.n_embd\"? Allowed in model: type, path, "
+       "vocab_size"},
+      {R"({"type": "gpt2", "n_embd": "wide"})", "model.n_embd is \"wide\": allowed is a positive integer"},
+      {R"({"type": "gpt2", "n_layer": 0})", "model.n_layer is 0: a positive integer"},
+      {R"({"type": "gpt2", "n_head": 7})", "model.n_head is 7: it must divide model.n_embd, 768"},
+      {R"({"type": "gpt2", "activation_function": "relu"})", "model.activation_function is \"relu\": \"gelu_new\""},
+      {R"({"type": "gpt2", "attn_pdrop": 0.1})",
+       "model.attn_pdrop is 0.1: dropout is not there yet, only 0 is allowed; train without it with --set "
+       "model.attn_pdrop=0"},
+      {R"({"type": "gpt2", "reorder_and_upcast_attn": true})",
+       "model.reorder_and_upcast_attn is true: allowed is false"},
+      {R"({"path": 3})", "model.path is 3: a Hugging Face folder"},
+      {R"({"path": "/nowhere"})", "model.path: /nowhere/config.json cannot be read"},
+  };
+  for (const auto& [section, message] : cases) {
+    EXPECT_EQ(refusal_of(section).substr(0, message.size()), message) << section;
+  }
+}
+
+constexpr const char* kSavedConfig = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 50,
+    "n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2, "n_inner": null, "resid_pdrop": 0.1, "embd_pdrop": 0.1,
+    "attn_pdrop": 0.1, "summary_first_dropout": 0.1, "use_cache": true, "transformers_version": "5.0.0"})";
+
+TEST(ModelSection, of_a_folder_refuses_dropout_and_the_named_override_mends_it) {
+  const ScratchFolder folder;
+  folder.write("config.json", kSavedConfig);
+  const std::string path = folder.path().string();
+  EXPECT_NE(refusal_of("{\"path\": \"" + path + "\"}").find("--set model.resid_pdrop=0"), std::string::npos);
+  const ModelSection section =
+      read_model_section("{\"path\": \"" + path + R"(", "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})");
+  EXPECT_EQ(section.config.vocab_size, 50);
+  EXPECT_EQ(section.folder, path);
+}
+
+TEST(ModelSection, of_a_folder_refuses_keys_that_may_change_the_forward) {
+  const ScratchFolder folder;
+  const std::string section = "{\"path\": \"" + folder.path().string() + "\"}";
+  folder.write("config.json", R"({"model_type": "gpt2", "rotary_pct": 0.5})");
+  EXPECT_NE(refusal_of(section).find("key \"rotary_pct\" (value 0.5) is not known, and may change the forward"),
+            std::string::npos);
+  folder.write("config.json", R"({"model_type": "gpt2", "add_cross_attention": true})");
+  EXPECT_NE(refusal_of(section).find("add_cross_attention is true: allowed is false"), std::string::npos);
+  folder.write("config.json", R"({"model_type": "llama"})");
+  EXPECT_NE(refusal_of(section).find("model_type is \"llama\": \"gpt2\" is what there is"), std::string::npos);
+  folder.write("config.json", R"({"model_type": "gpt2",)");
+  EXPECT_NE(refusal_of(section).find("config.json is not JSON"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,172 @@
+// Good and damaged safetensors files, and folders whose tensors are not the model's.
+#include "models/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "core/errors.h"
+#include "models/hugging_face.h"
+#include "tests/models/scratch_folder.h"
+
+namespace sluice::testing {
+namespace {
+
+std::string file_of(const std::string& header, const std::string& data) {
+  const uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
+}
+
+template <class Error, class Act>
+std::string message_of(const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Safetensors, written_header_reads_back) {
+  const std::vector<SafetensorsEntry> entries = {
+      {.name = "b", .dtype_name = {}, .dtype = DType::kFp32, .shape = {2, 3}},
+      {.name = "a", .dtype_name = {}, .dtype = DType::kBf16, .shape = {5}}};
+  const std::string header = safetensors_header(entries);
+  EXPECT_EQ(header.size() % 8, 0u);
+  std::vector<float> values(6);
+  std::iota(values.begin(), values.end(), 0.5f);
+  const std::string data = std::string(reinterpret_cast<const char*>(values.data()), 24) +
+                           std::string("\x80\x3f\x00\xc0\x00\x00\x00\x00\x00\x00", 10);
+  const ScratchFolder folder;
+  const SafetensorsFile file(folder.write("x.safetensors", header + data));
+  ASSERT_EQ(file.entries().size(), 2u);
+  std::vector<float> read(4);
+  file.read(*file.find("b"), 2, read);
+  EXPECT_EQ(read, (std::vector<float>{2.5f, 3.5f, 4.5f, 5.5f}));
+  std::vector<float> halves(2);
+  file.read(*file.find("a"), 0, halves);
+  EXPECT_EQ(halves, (std::vector<float>{1.0f, -2.0f}));
+  EXPECT_EQ(file.find("c"), nullptr);
+}
+
+TEST(Safetensors, long_half_precision_tensors_read_whole_from_any_element) {
+  constexpr int64_t kElements = 200'000;
+  const std::vector<SafetensorsEntry> entries = {
+      {.name = "x", .dtype_name = {}, .dtype = DType::kBf16, .shape = {kElements}}};
+  std::string content = safetensors_header(entries);
+  for (int64_t i = 0; i < kElements; ++i) {
+    const uint16_t half = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(i % 256)) >> 16);
+    content.append(reinterpret_cast<const char*>(&half), 2);
+  }
+  const ScratchFolder folder;
+  const SafetensorsFile file(folder.write("x.safetensors", content));
+  std::vector<float> read(kElements - 3);
+  file.read(file.entries()[0], 3, read);
+  for (int64_t i = 0; i < kElements - 3; ++i)
+    ASSERT_EQ(read[static_cast<size_t>(i)], static_cast<float>((i + 3) % 256)) << i;
+}
+
+TEST(Safetensors, damaged_files_are_refused_by_name) {
+  const ScratchFolder folder;
+  const std::string good = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "it has 0 bytes"},
+      {file_of(good, "1234567"), "tensor x lies at bytes 0 to 8 of 7"},
+      {file_of(good, "12345678").substr(0, 20), "its header would have"},
+      {std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8) + good, "its header would have"},
+      {file_of("{\"x\": ", "12345678"), "its header is no JSON object"},
+      {file_of("[1]", "12345678"), "its header is no JSON object"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678"),
+       "tensor x of shape [3] and type F32 has 8 bytes"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]}})", "12345678"),
+       "tensor x of shape"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "12345678"), "tensor x of shape"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2]}})", "12345678"), "tensor x: "},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "12345678"),
+       "tensor x lies at bytes 8 to 0"},
+  };
+  for (const auto& [content, message] : cases) {
+    const std::string path = folder.write("x.safetensors", content);
+    const std::string error = message_of<ConfigError>([&] { SafetensorsFile file(path); });
+    EXPECT_NE(error.find(path + ": not a whole safetensors file: " + message), std::string::npos) << error;
+  }
+  EXPECT_NE(message_of<ConfigError>([] { SafetensorsFile file("/nowhere/x"); }).find("/nowhere/x cannot be opened"),
+            std::string::npos);
+}
+
+TEST(Safetensors, a_file_that_shrinks_while_it_is_read_is_an_error) {
+  const ScratchFolder folder;
+  const std::string path =
+      folder.write("x.safetensors", file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "12345678"));
+  const SafetensorsFile file(path);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4);
+  std::vector<float> read(2);
+  EXPECT_NE(message_of<IoError>([&] { file.read(file.entries()[0], 0, read); }).find(path), std::string::npos);
+}
+
+// A folder that holds a whole tiny model, but for one change.
+class WrongFolder : public ::testing::Test {
+ protected:
+  static constexpr const char* kSection =
+      R"({"type": "gpt2", "vocab_size": 5, "n_positions": 4, "n_embd": 2, "n_layer": 1, "n_head": 1})";
+  WrongFolder() : model_(read_model_section(kSection).config, {.precision = Precision::kFp32}) {
+    for (const PartitionSpec& partition : model_.spec().partitions) {
+      for (const ParameterSpec& parameter : partition.parameters) {
+        entries_.push_back({.name = parameter.name, .dtype_name = {}, .dtype = DType::kFp32, .shape = parameter.shape});
+      }
+    }
+  }
+  std::string refusal() const {
+    int64_t bytes = 0;
+    for (const SafetensorsEntry& entry : entries_) {
+      bytes += std::accumulate(entry.shape.begin(), entry.shape.end(), int64_t{4}, std::multiplies<>());
+    }
+    folder_.write("model.safetensors", safetensors_header(entries_) + std::string(static_cast<size_t>(bytes), '\0'));
+    return message_of<ConfigError>([&] { hugging_face_source(folder_.path().string(), model_); });
+  }
+  ScratchFolder folder_;
+  Gpt2 model_;
+  std::vector<SafetensorsEntry> entries_;
+};
+
+TEST_F(WrongFolder, without_a_change_is_right) { EXPECT_EQ(refusal(), "nothing was thrown"); }
+
+TEST_F(WrongFolder, missing_tensors_are_named) {
+  entries_.pop_back();
+  EXPECT_NE(refusal().find("tensor transformer.ln_f.bias is missing"), std::string::npos) << refusal();
+}
+TEST_F(WrongFolder, unexpected_tensors_are_named) {
+  entries_.push_back({.name = "transformer.h.1.ln_1.weight", .dtype_name = {}, .dtype = DType::kFp32, .shape = {2}});
+  EXPECT_NE(refusal().find("tensor transformer.h.1.ln_1.weight is none of the model's"), std::string::npos)
+      << refusal();
+}
+TEST_F(WrongFolder, misshapen_tensors_are_named_with_both_shapes) {
+  entries_[0].shape = {6, 2};
+  EXPECT_NE(refusal().find("tensor transformer.wte.weight has the shape [6, 2], the model wants [5, 2]"),
+            std::string::npos)
+      << refusal();
+}
+TEST_F(WrongFolder, a_tensor_under_both_of_its_names_is_there_twice) {
+  entries_.push_back({.name = "wte.weight", .dtype_name = {}, .dtype = DType::kFp32, .shape = {5, 2}});
+  EXPECT_NE(refusal().find("is there twice"), std::string::npos) << refusal();
+}
+TEST_F(WrongFolder, without_files_says_what_it_looked_for) {
+  const ScratchFolder empty;
+  EXPECT_NE(message_of<ConfigError>([&] {
+              hugging_face_source(empty.path().string(), model_);
+            }).find("has neither model.safetensors nor model.safetensors.index.json"),
+            std::string::npos);
+}
+TEST_F(WrongFolder, an_index_without_its_shard_names_the_shard) {
+  const ScratchFolder sharded;
+  sharded.write("model.safetensors.index.json", R"({"weight_map": {"wte.weight": "model-1.safetensors"}})");
+  EXPECT_NE(message_of<ConfigError>([&] {
+              hugging_face_source(sharded.path().string(), model_);
+            }).find("model-1.safetensors cannot be opened"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::testing
