@@ -24,8 +24,9 @@ Json homes_json(const Plan& plan) {
     const int64_t elements = plan.geometry.chunks()[i].elements;
     const auto add = [&](Group group, Home home, int64_t bytes_each) {
       Json& row = json[std::string(name_of(group))][std::string(name_of_home(home))];
-      row["chunks"] = row.value("chunks", int64_t{0}) + 1;
-      row["bytes"] = row.value("bytes", int64_t{0}) + elements * bytes_each;
+      if (row.is_null()) row = {{"chunks", 0}, {"bytes", 0}};
+      row["chunks"] = row["chunks"].get<int64_t>() + 1;
+      row["bytes"] = row["bytes"].get<int64_t>() + elements * bytes_each;
     };
     const Precision precision = plan.options.precision;
     add(Group::kWeights, homes.weights, bytes_per_element(precision, Group::kWeights));
