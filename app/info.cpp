@@ -52,7 +52,6 @@ void run_info(Console& console) {
   fmt::format_to(out, "  {:<18}{}\n", "topology", topology->describe());
   fmt::format_to(out, "  {:<18}{}\n", "optimizer", adam_words());
   fmt::format_to(out, "  {:<18}{}\n", "update threads", make_update_team(*topology, 1)->describe());
-  fmt::format_to(out, "  {:<18}collective_single: one rank\n", "collectives");
   fmt::format_to(out, "\nMachine\n  {:<18}{}\n", "CPU", topology->cpu_name());
   fmt::format_to(out, "  {:<18}{} on {} NUMA node(s)\n", "cores", topology->core_count(), topology->node_count());
   const int64_t available = available_host_bytes();

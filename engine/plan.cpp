@@ -20,17 +20,16 @@ std::string or_none(const std::optional<int64_t>& bytes) {
   const auto device = planner.smallest_device(options.host_bytes);
   const auto host = planner.smallest_host(options.device_bytes);
   std::string text = fmt::format(
-      "the budgets are too small: device_memory {} ({}, of which the compute's workspace {}), host_memory {} ({}).\n"
-      "  smallest device_memory that would do with this host_memory: {}\n"
-      "  smallest host_memory that would do with this device_memory: {}",
+      "the budgets are too small: sluice.device_memory {} ({}, of which the compute's workspace takes {}), "
+      "sluice.host_memory {} ({}); smallest device_memory that would do with this host_memory: {}; smallest host_memory "
+      "that would do with this device_memory: {}",
       options.device_bytes, format_bytes(options.device_bytes), format_bytes(options.workspace_bytes),
       options.host_bytes, format_bytes(options.host_bytes), or_none(device), or_none(host));
   if (!device && !host) {
     // Neither alone helps: the least device memory of all, and the least host memory beside it.
     const auto least_device = planner.smallest_device(planner.everything_bytes());
     const auto least_host = least_device ? planner.smallest_host(*least_device) : std::nullopt;
-    text +=
-        fmt::format("\n  smallest pair: device_memory {}, host_memory {}", or_none(least_device), or_none(least_host));
+    text += fmt::format("; smallest pair: device_memory {}, host_memory {}", or_none(least_device), or_none(least_host));
   }
   throw ConfigError(text);
 }

@@ -11,7 +11,9 @@ namespace {
 
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
+// How deep rings are where there is room.
 constexpr int kWantedUpdateSlots = 4;
+constexpr int kBoundaryBuffers = 3, kWeightsBuffers = 2, kOpenBuffers = 2;
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -212,6 +214,10 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   if (room.device < 0 || room.host < 0) return std::nullopt;
   size_rings(plan, needs(plan), room);
   fill_device(plan, room);
+  shrink_rings(plan, room);  // what has a home on the device passes through no ring: room for more of it
+  fill_device(plan, room);
+  fill_host(plan, room);
+  shrink_rings(plan, room);
   fill_host(plan, room);
   assign_offsets(plan);
   return plan;
@@ -262,6 +268,21 @@ void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
     deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
   }
   for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
+}
+
+// Rings no deeper than the homes that were found ask for.
+void Planner::shrink_rings(Plan& plan, Room& room) const {
+  const Needs now = needs(plan);
+  const auto shrink = [](Ring& ring, int64_t wanted, int64_t& left) {
+    if (ring.bytes <= wanted) return;
+    left += ring.bytes - wanted;
+    ring.bytes = wanted;
+  };
+  shrink(plan.device_boundary, kBoundaryBuffers * now.boundary, room.device);
+  shrink(plan.device_weights, kWeightsBuffers * now.weights_group, room.device);
+  shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
+  shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
+  shrink(plan.host_staging, std::max(now.staging_visit, 2 * now.staging_slot), room.host);
 }
 
 void Planner::fill_device(Plan& plan, Room& room) const {
