@@ -1,4 +1,6 @@
 // What every device owes the executor; run over every implementation that can be had here.
+#include "offload/device.h"
+
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -8,7 +10,6 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "offload/device.h"
 
 namespace sluice {
 namespace {

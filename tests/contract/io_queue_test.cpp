@@ -186,15 +186,28 @@ TEST_P(Queue, serves_one_thread_after_another) {
 }
 
 TEST_P(Queue, its_end_waits_for_what_still_uses_the_callers_memory) {
-  fill(7);
-  run_all(IoOp::kWrite);
-  for (int again = 0; again < 20; ++again) {
-    for (int block = 0; block < kDepth; ++block) queue_->submit(request(IoOp::kRead, block, 0));
+  constexpr int64_t kLarge = 4 * kMiB;  // long under way
+  const Arena memory(kDepth * kLarge);
+  const auto submit_all = [&](IoOp op) {
+    for (int64_t i = 0; i < kDepth; ++i) {
+      queue_->submit({.op = op,
+                      .file = file_,
+                      .memory = memory.at(i * kLarge),
+                      .bytes = static_cast<uint32_t>(kLarge),
+                      .offset = static_cast<uint64_t>(i * kLarge)});
+    }
     queue_->flush();
+  };
+  std::fill_n(memory.at(0), memory.bytes(), std::byte{7});
+  submit_all(IoOp::kWrite);
+  IoCompletion done;
+  while (queue_->in_flight() > 0) queue_->poll({&done, 1}, Wait::kUntilOne);
+  for (int again = 0; again < 3; ++again) {
+    submit_all(IoOp::kRead);
     queue_.reset();
-    fill(9);
-    ASSERT_EQ(std::count(memory_.at(0), memory_.at(kDepth * kBlock), std::byte{9}), kDepth * kBlock);
+    std::fill_n(memory.at(0), memory.bytes(), std::byte{9});
     queue_ = make();
+    ASSERT_EQ(std::count(memory.at(0), memory.at(memory.bytes()), std::byte{9}), memory.bytes());
   }
 }
 

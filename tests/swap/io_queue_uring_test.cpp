@@ -118,20 +118,5 @@ TEST(UringQueue, an_interrupt_ends_a_wait_for_a_request_that_does_not_come) {
   for (int end : ends) close(end);
 }
 
-TEST(UringQueue, a_request_that_would_block_is_tried_again) {
-  std::array<int, 2> ends{};
-  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);  // an empty one answers EAGAIN
-  std::array<std::byte, 5> memory{};
-  auto queue = make_io_queue_uring({.depth = 2});
-  queue->submit({.op = IoOp::kRead, .file = ends[0], .memory = memory.data(), .bytes = 5, .tag = 9});
-  queue->flush();
-  IoCompletion done;
-  for (int polls = 0; polls < 100; ++polls) ASSERT_EQ(queue->poll({&done, 1}, Wait::kNo), 0u);
-  EXPECT_EQ(write(ends[1], "12345", 5), 5);
-  EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
-  EXPECT_EQ(done.result, 5);
-  for (int end : ends) close(end);
-}
-
 }  // namespace
 }  // namespace sluice
