@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,8 +43,9 @@ Ended run_process(const std::vector<std::string>& arguments) {
     _exit(127);
   }
   int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  Ended ended{.out = whole(out.get()), .err = whole(err.get())};
+  rusage usage{};
+  EXPECT_EQ(wait4(child, &status, 0, &usage), child);
+  Ended ended{.out = whole(out.get()), .err = whole(err.get()), .peak_resident_bytes = usage.ru_maxrss * 1024};
   if (WIFEXITED(status)) ended.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
   return ended;

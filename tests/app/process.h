@@ -1,5 +1,6 @@
 // The real command, run as a process of its own.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@ struct Ended {
   int exit_code = -1;  // -1: ended by a signal
   int signal = 0;
   std::string out, err;
+  int64_t peak_resident_bytes = 0;
   // The last line of standard error: an error's one line.
   std::string last_error_line() const;
 };

@@ -61,6 +61,19 @@ TEST_F(RefusalsTest, a_run_is_not_resumed_as_another_one) {
   EXPECT_EQ(metrics("run").size(), 3u);
 }
 
+TEST_F(RefusalsTest, a_run_is_not_resumed_on_another_text) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  fs::remove(file("run/tokens.cache"));
+  std::ofstream(file("text.txt"), std::ios::app) << "one more line\n";
+  expect_refused(train("run", {"--resume"}), 2, "the text is not the one that the run there was trained on");
+  EXPECT_EQ(metrics("run").size(), 3u);
+}
+
+TEST_F(RefusalsTest, a_command_that_is_not_there_is_named_with_those_that_are) {
+  expect_refused(sluice({"trian", "@run.json"}), 2,
+                 "there is no command \"trian\"; allowed: train, plan, generate, checkpoint, info");
+}
+
 TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) {
   const Ended ended = train("run", {"--resume"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
