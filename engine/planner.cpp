@@ -219,6 +219,7 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   fill_host(plan, room);
   shrink_rings(plan, room);
   fill_host(plan, room);
+  deepen_rings(plan, room);
   assign_offsets(plan);
   return plan;
 }
@@ -283,6 +284,21 @@ void Planner::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
   shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
   shrink(plan.host_staging, std::max(now.staging_visit, 2 * now.staging_slot), room.host);
+}
+
+// What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further
+// ahead.
+void Planner::deepen_rings(Plan& plan, Room& room) const {
+  const auto on_nvme = [](const ChunkHomes& homes) {
+    return homes.weights == Home::kNvme || homes.state == Home::kNvme;
+  };
+  if (std::any_of(plan.chunks.begin(), plan.chunks.end(), on_nvme)) {
+    plan.host_update.bytes += room.host / kPlaneAlignmentBytes * kPlaneAlignmentBytes;
+  }
+  if (plan.device_weights.bytes > 0) {
+    const int64_t more = std::min(room.device, plan.device_weights.bytes);
+    plan.device_weights.bytes += more / kDeviceAlignmentBytes * kDeviceAlignmentBytes;
+  }
 }
 
 void Planner::fill_device(Plan& plan, Room& room) const {

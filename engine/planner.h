@@ -50,6 +50,7 @@ class Planner {
   void spill_to_device(Plan& plan, Room& room) const;
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
+  void deepen_rings(Plan& plan, Room& room) const;
   void fill_device(Plan& plan, Room& room) const;
   void fill_host(Plan& plan, Room& room) const;
   void assign_offsets(Plan& plan) const;
