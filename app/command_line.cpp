@@ -1,6 +1,8 @@
 // The command line, and what becomes of errors.
 #include "app/command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -112,6 +114,17 @@ void add_checkpoint(CLI::App& app, ExportCommand& options) {
   });
 }
 
+std::string names_of(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command : app.get_subcommands({})) names += (names.empty() ? "" : ", ") + command->get_name();
+  return names;
+}
+
+bool has_command(const CLI::App& app, const std::string& name) {
+  const auto commands = app.get_subcommands({});
+  return std::any_of(commands.begin(), commands.end(), [&](const CLI::App* each) { return each->get_name() == name; });
+}
+
 int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   CLI::App app("Trains models larger than the memory of the device, and larger than the memory of the host.", "sluice");
   app.require_subcommand(1);
@@ -130,6 +143,10 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
     Console console;
     run_info(console);
   });
+  if (argc > 1 && argv[1][0] != '-' && !has_command(app, argv[1])) {
+    return fail(fmt::format("there is no command \"{}\"; allowed: {} (see sluice --help)", argv[1], names_of(app)),
+                kBadInput);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

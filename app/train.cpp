@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "app/batches.h"
 #include "app/metrics.h"
@@ -60,6 +62,17 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
   if (find_store(store_before) == StoreExists::kNo) return;
   throw ConfigError(fmt::format("{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'",
                                 folder.path().string(), store_before.string(), store.string(), store_before.string()));
+}
+
+// Every commit carries the fingerprint of the tokens that were trained on.
+void check_same_data(const StepState& committed, uint32_t fingerprint, const fs::path& folder) {
+  uint32_t before = fingerprint;
+  if (committed.caller.size() == sizeof before) std::memcpy(&before, committed.caller.data(), sizeof before);
+  if (before == fingerprint) return;
+  throw ConfigError(
+      fmt::format("{}: the text is not the one that the run there was trained on (fingerprint {:08x}, now "
+                  "{:08x}): give that text, or begin again with --overwrite",
+                  folder.string(), before, fingerprint));
 }
 
 int64_t store_bytes(const fs::path& store) {
@@ -170,6 +183,7 @@ void Training::open_engine() {
                                      : hugging_face_source(setup_.section.folder, setup_.model);
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
   console_.finish_progress();
+  check_same_data(engine_->committed(), data_->fingerprint(), folder_.path());
   setup_.model.use_workspace(engine_->workspace());
   console_.print(engine_->plan().table());
   for (const std::string& line : engine_->describe()) say(console_.log(), LogLevel::kInfo, line);
@@ -191,7 +205,8 @@ StepMetrics Training::one_step(Batches& batches) {
   StepMetrics metrics;
   metrics.learning_rate = setup_.config.optimizer.learning_rate;
   metrics.end = engine_->train_step(metrics.learning_rate, setup_.model.compute(tokens));
-  engine_->set_progress(position + batch().train, {});
+  const uint32_t data = data_->fingerprint();
+  engine_->set_progress(position + batch().train, std::as_bytes(std::span(&data, 1)));
   metrics.lanes = engine_->last_lanes();
   metrics.tokens = metrics.end.step * tokens_per_step();
   const double seconds = static_cast<double>(now_ns() - began) / 1e9;
