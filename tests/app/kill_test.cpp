@@ -10,7 +10,7 @@ namespace {
 class KillTest : public CommandTest {
  protected:
   // The command with a queue that does `fault` ("kill-after-bytes", "kill-at-superblock", "interrupt-after-bytes",
-  // "terminate-after-bytes", "count") at `value`; "count" prints the traffic as the last line.
+  // "terminate-after-bytes", "fail-write", "count") at `value`; "count" prints the traffic as the last line.
   Ended train_with(const std::string& fault, int64_t value, const std::string& out) const {
     return run_process({SLUICE_WITH_FAULTS, fault, std::to_string(value), "train", file("run.json"), "--data",
                         file("text.txt"), "--steps", "6", "--out", file(out), "--set",
@@ -51,6 +51,23 @@ TEST_F(KillTest, at_random_byte_counts_loses_nothing) {
 
 TEST_F(KillTest, between_the_table_and_the_superblock_loses_nothing) {
   for (int64_t superblock = 1; superblock <= 5; ++superblock) kill_and_resume("kill-at-superblock", superblock);
+}
+
+TEST_F(KillTest, before_the_first_commit_starts_from_the_beginning_and_says_so) {
+  ASSERT_EQ(train_with("kill-at-superblock", 1, "killed").signal, SIGKILL);
+  const Ended resumed = train("killed", {"--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, testing::HasSubstr("starting from the beginning"));
+  EXPECT_EQ(numbers(metrics("killed")), expected_);
+}
+
+TEST_F(KillTest, a_write_that_fails_ends_the_run_with_its_error_and_the_run_can_be_resumed) {
+  const Ended failed = train_with("fail-write", 60, "failed");
+  EXPECT_EQ(failed.exit_code, 1) << failed.err;
+  EXPECT_THAT(failed.last_error_line(), testing::StartsWith("sluice: "));
+  EXPECT_THAT(failed.last_error_line(), testing::HasSubstr("Input/output error"));
+  EXPECT_THAT(failed.last_error_line(), testing::HasSubstr("sluice-0.swap"));
+  expect_resumed_run_equal("failed", "fail-write");
 }
 
 TEST_F(KillTest, twice_in_one_run_loses_nothing) {

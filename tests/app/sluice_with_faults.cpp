@@ -1,5 +1,6 @@
 // The sluice command with a store queue that ends the process, or signals it, in the middle of its traffic:
 //   sluice_with_faults FAULT VALUE ARGUMENTS-OF-SLUICE...
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -45,6 +46,7 @@ int main(int argc, char** argv) {
   const auto faults = std::make_shared<Faults>();
   if (fault == "kill-after-bytes") faults->kill_after_bytes = value;
   if (fault == "kill-at-superblock") faults->kill_at_superblock = value;
+  if (fault == "fail-write") faults->list = {{.op = IoOp::kWrite, .nth = value, .error_number = EIO}};
   IoQueueFactory factory = faulty_queue_factory(faults);
   if (fault == "interrupt-after-bytes" || fault == "terminate-after-bytes") {
     const int signal = fault == "interrupt-after-bytes" ? SIGINT : SIGTERM;
