@@ -11,10 +11,10 @@ class KillTest : public CommandTest {
  protected:
   // The command with a queue that does `fault` ("kill-after-bytes", "kill-at-superblock", "interrupt-after-bytes",
   // "terminate-after-bytes", "fail-write", "count") at `value`; "count" prints the traffic as the last line.
-  Ended train_with(const std::string& fault, int64_t value, const std::string& out) const {
+  Ended train_with(const std::string& fault, int64_t value, const std::string& out,
+                   const std::string& set = "sluice.placement.weights=nvme") const {
     return run_process({SLUICE_WITH_FAULTS, fault, std::to_string(value), "train", file("run.json"), "--data",
-                        file("text.txt"), "--steps", "6", "--out", file(out), "--set",
-                        "sluice.placement.weights=nvme"});
+                        file("text.txt"), "--steps", "6", "--out", file(out), "--set", set});
   }
 
   void SetUp() override {
@@ -25,11 +25,13 @@ class KillTest : public CommandTest {
     ASSERT_GT(traffic_, 0);
   }
 
-  void expect_resumed_run_equal(const std::string& out, const std::string& what) {
+  // Returns what the resumed run said.
+  std::string expect_resumed_run_equal(const std::string& out, const std::string& what) {
     const Ended resumed = train(out, {"--resume"});
-    ASSERT_EQ(resumed.exit_code, 0) << what << "\n" << resumed.err;
+    EXPECT_EQ(resumed.exit_code, 0) << what << "\n" << resumed.err;
     EXPECT_EQ(numbers(metrics(out)), expected_) << what;
     std::filesystem::remove_all(file(out));
+    return resumed.err;
   }
 
   void kill_and_resume(const std::string& fault, int64_t value) {
@@ -68,6 +70,27 @@ TEST_F(KillTest, a_write_that_fails_ends_the_run_with_its_error_and_the_run_can_
   EXPECT_THAT(failed.last_error_line(), testing::HasSubstr("Input/output error"));
   EXPECT_THAT(failed.last_error_line(), testing::HasSubstr("sluice-0.swap"));
   expect_resumed_run_equal("failed", "fail-write");
+}
+
+// Steps after the last commit are gone: their lines are dropped, and they are trained again.
+TEST_F(KillTest, with_commits_every_third_step_loses_only_steps_that_are_trained_again) {
+  const std::string set = "sluice.commit_interval=3";
+  const Ended counted = train_with("count", 0, "seldom", set);
+  ASSERT_EQ(counted.exit_code, 0) << counted.err;
+  EXPECT_EQ(numbers(metrics("seldom")), expected_);
+  const int64_t traffic = std::stoll(counted.out.substr(counted.out.rfind("traffic ") + 8));
+  size_t lost = 0;
+  for (const int64_t percent : {50, 65, 80, 95}) {
+    ASSERT_EQ(train_with("kill-after-bytes", traffic * percent / 100, "killed", set).signal, SIGKILL);
+    std::ifstream stream(file("killed/metrics.jsonl"));
+    const auto lines = std::count(std::istreambuf_iterator<char>(stream), {}, '\n');
+    const std::string said = expect_resumed_run_equal("killed", std::to_string(percent) + " percent");
+    const size_t at = said.find("resuming after step ");
+    const int64_t committed = at == std::string::npos ? 0 : std::stoll(said.substr(at + 20));
+    EXPECT_EQ(committed % 3, 0);
+    lost += lines > committed;
+  }
+  EXPECT_GT(lost, 0u) << "no kill fell between two commits";
 }
 
 TEST_F(KillTest, twice_in_one_run_loses_nothing) {
