@@ -90,6 +90,13 @@ void apply_override(Json& document, const std::string& override_text) {
   (*at)[path.substr(from)] = value_of(override_text.substr(equals + 1));
 }
 
+// A value for an error's one line.
+std::string shown(const Json& value) {
+  constexpr size_t kLongest = 60;
+  const std::string text = value.dump();
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
 [[noreturn]] void refuse_key(const std::string& path, const Json& value, const std::string& name) {
   if (const std::string_view* reason = find_later_key(path)) {
     throw ConfigError(fmt::format("{}: \"{}\" is not supported yet ({}); leave it out", name, path, *reason));
@@ -98,7 +105,7 @@ void apply_override(Json& document, const std::string& override_text) {
   const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
   const std::string where = section.empty() ? "at the top" : "in \"" + section + "\"";
   throw ConfigError(fmt::format("{}: unknown key \"{}\" (value {}); did you mean \"{}\"? Allowed {}: {}", name, path,
-                                value.dump(), nearest_key(path), where, keys_of(section)));
+                                shown(value), nearest_key(path), where, keys_of(section)));
 }
 
 void check_section(const Json& section, const std::string& prefix, const std::string& name) {
@@ -108,7 +115,7 @@ void check_section(const Json& section, const std::string& prefix, const std::st
     if (known == nullptr) refuse_key(path, value, name);
     if (known->kind == KeyKind::kValue) continue;
     if (!value.is_object()) {
-      throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name, path, value.dump(), known->allowed));
+      throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name, path, shown(value), known->allowed));
     }
     if (known->kind == KeyKind::kSection) check_section(value, path, name);
   }

@@ -125,6 +125,10 @@ const Case kBadKeys[] = {
     {"typo_two_levels_down", "optimizer.params.beta=[0.9,0.95]",
      R"(run.json: unknown key "optimizer.params.beta" (value [0.9,0.95]); did you mean "optimizer.params.betas"? )"
      R"(Allowed in "optimizer.params": lr, betas, eps, weight_decay)"},
+    {"typo_of_a_long_section", R"(optimiser={"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"eps":1e-8}})",
+     std::string(R"(run.json: unknown key "optimiser" (value )") +
+         R"({"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"e...); did you mean "optimizer"? )" +
+         "Allowed at the top: " + kTopKeys},
     {"typo_in_placement", "sluice.placement.activation=host",
      R"(run.json: unknown key "sluice.placement.activation" (value "host"); did you mean )"
      R"("sluice.placement.activations"? Allowed in "sluice.placement": weights, state, gradient, activations)"},
