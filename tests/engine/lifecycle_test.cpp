@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <limits>
 
 #include "tests/engine/engine_fixture.h"
@@ -329,6 +330,39 @@ TEST_F(Lifecycle, short_and_reordered_transfers_change_no_bit) {
     with.store.make_queue = faulty_queue_factory(faults);
     auto running = engine(with);
     EXPECT_EQ(finish(*running), expected_);
+  }
+}
+
+TEST_F(Lifecycle, two_engines_live_in_one_process_and_do_not_meet) {
+  TempFolder other_folder;
+  EngineOptions other = options();
+  other.store.folder = other_folder.path();
+  other.plan.placement.state = {{HomeKind::kNvme, 1}};
+  auto first = engine(options()), second = engine(other);
+  for (int i = 0; i < 3; ++i) {
+    step(*first);
+    step(*second);
+  }
+  EXPECT_EQ(finish(*second).state_crc32c, expected_.state_crc32c);
+  EXPECT_EQ(finish(*first).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(Lifecycle, a_trace_shows_every_lane_of_every_step) {
+  EngineOptions with = options();
+  with.plan.placement.weights = with.plan.placement.state = {{HomeKind::kNvme, 1}};
+  with.trace_path = (folder_.path() / "trace.json").string();
+  {
+    auto running = engine(with);
+    step(*running);
+    step(*running);
+  }
+  std::ifstream file(with.trace_path);
+  const std::string trace((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  for (const char* lane : {"read", "write", "upload", "download", "compute", "update"}) {
+    EXPECT_THAT(trace, HasSubstr(fmt::format("\"{}\"", lane)));
+  }
+  for (const char* hop : {"swap_in", "swap_out", "update", "verify", "compute v3 #1", "close", "clip", "commit"}) {
+    EXPECT_THAT(trace, HasSubstr(hop));
   }
 }
 
