@@ -15,6 +15,8 @@
 namespace sluice {
 namespace {
 
+constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 28;  // keeps products of sizes within 64 bits
+
 Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
   config.validate();
   if (options.sequence == 0) options.sequence = config.n_positions;
@@ -26,6 +28,11 @@ Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
   if (options.sequence < 1 || options.sequence > config.n_positions) {
     throw ConfigError("data.sequence_length is " + std::to_string(options.sequence) + ": 1 to model.n_positions, " +
                       std::to_string(config.n_positions));
+  }
+  if (options.batch < 1 || options.batch > kMaxMicroBatchTokens / options.sequence) {
+    throw ConfigError("a micro-batch of " + std::to_string(options.batch) + " sequences of " +
+                      std::to_string(options.sequence) + " tokens: 1 sequence or more, and at most " +
+                      std::to_string(kMaxMicroBatchTokens) + " tokens");
   }
   if (options.loss_tile_tokens < 0) {
     throw ConfigError("sluice.loss_tile_tokens is " + std::to_string(options.loss_tile_tokens) +
@@ -109,7 +116,12 @@ double Gpt2::training_flops_per_token() const {
 }
 
 int64_t Gpt2::measure_workspace() {
-  return measure_gpt2_workspace(impl_->spec, impl_->options, *impl_->embedding, *impl_->block, *impl_->head);
+  return measure_gpt2_workspace({.spec = impl_->spec,
+                                 .options = impl_->options,
+                                 .embedding = *impl_->embedding,
+                                 .block = *impl_->block,
+                                 .head = *impl_->head,
+                                 .estimate_bytes = estimate_workspace()});
 }
 int64_t Gpt2::estimate_workspace() const { return estimate_gpt2_workspace(impl_->config, impl_->options); }
 

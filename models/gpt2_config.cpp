@@ -6,8 +6,10 @@
 namespace sluice {
 namespace {
 
-void check_positive(const char* key, int64_t value) {
-  if (value < 1) throw ConfigError(fmt::format("model.{} is {}: a positive integer", key, value));
+// The limits are beyond any model, and keep products of sizes within 64 bits.
+void check_size(const char* key, int64_t value, int64_t most) {
+  if (value >= 1 && value <= most) return;
+  throw ConfigError(fmt::format("model.{} is {}: a positive integer, {} at the most", key, value, most));
 }
 
 void check_no_dropout(const char* key, double value) {
@@ -21,13 +23,12 @@ void check_no_dropout(const char* key, double value) {
 }  // namespace
 
 void Gpt2Config::validate() const {
-  check_positive("vocab_size", vocab_size);
-  check_positive("n_positions", n_positions);
-  check_positive("n_embd", n_embd);
-  check_positive("n_layer", n_layer);
-  check_positive("n_head", n_head);
-  if (n_inner < 0)
-    throw ConfigError(fmt::format("model.n_inner is {}: a positive integer or null (4 x n_embd)", n_inner));
+  check_size("vocab_size", vocab_size, int64_t{1} << 26);
+  check_size("n_positions", n_positions, int64_t{1} << 26);
+  check_size("n_embd", n_embd, int64_t{1} << 20);
+  check_size("n_layer", n_layer, int64_t{1} << 14);
+  check_size("n_head", n_head, n_embd);
+  check_size("n_inner", inner(), int64_t{1} << 22);
   if (n_embd % n_head != 0) {
     throw ConfigError(fmt::format("model.n_head is {}: it must divide model.n_embd, {}", n_head, n_embd));
   }

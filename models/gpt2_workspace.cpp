@@ -11,25 +11,24 @@
 
 namespace sluice {
 
-int64_t measure_gpt2_workspace(const ModelSpec& spec, const Gpt2Options& options, Gpt2Visit& embedding,
-                               Gpt2Visit& block, Gpt2Visit& head) {
-  const Geometry geometry(spec.partitions, int64_t{1} << 22);
-  // Address space, not memory: as far as any shape that runs here may reach.
-  const ZeroMemory memory(int64_t{1} << 40);
+int64_t measure_gpt2_workspace(const Gpt2Probe& probe) {
+  const Geometry geometry(probe.spec.partitions, int64_t{1} << 22);
+  const ZeroMemory memory(4 * probe.estimate_bytes + 64 * kMiB);
   Workspace workspace(memory.span());
   const WorkspaceScope scope(workspace);
+  const Gpt2Options& options = probe.options;
   const std::vector<int64_t> zeros(static_cast<size_t>(options.batch * options.sequence), 0);
   const Gpt2Tokens tokens{
       .batch = options.batch, .sequence = options.sequence, .ids = zeros, .targets = zeros, .logits = {}};
-  const int last = static_cast<int>(spec.visits.size()) - 1;
+  const int last = static_cast<int>(probe.spec.visits.size()) - 1;
   const auto run = [&](Gpt2Visit& kind, int visit, Pass pass) {
-    ZeroTurn turn(spec, geometry, visit, weights_dtype(options.precision), pass);
+    ZeroTurn turn(probe.spec, geometry, visit, weights_dtype(options.precision), pass);
     kind.run(turn, tokens);
   };
   for (const Pass pass : {Pass::kForward, Pass::kEvaluate, Pass::kBackward}) {
-    run(embedding, 0, pass);
-    if (last > 1) run(block, 1, pass);
-    run(head, last, pass);
+    run(probe.embedding, 0, pass);
+    run(probe.block, 1, pass);
+    run(probe.head, last, pass);
   }
   return workspace.high_water_bytes();
 }

@@ -40,7 +40,7 @@ constexpr Key integer_or_null(std::string_view name, std::string_view allowed) {
           [](Gpt2Config& config, const Json& value) {
             const Json& first = value.is_array() && !value.empty() ? value.front() : value;
             const int64_t none = Gpt2Config().*kMember;
-            if (!first.is_null() && !first.is_number_integer()) return false;
+            if (!first.is_null() && !(first.is_number_integer() && first.get<int64_t>() > none)) return false;
             config.*kMember = first.is_null() ? none : first.get<int64_t>();
             return true;
           },

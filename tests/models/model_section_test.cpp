@@ -53,7 +53,10 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
        "unknown key \"model.n_emb\" (value 384); did you mean \"model.n_embd\"? Allowed in model: type, path, "
        "vocab_size"},
       {R"({"type": "gpt2", "n_embd": "wide"})", "model.n_embd is \"wide\": allowed is a positive integer"},
-      {R"({"type": "gpt2", "n_layer": 0})", "model.n_layer is 0: a positive integer"},
+      {R"({"type": "gpt2", "n_layer": 0})", "model.n_layer is 0: a positive integer, 16384 at the most"},
+      {R"({"type": "gpt2", "n_inner": 0})", "model.n_inner is 0: allowed is a positive integer or null (4 x n_embd)"},
+      {R"({"type": "gpt2", "vocab_size": 1000000000000})",
+       "model.vocab_size is 1000000000000: a positive integer, 67108864"},
       {R"({"type": "gpt2", "n_head": 7})", "model.n_head is 7: it must divide model.n_embd, 768"},
       {R"({"type": "gpt2", "activation_function": "relu"})", "model.activation_function is \"relu\": \"gelu_new\""},
       {R"({"type": "gpt2", "attn_pdrop": 0.1})",
