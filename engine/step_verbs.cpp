@@ -137,33 +137,24 @@ void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when
 }
 
 ClosedInHost Verbs::download(int visit, ClosedOnDevice gradient) {
-  const int c = gradient.chunk;
-  const int64_t to = plan_.chunks[c].gradient_offset;
-  const Range from = gradient_on_device(c, gradient.at), filled = gradient_in_host(c, to);
-  unit.program.emit({.verb = Verb::kDownload,
-                     .lane = Lane::kDownload,
-                     .group = Group::kGradient,
-                     .visit = visit,
-                     .index = c,
-                     .host_offset = to,
-                     .device_offset = gradient.at,
-                     .bytes = from.end - from.begin},
-                    {&from, 1}, {&filled, 1});
-  return {{}, c, to};
+  const int64_t home = plan_.chunks[gradient.chunk].gradient_offset;
+  return copy_gradient({.lane = Lane::kDownload, .when = When::kAlways, .visit = visit}, gradient, home);
 }
 
 ClosedInHost Verbs::download(ClosedOnDevice gradient, int64_t to) {
+  return copy_gradient({.lane = Lane::kDownload, .when = When::kPending}, gradient, to);
+}
+
+ClosedInHost Verbs::copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to) {
   const int c = gradient.chunk;
   const Range from = gradient_on_device(c, gradient.at), filled = gradient_in_host(c, to);
-  unit.program.emit({.verb = Verb::kDownload,
-                     .lane = Lane::kDownload,
-                     .when = When::kPending,
-                     .group = Group::kGradient,
-                     .index = c,
-                     .host_offset = to,
-                     .device_offset = gradient.at,
-                     .bytes = from.end - from.begin},
-                    {&from, 1}, {&filled, 1});
+  hop.verb = Verb::kDownload;
+  hop.group = Group::kGradient;
+  hop.index = c;
+  hop.host_offset = to;
+  hop.device_offset = gradient.at;
+  hop.bytes = from.end - from.begin;
+  unit.program.emit(hop, {&from, 1}, {&filled, 1});
   return {{}, c, to};
 }
 

@@ -106,6 +106,7 @@ class Verbs {
 
  private:
   void swap(Verb verb, int c, Group group, int64_t at, When when);
+  ClosedInHost copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to);
   void copy_tensor(Verb verb, const TensorMove& tensor);
   Range state_at(int c, int64_t at) const;
   Range weights_at(int c, int64_t at) const;
