@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "core/nearest_name.h"
+
 namespace sluice {
 namespace {
 
@@ -124,21 +126,6 @@ std::string_view section_of(std::string_view path) {
 std::string_view leaf_of(std::string_view path) {
   const size_t dot = path.rfind('.');
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
-}
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace

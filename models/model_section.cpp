@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "core/nearest_name.h"
 #include "models/hugging_face.h"
-#include "models/nearest_name.h"
 
 namespace sluice {
 namespace {

@@ -1,14 +1,11 @@
-// The known name nearest to one that is not, for errors.
-#pragma once
+#include "core/nearest_name.h"
+
 #include <algorithm>
-#include <limits>
-#include <span>
-#include <string_view>
 #include <vector>
 
 namespace sluice {
 
-inline size_t edit_distance_of(std::string_view a, std::string_view b) {
+size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -23,10 +20,9 @@ inline size_t edit_distance_of(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// By edit distance, the first among equals; `known` is not empty.
-inline std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {
+std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {
   return *std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
-    return edit_distance_of(name, a) < edit_distance_of(name, b);
+    return edit_distance(name, a) < edit_distance(name, b);
   });
 }
 
