@@ -50,7 +50,7 @@ find_program(SLUICE_PYTHON NAMES python3 HINTS ${SLUICE_PYTHON_HINTS} ${PROJECT_
 # Says in a run over several builds which one a test belongs to.
 if(SLUICE_SANITIZE MATCHES address)
   set(SLUICE_TEST_PREFIX asan.)
-  set(SLUICE_TEST_ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1)
+  set(SLUICE_TEST_ENVIRONMENT LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks.supp:print_suppressions=0)
 elseif(SLUICE_SANITIZE MATCHES thread)
   set(SLUICE_TEST_PREFIX tsan.)
   set(SLUICE_TEST_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1)
