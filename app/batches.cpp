@@ -25,8 +25,8 @@ TokenBatches Batches::fill(Part part, int64_t samples, const std::function<int64
 }
 
 std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data, const BatchConfig& batch) {
-  const int64_t there = std::min(data.validation_samples(), kValidationSamples);
-  const int64_t micro_batches = there / batch.micro;
+  const int64_t wanted = std::max(batch.micro, kValidationTokens / data.options().sequence_length);
+  const int64_t micro_batches = std::min(data.validation_samples(), wanted) / batch.micro;
   if (micro_batches == 0) return std::nullopt;
   Batches batches(data, batch.train);
   double sum = 0;

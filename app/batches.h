@@ -30,9 +30,9 @@ struct Validation {
   double loss = 0, unigram_nats = 0;
   int64_t tokens = 0;
 };
-// The mean loss over the first whole micro-batches of the validation part, at most kValidationSamples samples, beside
+// The mean loss over the first whole micro-batches of the validation part, at most kValidationTokens tokens, beside
 // the unigram cross-entropy of the same tokens. nullopt where the part holds less than a micro-batch.
-constexpr int64_t kValidationSamples = 128;
+constexpr int64_t kValidationTokens = 16384;
 std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data, const BatchConfig& batch);
 
 }  // namespace sluice

@@ -120,7 +120,7 @@ class Training {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<MetricsFile> metrics_;
   int64_t steps_ = 0, first_step_ = 0;
-  int64_t began_ns_ = 0;
+  int64_t began_ns_ = 0, ended_ns_ = 0;  // of the steps
 };
 
 RunSetup Training::first_checks() {
@@ -246,6 +246,7 @@ int Training::train_steps() {
     return requests.signal();
   }
   engine_->drain();
+  ended_ns_ = now_ns();
   console_.finish_progress();
   return 0;
 }
@@ -264,7 +265,7 @@ TrainEnd Training::finish(int signal) {
                           .first_loss = metrics_->first_loss(),
                           .last_loss = metrics_->last_loss(),
                           .validation = validation,
-                          .seconds = static_cast<double>(now_ns() - began_ns_) / 1e9,
+                          .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
                           .digests = end.digests,
                           .folder = folder_.path().string()},
                          engine_->ledger()));
