@@ -203,7 +203,8 @@ StepMetrics Training::one_step(Batches& batches) {
   const TokenBatches tokens =
       batches.fill(Batches::Part::kTraining, batch().train, [&](int64_t j) { return order_->sample_at(position + j); });
   StepMetrics metrics;
-  metrics.learning_rate = setup_.config.optimizer.learning_rate;
+  const RunConfig& config = setup_.config;
+  metrics.learning_rate = learning_rate_at(config.schedule, config.optimizer.learning_rate, engine_->applied_steps());
   metrics.end = engine_->train_step(metrics.learning_rate, setup_.model.compute(tokens));
   const uint32_t data = data_->fingerprint();
   engine_->set_progress(position + batch().train, std::as_bytes(std::span(&data, 1)));

@@ -32,6 +32,14 @@ constexpr KeyInfo kKeys[] = {
     {"optimizer.params.betas", KeyKind::kValue, "a list of two numbers from 0 to below 1"},
     {"optimizer.params.eps", KeyKind::kValue, "a number above 0"},
     {"optimizer.params.weight_decay", KeyKind::kValue, "a number, 0 or more"},
+    {"scheduler", KeyKind::kSection, "an object"},
+    {"scheduler.type", KeyKind::kValue, "\"WarmupLR\" or \"WarmupDecayLR\""},
+    {"scheduler.params", KeyKind::kSection, "an object"},
+    {"scheduler.params.warmup_min_lr", KeyKind::kValue, "a number, 0 or more"},
+    {"scheduler.params.warmup_max_lr", KeyKind::kValue, "a number, 0 or more"},
+    {"scheduler.params.warmup_num_steps", KeyKind::kValue, "a positive integer"},
+    {"scheduler.params.total_num_steps", KeyKind::kValue, "an integer above warmup_num_steps, for WarmupDecayLR"},
+    {"scheduler.params.warmup_type", KeyKind::kValue, "\"log\" or \"linear\""},
     {"gradient_clipping", KeyKind::kValue, "a number, 0 or more (0: none)"},
     {"bf16", KeyKind::kSection, "an object"},
     {"bf16.enabled", KeyKind::kValue, "true or false (false: fp32)"},
@@ -64,7 +72,6 @@ struct LaterKey {
 };
 // The incumbent's keys that wait for their piece of work. A key of a section stands for all below it.
 constexpr LaterKey kLaterKeys[] = {
-    {"scheduler", "learning-rate schedules; the learning rate is constant"},
     {"fp16", "fp16 with loss scaling; use bf16, or fp32"},
     {"amp", "automatic mixed precision; use bf16, or fp32"},
     {"bf16.immediate_grad_update", "the engine orders its gradients itself"},

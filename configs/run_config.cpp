@@ -141,6 +141,29 @@ void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
   optimizer.beta2 = (*betas)[1].get<double>();
 }
 
+void read_schedule(const Reader& reader, ScheduleConfig& schedule) {
+  if (reader.find("scheduler") == nullptr) return;
+  if (reader.find("scheduler.type") == nullptr) {
+    throw ConfigError(fmt::format("{}: \"scheduler.type\" is missing; allowed: {}", reader.name(),
+                                  find_key("scheduler.type")->allowed));
+  }
+  reader.choice<ScheduleKind>("scheduler.type", schedule.kind,
+                              {{"WarmupLR", ScheduleKind::kWarmup}, {"WarmupDecayLR", ScheduleKind::kWarmupDecay}});
+  reader.choice<WarmupShape>("scheduler.params.warmup_type", schedule.shape,
+                             {{"log", WarmupShape::kLog}, {"linear", WarmupShape::kLinear}});
+  reader.number("scheduler.params.warmup_min_lr", schedule.min_lr, 0, kNoLimit);
+  reader.number("scheduler.params.warmup_max_lr", schedule.max_lr, 0, kNoLimit);
+  reader.integer("scheduler.params.warmup_num_steps", schedule.warmup_steps, 1);
+  constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
+  reader.integer(kTotal, schedule.total_steps, 1);
+  const bool decays = schedule.kind == ScheduleKind::kWarmupDecay;
+  if (!decays && reader.find(kTotal) != nullptr) reader.refuse(kTotal, *reader.find(kTotal));
+  if (decays && schedule.total_steps <= schedule.warmup_steps) {
+    throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", reader.name(), kTotal, schedule.total_steps,
+                                  find_key(kTotal)->allowed));
+  }
+}
+
 std::optional<HomeKind> home_of(const std::string& word) {
   for (const HomeKind kind : {HomeKind::kAuto, HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme,
                               HomeKind::kHostAndDevice, HomeKind::kNvmeAndDevice}) {
@@ -255,6 +278,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1);
   derive_batch(config.batch, name);
   read_optimizer(reader, config.optimizer);
+  read_schedule(reader, config.schedule);
   reader.number("gradient_clipping", config.gradient_clipping, 0, kNoLimit);
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
   reader.integer("zero_optimization.stage", config.zero_stage, 0, 3);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/schedule.h"
 #include "core/dtype.h"
 #include "cpu_adam/adam.h"
 #include "data/options.h"
@@ -42,6 +43,7 @@ struct RunConfig {
   DataOptions data;   // an empty path: given by --data, or not needed; vocab_size 0: the model's
   BatchConfig batch;
   AdamOptions optimizer;
+  ScheduleConfig schedule;
   double gradient_clipping = 0;  // largest norm; 0: none
   Precision precision = Precision::kFp32;
   int zero_stage = 0;

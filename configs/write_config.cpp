@@ -85,6 +85,16 @@ std::string to_json(const RunConfig& config) {
                            {"betas", Json::array({adam.beta1, adam.beta2})},
                            {"eps", adam.epsilon},
                            {"weight_decay", adam.weight_decay}}}};
+  const ScheduleConfig& schedule = config.schedule;
+  if (schedule.kind != ScheduleKind::kConstant) {
+    const bool decays = schedule.kind == ScheduleKind::kWarmupDecay;
+    Json params = {{"warmup_min_lr", schedule.min_lr},
+                   {"warmup_max_lr", schedule.max_lr},
+                   {"warmup_num_steps", schedule.warmup_steps},
+                   {"warmup_type", schedule.shape == WarmupShape::kLog ? "log" : "linear"}};
+    if (decays) params["total_num_steps"] = schedule.total_steps;
+    object["scheduler"] = {{"type", decays ? "WarmupDecayLR" : "WarmupLR"}, {"params", params}};
+  }
   object["gradient_clipping"] = config.gradient_clipping;
   object["bf16"] = {{"enabled", config.precision == Precision::kBf16}};
   object["zero_optimization"] = {{"stage", config.zero_stage}};

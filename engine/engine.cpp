@@ -215,6 +215,7 @@ const Plan& Engine::plan() const { return impl_->plan; }
 const Geometry& Engine::geometry() const { return impl_->plan.geometry; }
 const StepState& Engine::committed() const { return impl_->store->committed(); }
 int64_t Engine::step() const { return impl_->captured.step; }
+int64_t Engine::applied_steps() const { return impl_->captured.applied_steps; }
 std::span<std::byte> Engine::workspace() const {
   return {impl_->device->memory() + impl_->plan.workspace_offset,
           static_cast<size_t>(impl_->plan.options.workspace_bytes)};

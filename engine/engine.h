@@ -118,6 +118,7 @@ class Engine {
   const Geometry& geometry() const;
   const StepState& committed() const;      // what a crash now would leave, or a newer step
   int64_t step() const;                    // steps ended so far, resumed ones included
+  int64_t applied_steps() const;           // of them those that were not skipped
   std::span<std::byte> workspace() const;  // the device arena's part for the compute's own temporaries
 
   // One whole step: forward and backward of every micro-batch, clip; `learning_rate` is what the update will use.

@@ -106,7 +106,7 @@ TEST_P(BadKey, is_refused_with_the_nearest_known_or_the_reason) {
 
 constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
-    "gradient_clipping, bf16, zero_optimization, steps_per_print, seed, sluice";
+    "scheduler, gradient_clipping, bf16, zero_optimization, steps_per_print, seed, sluice";
 constexpr const char* kSluiceKeys =
     "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_depth, placement, "
     "loss_tile_tokens, compute_threads, update_threads, trace";
@@ -132,8 +132,13 @@ const Case kBadKeys[] = {
     {"typo_in_placement", "sluice.placement.activation=host",
      R"(run.json: unknown key "sluice.placement.activation" (value "host"); did you mean )"
      R"("sluice.placement.activations"? Allowed in "sluice.placement": weights, state, gradient, activations)"},
-    {"scheduler", R"(scheduler={"type":"WarmupLR"})",
-     R"(run.json: "scheduler" is not supported yet (learning-rate schedules; the learning rate is constant); leave it out)"},
+    {"scheduler_of_another_kind", "scheduler.type=OneCycle",
+     R"(run.json: "scheduler.type" is "OneCycle"; allowed: "WarmupLR" or "WarmupDecayLR")"},
+    {"scheduler_without_type", "scheduler.params.warmup_num_steps=3",
+     R"(run.json: "scheduler.type" is missing; allowed: "WarmupLR" or "WarmupDecayLR")"},
+    {"scheduler_that_ends_in_its_warm_up",
+     R"(scheduler={"type":"WarmupDecayLR","params":{"warmup_num_steps":10,"total_num_steps":10}})",
+     R"(run.json: "scheduler.params.total_num_steps" is 10; allowed: an integer above warmup_num_steps, for WarmupDecayLR)"},
     {"fp16", "fp16.enabled=false",
      R"(run.json: "fp16" is not supported yet (fp16 with loss scaling; use bf16, or fp32); leave it out)"},
     {"offload", R"(zero_optimization.offload_optimizer={"device":"nvme"})",
@@ -147,8 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Table, BadKey, testing::ValuesIn(kBadKeys), kName);
 
 // Every key of the file that the incumbent's users own is either known or refused as not supported yet: none is a typo.
 TEST(BadFiles, no_key_of_the_incumbents_file_counts_as_a_typo) {
-  const char* const later[] = {"scheduler",
-                               "wall_clock_breakdown",
+  const char* const later[] = {"wall_clock_breakdown",
                                "fp16",
                                "aio",
                                "tensorboard",

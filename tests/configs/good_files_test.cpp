@@ -183,6 +183,27 @@ TEST(GoodFiles, adam_without_a_decay_has_none_and_adamw_has_a_hundredth) {
   EXPECT_EQ(parse(kSmallest, {"optimizer.type=Adam"}).optimizer.weight_decay, 0);
 }
 
+TEST(GoodFiles, a_schedule_warms_up_decays_and_reads_back) {
+  const RunConfig config =
+      parse(kSmallest, {R"(scheduler={"type":"WarmupDecayLR","params":{"warmup_max_lr":0.5,"warmup_min_lr":0.1,)"
+                        R"("warmup_num_steps":4,"total_num_steps":12,"warmup_type":"linear"}})"});
+  const auto rate = [&](int64_t applied) { return learning_rate_at(config.schedule, 9, applied); };
+  EXPECT_DOUBLE_EQ(rate(0), 0.2);
+  EXPECT_DOUBLE_EQ(rate(3), 0.5);
+  EXPECT_DOUBLE_EQ(rate(4), 0.5);
+  EXPECT_DOUBLE_EQ(rate(8), 0.3);
+  EXPECT_DOUBLE_EQ(rate(12), 0.1);
+  EXPECT_DOUBLE_EQ(rate(50), 0.1);
+  EXPECT_EQ(parse(to_json(config).c_str()).schedule, config.schedule);
+  ScheduleConfig log = config.schedule;
+  log.kind = ScheduleKind::kWarmup;
+  log.shape = WarmupShape::kLog;
+  EXPECT_DOUBLE_EQ(learning_rate_at(log, 9, 0), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate_at(log, 9, 1), 0.3);
+  EXPECT_DOUBLE_EQ(learning_rate_at(log, 9, 1000), 0.5);
+  EXPECT_EQ(learning_rate_at({}, 9, 7), 9);
+}
+
 TEST(GoodFiles, the_presets_load) {
   const RunConfig demo = load_config(std::string(SLUICE_PRESETS) + "/demo.json", {});
   EXPECT_EQ(demo.sluice.device_memory_bytes, 64 * kMiB);
