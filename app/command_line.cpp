@@ -9,6 +9,7 @@
 #include <new>
 #include <string>
 
+#include "app/bench.h"
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/train.h"
@@ -139,6 +140,7 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   add_plan(app, plan);
   add_generate(app, generate);
   add_checkpoint(app, export_options);
+  add_bench(app);
   app.add_subcommand("info", "This machine: backends and why, CPU, memory, limits, versions")->callback([] {
     Console console;
     run_info(console);

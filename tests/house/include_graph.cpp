@@ -22,7 +22,8 @@ const std::map<std::string, Folders>& edges() {
       {"models", {"libtorch"}},
       {"data", {"core"}},
       {"configs", {"engine", "data"}},
-      {"app", {"models", "data", "configs"}},
+      {"bench", {"engine"}},
+      {"app", {"models", "data", "configs", "bench"}},
   };
   return kEdges;
 }
@@ -86,11 +87,6 @@ std::string fault_of_third_party(const std::string& path, const std::string& hea
 // What files under `path` may include of ours. Tests mirror the tree; fakes and contracts know all but LibTorch.
 Folders allowed_for(const std::string& path) {
   const std::string folder = folder_of(path);
-  if (folder == "bench") {
-    Folders allowed = reach_of("app");
-    allowed.insert("bench");
-    return allowed;
-  }
   if (folder != "tests") return edges().contains(folder) ? reach_of(folder) : Folders{};
   const std::string mirrored = folder_of(path.substr(folder.size() + 1));
   Folders allowed = edges().contains(mirrored) ? reach_of(mirrored) : reach_of("engine");
