@@ -94,7 +94,7 @@ TEST(Links, that_are_the_edges_are_fine) {
             "");
   EXPECT_EQ(links_report("core", "sluice_library(core SOURCES a.cpp) # LINK swap"), "");
   EXPECT_EQ(links_report("app",
-                         "sluice_library(app LINK models data configs)\n"
+                         "sluice_library(app LINK models data configs bench)\n"
                          "target_link_libraries(sluice PRIVATE sluice_app)"),
             "");
 }
