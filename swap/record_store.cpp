@@ -176,6 +176,8 @@ std::vector<int64_t> RecordStore::openable_steps() const {
   return steps;
 }
 
+void RecordStore::open_step(int64_t step) { impl_->open_step(step); }
+
 void RecordStore::read(RecordId record, std::byte* into, uint64_t tag) {
   impl_->start_record(record, IoOp::kRead, into, tag);
 }

@@ -92,6 +92,10 @@ class RecordStore {
 
   const StepState& committed() const;           // of the open generation
   std::vector<int64_t> openable_steps() const;  // at most two, newest first: {k, k-1}
+  // Takes a store just opened to one of openable_steps(), so that ranks agree on the newest step that all of them have.
+  // A newer step is given up for good, before this returns. Blocks. Throws CorruptionError where the step's table has
+  // been damaged since.
+  void open_step(int64_t step);
 
   // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read
   // takes what was last written. A write goes to the slot that is not committed. Never two transfers of a record at

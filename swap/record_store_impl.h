@@ -37,6 +37,7 @@ struct RecordStore::Impl {
   bool read_table(int area, const Superblock& superblock);
   void adopt_table(int area, const Superblock& superblock);
   void burn_generation(uint64_t highest_seen);
+  void open_step(int64_t step);
   void run_now(const Transfer& transfer);
   void grow_table_buffer(int64_t payload_bytes);
 

@@ -174,6 +174,27 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
   return Content::kSome;
 }
 
+// The newer superblock is blanked before anything else is written: from then on its slots are the working ones, and a
+// crash must not find its way back to it.
+void RecordStore::Impl::open_step(int64_t step) {
+  SLUICE_CHECK(transfers.in_flight() == 0 && stage == Stage::kIdle, "a step is opened before anything is moved");
+  if (has_generation && step == committed.step) return;
+  SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
+  const int newer = current_area, older = 1 - current_area;
+  Superblock superblocks[2];
+  BlockState states[2];
+  read_superblocks(superblocks, states);
+  if (states[older] != BlockState::kValid || !read_table(older, superblocks[older])) {
+    throw CorruptionError(fmt::format("the table of step {} in {} is damaged: the store opens at step {} only", step,
+                                      drive.path().string(), committed.step));
+  }
+  adopt_table(older, superblocks[older]);
+  previous_step = -1;
+  std::fill_n(block.data(), block.bytes(), std::byte{0});
+  run_now({.op = IoOp::kWrite, .memory = block.data(), .offset = kSuperblockOffset[newer], .bytes = kStoreBlockBytes});
+  run_now({.op = IoOp::kSync});
+}
+
 int64_t RecordStore::file_bytes(const Geometry& geometry, Precision precision) {
   return StoreLayout(geometry, precision).file_bytes();
 }

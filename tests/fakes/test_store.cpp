@@ -34,22 +34,20 @@ std::string LogLines::text() const {
 
 namespace {
 
-constexpr int64_t kChunkElements = 2000;
-
-Geometry test_geometry() {
+Geometry test_geometry(int64_t chunk_elements) {
   const std::vector<PartitionSpec> partitions = {{.name = "first", .parameters = {{"a", {30, 100}}, {"b", {77}}}},
                                                  {.name = "second", .parameters = {{"c", {4500}}}}};
-  return Geometry(partitions, kChunkElements);
+  return Geometry(partitions, chunk_elements);
 }
 
 }  // namespace
 
-TestRun::TestRun(Precision precision_of_run)
+TestRun::TestRun(Precision precision_of_run, int64_t chunk_elements)
     : precision(precision_of_run),
-      geometry(test_geometry()),
+      geometry(test_geometry(chunk_elements)),
       identity{.model = "first: a 30x100, b 77\nsecond: c 4500\n",
                .precision = precision,
-               .chunk_elements = kChunkElements,
+               .chunk_elements = chunk_elements,
                .chunk_count = static_cast<int64_t>(geometry.chunks().size())} {}
 
 std::vector<RecordId> TestRun::records() const {

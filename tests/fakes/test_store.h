@@ -41,7 +41,8 @@ class LogLines {
 };
 
 struct TestRun {
-  explicit TestRun(Precision precision_of_run = Precision::kBf16);
+  // 2000: ten records; 1200: fourteen.
+  explicit TestRun(Precision precision_of_run = Precision::kBf16, int64_t chunk_elements = 2000);
   std::vector<RecordId> records() const;
   RecordLayout layout(RecordId record) const;
   StepState state(int64_t step) const;  // with some bytes of the caller's

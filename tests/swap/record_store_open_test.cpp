@@ -192,6 +192,35 @@ TEST_F(StoreOpening, a_damaged_table_leaves_the_other_one_and_a_warning) {
   expect_step(*store, run_, 3);
 }
 
+TEST_F(StoreOpening, is_taken_back_to_the_step_that_all_ranks_have) {
+  make_steps(3);
+  auto store = open();
+  EXPECT_THAT(store->openable_steps(), ElementsAre(3, 2));
+  EXPECT_THROW(store->open_step(1), std::logic_error);
+  store->open_step(3);
+  expect_step(*store, run_, 3);
+  store->open_step(2);
+  EXPECT_THAT(store->openable_steps(), ElementsAre(2));
+  expect_step(*store, run_, 2);
+  EXPECT_THROW(store->open_step(3), std::logic_error);
+  store.reset();
+  store = open();
+  EXPECT_THAT(store->openable_steps(), ElementsAre(2));
+  write_step(*store, run_, 3);
+  expect_step(*store, run_, 3);
+  EXPECT_THROW(store->open_step(1), std::logic_error);
+  EXPECT_EQ(lines_.text(), "");
+}
+
+TEST_F(StoreOpening, a_step_whose_table_was_damaged_meanwhile_is_not_gone_back_to) {
+  make_steps(3);
+  auto store = open();
+  flip_bit(superblock(1 - newest()).table_offset + 100);
+  EXPECT_THAT(refusal<CorruptionError>([&] { store->open_step(2); }), HasSubstr("the table of step 2"));
+  store.reset();
+  expect_step(*open(), run_, 3);
+}
+
 TEST_F(StoreOpening, damage_to_the_older_copy_costs_nothing) {
   make_steps(3);
   flip_bit(kSuperblockOffset[1 - newest()] + 24);
