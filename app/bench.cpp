@@ -2,11 +2,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/bench_adam.h"
+
 namespace sluice {
 
 void add_bench(CLI::App& app) {
-  CLI::App* bench [[maybe_unused]] =
+  CLI::App* bench =
       app.add_subcommand("bench", "Measure this machine: one hop, or a whole step")->require_subcommand(1);
+  add_bench_adam(*bench);
 }
 
 }  // namespace sluice

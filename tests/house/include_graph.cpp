@@ -48,7 +48,7 @@ constexpr Library kLibraries[] = {
     {"isa-l", R"(core/checksum\.cpp)"},
     {"tbb/", R"(cpu_adam/update_team_tbb\.cpp)"},
     {"oneapi/", R"(cpu_adam/update_team_tbb\.cpp)"},
-    {"hwy/", R"((tests/)?(cpu_adam|offload)/\w*(_simd|gradient_kernels)\w*\.cpp|core/half_lanes\.inl)"},
+    {"hwy/", R"((tests/)?(cpu_adam|offload)/\w*(_simd|gradient_kernels)\w*\.cpp|core/half_lanes\.inl|bench/streams\.cpp)"},
     {"cuda", R"(offload/(device_cuda\.cpp|\w+\.cu))"},
     {"sentencepiece_", R"(data/\w*sentencepiece\w*\.cpp)"},
     {"torch/", R"((tests/)?(libtorch|models)/\w+\.(h|cpp)|bench/\w+\.cpp)"},
@@ -61,7 +61,6 @@ constexpr Library kLibraries[] = {
     {"fmt/", R"([\w/]+\.cpp|bench/\w+\.h)"},
     {"gtest/", R"(tests/[\w/]+\.(h|cpp))"},
     {"gmock/", R"(tests/[\w/]+\.(h|cpp))"},
-    {"benchmark/", R"(bench/\w+\.(h|cpp))"},
 };
 
 // C++'s own headers have neither folder nor extension; the system's are these. <cassert> is nobody's: checks stay on.

@@ -1,0 +1,89 @@
+#include "app/bench_adam.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench/adam.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  AdamBenchOptions options;
+  enum class Print { kTable, kJson } print = Print::kTable;
+};
+
+Json json_of(const AdamBench& bench, const AdamRow& row) {
+  return {{"ns_per_param", row.ns_per_param},
+          {"gb_per_s", row.gb_per_s},
+          {"ceiling_gb_per_s", bench.ceiling_gb_per_s},
+          {"percent_of_ceiling", row.percent_of_ceiling},
+          {"isa", bench.isa},
+          {"threads", bench.threads},
+          {"elements", bench.elements}};
+}
+
+void print_row(const char* name, const AdamRow& row) {
+  fmt::print("  {:<24}{:>8.3f} ns per parameter {:>7.1f} GB/s {:>6.1f} % of the ceiling\n", name, row.ns_per_param,
+             row.gb_per_s, row.percent_of_ceiling);
+}
+
+void print_text(const Arguments& arguments, const AdamBench& bench) {
+  fmt::print("AdamW {}, {} parameters, {} thread(s), {}; medians\n", name_of(arguments.options.precision),
+             bench.elements, bench.threads, bench.isa);
+  fmt::print(
+      "  ceiling {:.1f} GB/s: the better of reading and writing the same planes in place ({:.1f}) and a triad "
+      "({:.1f})\n",
+      bench.ceiling_gb_per_s, bench.stream_gb_per_s, bench.triad_gb_per_s);
+  print_row("update", bench.plain);
+  print_row("update and checksum", bench.with_checksum);
+  std::fflush(stdout);
+  const AdamSurroundings around = measure_adam_surroundings(arguments.options, bench.ceiling_gb_per_s);
+  for (const auto& gradient : around.gradients) {
+    print_row(gradient.kernel.c_str(), {gradient.ns_per_param, gradient.gb_per_s, gradient.percent_of_ceiling});
+  }
+  fmt::print(
+      "  {:<24}{:>8.3f} ns per parameter, one thread; two divisions and a root alone {:.3f} ({:.0f} % of that bound)\n",
+      "in cache, 2 MiB", around.in_cache_ns, around.bound_ns, 100 * around.bound_ns / around.in_cache_ns);
+  fmt::print("  {:<24}{:>8.3f} ns per parameter; {:.3f} where the pass itself touches them first\n", "4 KiB pages",
+             around.small_pages_ns, around.first_touch_ns);
+  fmt::print("  {:<24}{:>8.1f} % of an ideal split; the first of equal chunks is ready after {:.2f} ms of {:.2f} ms\n",
+             "chunks of many sizes", around.percent_of_ideal_split, around.first_chunk_ms, around.all_chunks_ms);
+}
+
+void run(const Arguments& arguments) {
+  const AdamBench bench = measure_adam(arguments.options);
+  if (arguments.print == Arguments::Print::kTable) return print_text(arguments, bench);
+  Json json = json_of(bench, bench.plain);
+  json["with_checksum"] = json_of(bench, bench.with_checksum);
+  fmt::print("{}\n", json.dump());
+}
+
+}  // namespace
+
+void add_bench_adam(CLI::App& bench) {
+  auto arguments = std::make_shared<Arguments>();
+  AdamBenchOptions& options = arguments->options;
+  CLI::App* adam = bench.add_subcommand("adam", "The optimizer's pass on this CPU, beside what its memory gives");
+  adam->add_option("--elements", options.elements, "Parameters (26 B of traffic each in bf16)")->capture_default_str();
+  adam->add_option("--threads", options.threads, "Threads; 0: one a physical core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  adam->add_option("--precision", options.precision, "Of the weights and gradients")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Precision>{
+          {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}}))
+      ->default_str("bf16");
+  adam->add_option("--isa", options.isa, "Instructions of the kernel; auto: the best one here")
+      ->check(CLI::IsMember(adam_bench_isas()))
+      ->capture_default_str();
+  adam->add_flag_callback(
+      "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the table");
+  adam->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace sluice

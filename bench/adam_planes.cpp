@@ -1,0 +1,168 @@
+#include "bench/adam_planes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "bench/adam.h"
+#include "core/bytes.h"
+#include "core/clock.h"
+#include "core/errors.h"
+#include "core/geometry.h"
+#include "core/half.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kMostChunkElements = int64_t{1} << 20;
+
+int64_t plane_bytes(int64_t elements, int64_t each) { return round_up(elements * each, int64_t{2} << 20); }
+
+int64_t arena_bytes(Precision precision, int64_t elements) {
+  int64_t bytes = plane_bytes(elements, 4);  // scratch
+  for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
+    for (const Plane& plane : planes_of(precision, group)) bytes += plane_bytes(elements, plane.bytes_per_element);
+  }
+  return bytes;
+}
+
+struct IsaName {
+  std::string_view isa, target;
+};
+// Highway's names of targets beside those that people know.
+constexpr IsaName kIsaNames[] = {{"avx512_dl", "AVX3_DL"}, {"avx512", "AVX3"}, {"avx2", "AVX2"},
+                                 {"sse4", "SSE4"},         {"ssse3", "SSSE3"}, {"portable", "EMU128"},
+                                 {"portable", "SCALAR"}};
+
+std::string isa_of(std::string_view target) {
+  for (const IsaName& name : kIsaNames) {
+    if (name.target == target) return std::string(name.isa);
+  }
+  return std::string(target);
+}
+
+}  // namespace
+
+BenchPlanes::BenchPlanes(Precision precision, int64_t elements)
+    : format_{precision, weights_dtype(precision)}, elements_(elements), arena_(arena_bytes(precision, elements)) {
+  int64_t end = 0;
+  const auto take = [&](int64_t each) {
+    std::byte* at = arena_.at(end);
+    end += plane_bytes(elements, each);
+    return at;
+  };
+  const int64_t half = bytes_of(format_.gradient);
+  std::byte* gradient = take(half);
+  planes_ = {.weights = take(half), .gradient = gradient};
+  if (precision == Precision::kBf16) planes_.residual = reinterpret_cast<int16_t*>(take(2));
+  if (precision == Precision::kFp16) planes_.master = reinterpret_cast<float*>(take(4));
+  planes_.moment1 = reinterpret_cast<float*>(take(4));
+  planes_.moment2 = reinterpret_cast<float*>(take(4));
+  scratch_ = reinterpret_cast<float*>(take(4));
+  // Ordinary values: subnormals would show in the figures.
+  const auto set = [&](std::byte* plane, int64_t i, float value) {
+    if (format_.gradient == DType::kFp32) reinterpret_cast<float*>(plane)[i] = value;
+    if (format_.gradient == DType::kBf16) reinterpret_cast<uint16_t*>(plane)[i] = bf16_of_float(value);
+    if (format_.gradient == DType::kFp16) reinterpret_cast<uint16_t*>(plane)[i] = fp16_of_float(value);
+  };
+  for (int64_t i = 0; i < elements; ++i) {
+    const auto value = static_cast<float>(i % 1000 + 1);
+    set(planes_.weights, i, 1e-2f * value);
+    set(gradient, i, 1e-2f * value);
+    if (planes_.master) planes_.master[i] = 1e-2f * value;
+    planes_.moment1[i] = 1e-3f * value;
+    planes_.moment2[i] = 1e-6f * value;
+  }
+}
+
+AdamPlanes BenchPlanes::at(int64_t element) const { return planes_at(planes_, format_, element); }
+
+std::vector<std::span<const std::byte>> BenchPlanes::written(int64_t element, int64_t elements) const {
+  const AdamPlanes from = at(element);
+  std::vector<std::span<const std::byte>> planes;
+  const auto add = [&](const void* plane, int64_t each) {
+    if (plane) planes.push_back({static_cast<const std::byte*>(plane), static_cast<size_t>(elements * each)});
+  };
+  add(from.weights, bytes_of(weights_dtype(format_.precision)));
+  add(from.residual, 2);
+  add(from.master, 4);
+  add(from.moment1, 4);
+  add(from.moment2, 4);
+  return planes;
+}
+
+std::vector<std::span<float>> BenchPlanes::floats(int64_t element, int64_t elements) const {
+  std::vector<std::span<float>> planes;
+  const AdamPlanes from = at(element);
+  for (float* plane : {from.master, from.moment1, from.moment2}) {
+    if (plane) planes.push_back({plane, static_cast<size_t>(elements)});
+  }
+  return planes;
+}
+
+std::vector<BenchChunk> equal_chunks(int64_t elements, int threads) {
+  const int64_t share = round_up((elements + threads - 1) / threads, kParameterAlignmentElements);
+  const int64_t chunk = std::min(kMostChunkElements, share);
+  std::vector<BenchChunk> chunks;
+  for (int64_t first = 0; first < elements; first += chunk)
+    chunks.push_back({first, std::min(chunk, elements - first)});
+  return chunks;
+}
+
+SweepTimes sweep(UpdateTeam& team, std::span<const BenchChunk> chunks, const ChunkPass& pass) {
+  struct Run {
+    std::span<const BenchChunk> chunks;
+    const ChunkPass& pass;
+    std::atomic<int64_t> first_end{0};
+    std::atomic<int> done{0};
+  } run{chunks, pass};
+  const int64_t begin = now_ns();
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    team.start(
+        [](void* context, int index) {
+          auto& each = *static_cast<Run*>(context);
+          const BenchChunk& chunk = each.chunks[static_cast<size_t>(index)];
+          each.pass(chunk.first, chunk.elements);
+          if (index == 0) each.first_end = now_ns();
+          ++each.done;
+          each.done.notify_one();
+        },
+        &run, static_cast<int>(i));
+  }
+  const int all = static_cast<int>(chunks.size());
+  for (int done = run.done; done < all; done = run.done) run.done.wait(done);
+  return {.first_ns = static_cast<double>(run.first_end - begin), .all_ns = static_cast<double>(now_ns() - begin)};
+}
+
+int64_t bytes_moved_per_element(AdamFormat format) {
+  const int64_t state = bytes_per_element(format.precision, Group::kState);
+  const int64_t weights = bytes_of(weights_dtype(format.precision));
+  const int64_t weight_reads = format.precision == Precision::kFp16 ? 0 : weights;
+  return 2 * state + weights + weight_reads + bytes_of(format.gradient);
+}
+
+std::vector<std::string> adam_bench_isas() {
+  std::vector<std::string> names = {"auto"};
+  for (const std::string_view target : adam_simd_targets()) names.push_back(isa_of(target));
+  names.emplace_back("scalar");
+  return names;
+}
+
+AdamKernel kernel_named(const std::string& isa, AdamFormat format) {
+  if (isa == "auto") return adam_simd(format);
+  if (isa == "scalar") return adam_scalar(format);
+  for (const std::string_view target : adam_simd_targets()) {
+    if (isa_of(target) == isa) return adam_simd_for(format, target);
+  }
+  throw ConfigError(fmt::format("isa is \"{}\", which this CPU or this build does not have; allowed here: {}", isa,
+                                fmt::join(adam_bench_isas(), ", ")));
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace sluice

@@ -1,0 +1,16 @@
+// Streams that show what memory gives: the ceilings of kernels that are bound by it. In vectors of the widest kind that
+// this CPU has. Pure functions on the caller's memory.
+#pragma once
+#include <cstdint>
+
+namespace sluice {
+
+// Reads and writes back every float in place: 8 bytes of traffic an element. Values stay finite.
+void stream_in_place(float* data, int64_t elements);
+// a[i] = b[i] + 0.5f * c[i]: 12 bytes an element, as STREAM counts them.
+void triad(float* a, const float* b, const float* c, int64_t elements);
+// The divisions and the square root of one Adam update for each of `elements`, on registers alone; returns a value made
+// of all so that none is left out. What no kernel that uses the divider can beat.
+float divide_and_root(int64_t elements);
+
+}  // namespace sluice

@@ -1,0 +1,63 @@
+// `sluice bench`: what a benchmark prints for programs, and what it refuses. Figures are not judged here.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+TEST_F(CommandTest, bench_adam_prints_one_json_object_with_a_row_for_the_checksum) {
+  const Ended ended = sluice({"bench", "adam", "--elements", "70001", "--threads", "2", "--json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto json = nlohmann::ordered_json::parse(ended.out);
+  std::vector<std::string> keys = {"ns_per_param", "gb_per_s", "ceiling_gb_per_s", "percent_of_ceiling",
+                                   "isa",          "threads",  "elements"};
+  EXPECT_EQ(keys_of(json["with_checksum"]), keys);
+  keys.emplace_back("with_checksum");
+  EXPECT_EQ(keys_of(json), keys);
+  EXPECT_EQ(json["threads"], 2);
+  EXPECT_EQ(json["elements"], 70001);
+  for (const Json& row : {Json(json), Json(json["with_checksum"])}) {
+    const double ns = row["ns_per_param"], gb_per_s = row["gb_per_s"], ceiling = row["ceiling_gb_per_s"];
+    EXPECT_NEAR(gb_per_s * ns, 26, 1e-6);  // bytes of a parameter in bf16
+    EXPECT_NEAR(row["percent_of_ceiling"], 100 * gb_per_s / ceiling, 1e-6);
+  }
+}
+
+TEST_F(CommandTest, bench_adam_runs_the_instructions_and_the_precision_that_are_asked_for) {
+  for (const auto& [precision, bytes] : std::map<std::string, double>{{"fp16", 28}, {"fp32", 28}}) {
+    const Ended ended =
+        sluice({"bench", "adam", "--elements", "8192", "--isa", "scalar", "--precision", precision, "--json"});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    const Json json = Json::parse(ended.out);
+    EXPECT_EQ(json["isa"], "scalar");
+    EXPECT_NEAR(json["gb_per_s"].get<double>() * json["ns_per_param"].get<double>(), bytes, 1e-6);
+  }
+}
+
+TEST_F(CommandTest, bench_adam_shows_people_what_lies_around_the_pass) {
+  const Ended ended = sluice({"bench", "adam", "--elements", "300000"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const char* words : {"ns per parameter", "% of the ceiling", "update and checksum", "add_gradient",
+                            "close_gradient", "in cache, 2 MiB", "4 KiB pages", "chunks of many sizes"}) {
+    EXPECT_THAT(ended.out, HasSubstr(words));
+  }
+}
+
+TEST_F(CommandTest, bench_adam_refuses_what_this_machine_does_not_have) {
+  Ended ended = sluice({"bench", "adam", "--isa", "abacus"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.err, testing::AllOf(HasSubstr("abacus"), HasSubstr("scalar")));
+  ended = sluice({"bench", "adam", "--elements", "7"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.err, HasSubstr("elements is 7"));
+}
+
+}  // namespace
+}  // namespace sluice
