@@ -137,6 +137,7 @@ uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_
 StepState read_table_state(std::span<const std::byte> buffer, int64_t record_count) {
   const auto header = get<TableHeader>(buffer);
   if (header.magic != kTableMagic || header.record_count != record_count || header.caller_bytes < 0 ||
+      header.caller_bytes > kMaxCallerBytes ||
       table_payload_bytes(record_count, header.caller_bytes) > static_cast<int64_t>(buffer.size())) {
     throw CorruptionError(
         fmt::format("a table of {} records where {} were expected", header.record_count, record_count));
@@ -205,7 +206,8 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
   }
   into.version = header.version;
   if (header.version != kStoreVersion) return HeaderState::kOtherVersion;
-  if (header.crc != crc_of(header)) return HeaderState::kDamaged;
+  if (header.crc != crc_of(header) || header.precision > static_cast<uint32_t>(Precision::kFp32))
+    return HeaderState::kDamaged;
   into.fingerprint = header.fingerprint;
   into.model_hash = header.model_hash;
   into.model_bytes = header.model_bytes;

@@ -11,11 +11,15 @@ namespace {
 
 std::atomic<int64_t> allocations{0};
 std::atomic<int64_t> live_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
 
 void* count(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
   allocations.fetch_add(1);
-  live_bytes.fetch_add(static_cast<int64_t>(malloc_usable_size(memory)));
+  const auto bytes = static_cast<int64_t>(malloc_usable_size(memory));
+  const int64_t live = live_bytes.fetch_add(bytes) + bytes;
+  for (int64_t peak = peak_bytes.load(); live > peak && !peak_bytes.compare_exchange_weak(peak, live);) {
+  }
   return memory;
 }
 
@@ -30,6 +34,8 @@ void release(void* memory) {
 namespace sluice {
 int64_t heap_allocations() { return allocations.load(); }
 int64_t heap_live_bytes() { return live_bytes.load(); }
+int64_t heap_peak_bytes() { return peak_bytes.load(); }
+void restart_heap_peak() { peak_bytes.store(live_bytes.load()); }
 }  // namespace sluice
 
 void* operator new(size_t bytes) { return count(std::malloc(bytes)); }
