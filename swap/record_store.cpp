@@ -218,6 +218,8 @@ size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
 void RecordStore::interrupt() { impl_->transfers.interrupt(); }
 int RecordStore::in_flight() const { return impl_->transfers.in_flight(); }
 
+RecordLayout RecordStore::layout(RecordId record) const { return impl_->layout.layout(record); }
+
 std::span<const uint32_t> RecordStore::checksums(RecordId record) const {
   const size_t planes = planes_of(impl_->identity.precision, record.group).size();
   return std::span(impl_->entry(record).written).first(planes);

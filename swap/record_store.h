@@ -111,6 +111,7 @@ class RecordStore {
   void interrupt();
   int in_flight() const;  // transfers and commits started and not yet reported
 
+  RecordLayout layout(RecordId record) const;
   // CRC32C of each plane (seeded by plane_seed). The update pass sets those of the content that the next write() will
   // take; checksums() are those of the content last written, which readers verify against.
   std::span<const uint32_t> checksums(RecordId record) const;

@@ -86,6 +86,7 @@ std::string fault_of_third_party(const std::string& path, const std::string& hea
 // What files under `path` may include of ours. Tests mirror the tree; fakes and contracts know all but LibTorch.
 Folders allowed_for(const std::string& path) {
   const std::string folder = folder_of(path);
+  if (folder == "docs") return reach_of("engine");  // examples of what others embed
   if (folder != "tests") return edges().contains(folder) ? reach_of(folder) : Folders{};
   const std::string mirrored = folder_of(path.substr(folder.size() + 1));
   Folders allowed = edges().contains(mirrored) ? reach_of(mirrored) : reach_of("engine");
