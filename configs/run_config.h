@@ -63,7 +63,8 @@ struct MachineFacts {
   int64_t available_host_bytes = 0;
   int cores = 1;
 };
-// Fills in budgets (20 % of the available memory for the host twin of a device, 50 % for the host) and threads.
+// Fills in budgets (20 % of the available memory for the host twin of a device, 50 % for the host) and threads: the
+// compute has all cores, the update all but one for each drive and one for the compute's own thread.
 void fill_defaults(RunConfig& config, const MachineFacts& machine);
 
 // The whole configuration as JSON text: parse_config(to_json(c)) equals c, and its text is the same again.

@@ -14,6 +14,7 @@ class Fallback final : public Topology {
   std::string describe() const override { return flat_->describe() + " (" + why_ + ")"; }
   int node_count() const override { return flat_->node_count(); }
   std::vector<int> cpus_of_node(int node) const override { return flat_->cpus_of_node(node); }
+  int cores_of_node(int node) const override { return flat_->cores_of_node(node); }
   int core_count() const override { return flat_->core_count(); }
   bool pin_this_thread(int cpu) const noexcept override { return flat_->pin_this_thread(cpu); }
   std::string cpu_name() const override { return flat_->cpu_name(); }

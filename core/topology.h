@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ class Topology {
   virtual int node_count() const = 0;
   // Logical CPUs this process may use, one per physical core first, then their siblings; os indices.
   virtual std::vector<int> cpus_of_node(int node) const = 0;
+  // How many physical cores those are: as many of the list's first CPUs share no core.
+  virtual int cores_of_node(int node) const { return static_cast<int>(cpus_of_node(node).size()); }
   // Number of physical cores this process may use.
   virtual int core_count() const = 0;
   // Pins the calling thread; best effort: false where the system refuses. Never throws.
@@ -28,6 +31,9 @@ enum class TopologyKind { kAuto, kHwloc, kFlat };
 std::unique_ptr<Topology> make_topology(TopologyKind kind = TopologyKind::kAuto);
 std::unique_ptr<Topology> make_topology_hwloc();
 std::unique_ptr<Topology> make_topology_flat();
+// A machine that is not this one, in hwloc's words ("numa:2 core:4 pu:2"), of whose CPUs only `allowed` may be used
+// (empty: all). Pinning to its CPUs succeeds and does nothing. Throws ConfigError for other words.
+std::unique_ptr<Topology> make_topology_synthetic(const std::string& description, std::span<const int> allowed = {});
 
 // Bytes of host memory that may still be taken: MemAvailable, capped by the cgroup's limit.
 int64_t available_host_bytes();

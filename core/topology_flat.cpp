@@ -50,6 +50,7 @@ class FlatTopology final : public Topology {
     SLUICE_CHECK(node == 0, "a flat machine has one node");
     return cpus_;
   }
+  int cores_of_node(int /*node*/) const override { return core_count_; }
   int core_count() const override { return core_count_; }
   bool pin_this_thread(int cpu) const noexcept override {
     if (cpu < 0 || cpu >= CPU_SETSIZE) return false;

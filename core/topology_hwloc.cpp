@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <system_error>
 
 #include "core/errors.h"
@@ -16,34 +17,39 @@ Set empty_set() { return Set(hwloc_bitmap_alloc(), hwloc_bitmap_free); }
 
 class HwlocTopology final : public Topology {
  public:
-  HwlocTopology() {
-    if (hwloc_topology_init(&topology_) != 0) refuse("hwloc_topology_init");
-    if (hwloc_topology_load(topology_) != 0) {
-      const int error = errno;
-      hwloc_topology_destroy(topology_);
-      errno = error;
-      refuse("hwloc_topology_load");
-    }
-    find_cpus();
+  HwlocTopology() : topology_(initialized()) {
+    load();
+    const Set allowed = empty_set();
+    if (hwloc_get_cpubind(topology_.get(), allowed.get(), HWLOC_CPUBIND_THREAD) != 0) hwloc_bitmap_fill(allowed.get());
+    find_cpus(allowed.get());
   }
-  ~HwlocTopology() override { hwloc_topology_destroy(topology_); }
-  HwlocTopology(const HwlocTopology&) = delete;
-  HwlocTopology& operator=(const HwlocTopology&) = delete;
+  HwlocTopology(const std::string& description, std::span<const int> cpus) : topology_(initialized()) {
+    if (hwloc_topology_set_synthetic(topology_.get(), description.c_str()) != 0) {
+      throw ConfigError(
+          fmt::format("\"{}\" describes no machine to hwloc; an example: numa:2 core:4 pu:2", description));
+    }
+    load();
+    const Set allowed = empty_set();
+    if (cpus.empty()) hwloc_bitmap_fill(allowed.get());
+    for (const int cpu : cpus) hwloc_bitmap_set(allowed.get(), static_cast<unsigned>(cpu));
+    find_cpus(allowed.get());
+  }
 
   std::string describe() const override { return "hwloc " HWLOC_VERSION; }
   int node_count() const override { return static_cast<int>(cpus_of_nodes_.size()); }
   std::vector<int> cpus_of_node(int node) const override { return cpus_of_nodes_.at(static_cast<size_t>(node)); }
+  int cores_of_node(int node) const override { return cores_of_nodes_.at(static_cast<size_t>(node)); }
   int core_count() const override { return core_count_; }
   bool pin_this_thread(int cpu) const noexcept override {
     if (cpu < 0) return false;
     const Set set = empty_set();
     if (!set || hwloc_bitmap_only(set.get(), static_cast<unsigned>(cpu)) != 0) return false;
-    return hwloc_set_cpubind(topology_, set.get(), HWLOC_CPUBIND_THREAD) == 0;
+    return hwloc_set_cpubind(topology_.get(), set.get(), HWLOC_CPUBIND_THREAD) == 0;
   }
   std::string cpu_name() const override {
-    const hwloc_obj_t package = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_PACKAGE, 0);
+    const hwloc_obj_t package = hwloc_get_obj_by_type(topology_.get(), HWLOC_OBJ_PACKAGE, 0);
     const char* name =
-        hwloc_obj_get_info_by_name(package != nullptr ? package : hwloc_get_root_obj(topology_), "CPUModel");
+        hwloc_obj_get_info_by_name(package != nullptr ? package : hwloc_get_root_obj(topology_.get()), "CPUModel");
     return name != nullptr ? name : "unknown";
   }
 
@@ -53,34 +59,37 @@ class HwlocTopology final : public Topology {
         fmt::format("{} failed: {}; set the topology to flat", call, std::generic_category().message(errno)));
   }
 
-  // What the machine has, the container allows and the calling thread's affinity mask leaves.
-  void find_cpus() {
-    const Set allowed = empty_set();
-    if (hwloc_get_cpubind(topology_, allowed.get(), HWLOC_CPUBIND_THREAD) != 0) hwloc_bitmap_fill(allowed.get());
-    hwloc_bitmap_and(allowed.get(), allowed.get(), hwloc_topology_get_allowed_cpuset(topology_));
-    for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_NUMANODE, node));) {
+  using Handle = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
+  static Handle initialized() {
+    hwloc_topology_t topology = nullptr;
+    if (hwloc_topology_init(&topology) != 0) refuse("hwloc_topology_init");
+    return Handle(topology, hwloc_topology_destroy);
+  }
+  void load() {
+    if (hwloc_topology_load(topology_.get()) != 0) refuse("hwloc_topology_load");
+  }
+
+  // What the machine has, the container allows and `allowed` (the affinity mask) leaves.
+  void find_cpus(hwloc_bitmap_t allowed_cpus) {
+    const Set allowed(hwloc_bitmap_dup(allowed_cpus), hwloc_bitmap_free);
+    hwloc_bitmap_and(allowed.get(), allowed.get(), hwloc_topology_get_allowed_cpuset(topology_.get()));
+    for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, node));) {
       const Set here = empty_set();
       hwloc_bitmap_and(here.get(), allowed.get(), node->cpuset);
       // A node without CPUs (memory only, or outside the affinity mask) has no work to give.
-      if (!hwloc_bitmap_iszero(here.get())) cpus_of_nodes_.push_back(cores_first(here.get()));
+      if (!hwloc_bitmap_iszero(here.get())) add_node(here.get());
     }
-    if (cpus_of_nodes_.empty()) cpus_of_nodes_.push_back(cores_first(allowed.get()));
-    const Set in_core = empty_set();
-    core_count_ = 0;
-    for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_CORE, core));) {
-      hwloc_bitmap_and(in_core.get(), allowed.get(), core->cpuset);
-      core_count_ += hwloc_bitmap_iszero(in_core.get()) ? 0 : 1;
-    }
-    if (core_count_ == 0) core_count_ = std::max(1, hwloc_bitmap_weight(allowed.get()));
+    if (cpus_of_nodes_.empty()) add_node(allowed.get());
+    core_count_ = std::accumulate(cores_of_nodes_.begin(), cores_of_nodes_.end(), 0);
   }
 
   // os indices: the first allowed CPU of each core, then the second of each, and so on.
-  std::vector<int> cores_first(hwloc_const_bitmap_t here) const {
+  void add_node(hwloc_const_bitmap_t here) {
     std::vector<std::pair<int, int>> order;
     int cpu = -1;
     while ((cpu = hwloc_bitmap_next(here, cpu)) >= 0) {
-      const hwloc_obj_t unit = hwloc_get_pu_obj_by_os_index(topology_, static_cast<unsigned>(cpu));
-      const hwloc_obj_t core = unit ? hwloc_get_ancestor_obj_by_type(topology_, HWLOC_OBJ_CORE, unit) : nullptr;
+      const hwloc_obj_t unit = hwloc_get_pu_obj_by_os_index(topology_.get(), static_cast<unsigned>(cpu));
+      const hwloc_obj_t core = unit ? hwloc_get_ancestor_obj_by_type(topology_.get(), HWLOC_OBJ_CORE, unit) : nullptr;
       int sibling = 0;
       for (int before = core ? hwloc_bitmap_first(core->cpuset) : cpu; before >= 0 && before < cpu;
            before = hwloc_bitmap_next(core->cpuset, before)) {
@@ -91,16 +100,23 @@ class HwlocTopology final : public Topology {
     std::sort(order.begin(), order.end());
     std::vector<int> cpus;
     for (const auto& [sibling, index] : order) cpus.push_back(index);
-    return cpus;
+    cpus_of_nodes_.push_back(std::move(cpus));
+    cores_of_nodes_.push_back(
+        static_cast<int>(std::count_if(order.begin(), order.end(), [](const auto& each) { return each.first == 0; })));
   }
 
-  hwloc_topology_t topology_ = nullptr;
+  Handle topology_;
   std::vector<std::vector<int>> cpus_of_nodes_;
+  std::vector<int> cores_of_nodes_;
   int core_count_ = 1;
 };
 
 }  // namespace
 
 std::unique_ptr<Topology> make_topology_hwloc() { return std::make_unique<HwlocTopology>(); }
+
+std::unique_ptr<Topology> make_topology_synthetic(const std::string& description, std::span<const int> allowed) {
+  return std::make_unique<HwlocTopology>(description, allowed);
+}
 
 }  // namespace sluice

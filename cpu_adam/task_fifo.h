@@ -31,19 +31,24 @@ class TaskFifo {
 };
 
 // For each NUMA node the logical CPU of each of its threads (-1: nowhere in particular). Threads are shared out in
-// proportion to the nodes' CPUs; a node may get none. threads <= 0: one a physical core.
+// proportion to the nodes' cores, or to their CPUs where there are more threads than cores; a node may get none.
+// threads <= 0: one a physical core.
 inline std::vector<std::vector<int>> cpus_of_team(const Topology& topology, int threads) {
   if (threads <= 0) threads = std::max(1, topology.core_count());
   std::vector<std::vector<int>> cpus;
+  std::vector<int64_t> shares;
   int64_t total = 0;
   for (int node = 0; node < topology.node_count(); ++node) {
     cpus.push_back(topology.cpus_of_node(node));
-    total += static_cast<int64_t>(cpus.back().size());
+    const bool siblings = threads > topology.core_count();
+    shares.push_back(siblings ? static_cast<int64_t>(cpus.back().size()) : topology.cores_of_node(node));
+    total += shares.back();
   }
   if (total == 0) return {std::vector<int>(static_cast<size_t>(threads), -1)};
   int64_t before = 0;
-  for (auto& node : cpus) {
-    const int64_t after = before + static_cast<int64_t>(node.size());
+  for (size_t at = 0; at < cpus.size(); ++at) {
+    auto& node = cpus[at];
+    const int64_t after = before + shares[at];
     const std::vector<int> available = node;
     node.resize(static_cast<size_t>(threads * after / total - threads * before / total));
     for (size_t i = 0; i < node.size(); ++i) node[i] = available[i % available.size()];

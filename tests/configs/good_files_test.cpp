@@ -154,11 +154,23 @@ TEST(GoodFiles, budgets_default_to_shares_of_the_memory_that_is_free) {
   EXPECT_EQ(config.sluice.device_memory_bytes, 200 * kMiB);
   EXPECT_EQ(config.sluice.host_memory_bytes, 500 * kMiB);
   EXPECT_EQ(config.sluice.compute_threads, 3);
-  EXPECT_EQ(config.sluice.update_threads, 3);
   config = parse(kFull);
   fill_defaults(config, {.available_host_bytes = 1000 * kMiB, .cores = 3});
   EXPECT_EQ(config.sluice.device_memory_bytes, 2 * kMiB);
   EXPECT_EQ(config.sluice.compute_threads, 2);
+}
+
+TEST(GoodFiles, update_threads_leave_a_core_for_each_drive_and_one_for_the_compute) {
+  const auto threads = [](std::vector<std::string> overrides, int cores) {
+    RunConfig config = parse(kSmallest, std::move(overrides));
+    fill_defaults(config, {.available_host_bytes = 1000 * kMiB, .cores = cores});
+    return config.sluice.update_threads;
+  };
+  EXPECT_EQ(threads({}, 16), 14);
+  EXPECT_EQ(threads({R"(sluice.update_threads="auto")", R"(sluice.nvme=["/a"])"}, 16), 14);
+  EXPECT_EQ(threads({}, 2), 1);
+  EXPECT_EQ(threads({}, 1), 1);
+  EXPECT_EQ(threads({"sluice.update_threads=5"}, 16), 5);
 }
 
 TEST(GoodFiles, overrides_replace_add_and_nest_and_later_ones_win) {

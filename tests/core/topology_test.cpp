@@ -6,6 +6,8 @@
 #include <set>
 #include <thread>
 
+#include "core/errors.h"
+
 namespace sluice {
 namespace {
 
@@ -84,6 +86,43 @@ TEST(Topology, twins_agree_on_cores_and_order) {
   }
   EXPECT_EQ(flat->describe(), "flat");
   EXPECT_EQ(hwloc->describe().rfind("hwloc ", 0), 0u);
+}
+
+using Cpus = std::vector<int>;
+
+TEST(SyntheticTopology, shows_the_cpus_of_each_node_a_core_at_a_time) {
+  const auto two = make_topology_synthetic("numa:2 core:3 pu:2");
+  ASSERT_EQ(two->node_count(), 2);
+  EXPECT_EQ(two->core_count(), 6);
+  EXPECT_EQ(two->cpus_of_node(0), (Cpus{0, 2, 4, 1, 3, 5}));  // siblings last
+  EXPECT_EQ(two->cpus_of_node(1), (Cpus{6, 8, 10, 7, 9, 11}));
+  const auto four = make_topology_synthetic("pack:2 numa:2 core:2 pu:1");
+  ASSERT_EQ(four->node_count(), 4);
+  EXPECT_EQ(four->core_count(), 8);
+  EXPECT_EQ(four->cpus_of_node(3), (Cpus{6, 7}));
+}
+
+TEST(SyntheticTopology, respects_holes_in_the_set_of_allowed_cpus) {
+  // Node 0: one sibling of core 0, core 2; node 1: nothing; node 2: the second siblings alone.
+  const Cpus allowed = {1, 4, 5, 13, 15, 17};
+  const auto topology = make_topology_synthetic("numa:3 core:3 pu:2", allowed);
+  ASSERT_EQ(topology->node_count(), 2);
+  EXPECT_EQ(topology->cpus_of_node(0), (Cpus{1, 4, 5}));  // 4 and 5 share a core
+  EXPECT_EQ(topology->cpus_of_node(1), (Cpus{13, 15, 17}));
+  EXPECT_EQ(topology->core_count(), 5);
+  EXPECT_EQ(topology->cores_of_node(0), 2);
+  EXPECT_EQ(topology->cores_of_node(1), 3);
+}
+
+TEST(SyntheticTopology, pins_nothing_on_this_machine) {
+  const auto topology = make_topology_synthetic("numa:2 core:64 pu:2");
+  const std::set<int> before = allowed_cpus();
+  EXPECT_TRUE(topology->pin_this_thread(200));
+  EXPECT_EQ(allowed_cpus(), before);
+}
+
+TEST(SyntheticTopology, refuses_words_that_describe_no_machine) {
+  EXPECT_THROW(make_topology_synthetic("numa:two"), ConfigError);
 }
 
 }  // namespace

@@ -173,5 +173,18 @@ TEST(TeamPlan, shares_threads_out_in_proportion_to_cpus_and_wraps_around) {
   EXPECT_EQ(cpus_of_team(MadeUpTopology(std::vector<std::vector<int>>(1)), 2), (Plan{{-1, -1}}));
 }
 
+TEST(TeamPlan, has_a_thread_a_core_of_every_node_whatever_the_machine) {
+  using Plan = std::vector<std::vector<int>>;
+  const auto plan = [](const char* machine, std::vector<int> allowed, int threads) {
+    return cpus_of_team(*make_topology_synthetic(machine, allowed), threads);
+  };
+  EXPECT_EQ(plan("numa:2 core:2 pu:2", {}, 0), (Plan{{0, 2}, {4, 6}}));
+  EXPECT_EQ(plan("numa:2 core:2 pu:2", {}, 8), (Plan{{0, 2, 1, 3}, {4, 6, 5, 7}}));
+  EXPECT_EQ(plan("numa:4 core:2 pu:1", {}, 0), (Plan{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_EQ(plan("numa:4 core:2 pu:1", {}, 3), (Plan{{2}, {4}, {6}}));
+  EXPECT_EQ(plan("numa:2 core:4 pu:2", {3, 10, 11}, 0), (Plan{{3}, {10}}));
+  EXPECT_EQ(plan("core:1 pu:2", {}, 0), (Plan{{0}}));
+}
+
 }  // namespace
 }  // namespace sluice
