@@ -2,7 +2,7 @@
 # folders: #include "swap/record_store.h". `cmake --install <build> --component package` needs their libraries only.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-set(SLUICE_PACKAGED core swap)
+set(SLUICE_PACKAGED core swap cpu_adam)
 set(SLUICE_PACKAGE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
 foreach(folder ${SLUICE_PACKAGED})
