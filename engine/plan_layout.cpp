@@ -80,7 +80,7 @@ void Planner::assign_offsets(Plan& plan) const {
   bool state_on_nvme = false;
   for (const ChunkHomes& homes : plan.chunks) state_on_nvme |= homes.state == Home::kNvme;
   plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval : state_on_nvme ? 1 : 10;
-  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.precision);
+  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.precision, options_.drives);
   describe(plan);
 }
 

@@ -341,7 +341,9 @@ void Planner::fill_host(Plan& plan, Room& room) const {
 int64_t Planner::tables(const Plan& plan) const {
   // What does not grow with the model: queues, threads, the topology; then names.
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
-  bytes += RecordStore::predicted_table_bytes(static_cast<int64_t>(plan.chunks.size()), options_.io_depth);
+  bytes += RecordStore::predicted_table_bytes({.chunk_count = static_cast<int64_t>(plan.chunks.size()),
+                                               .depth = options_.io_depth,
+                                               .drives = options_.drives});
   size_t longest = 0;
   for (int kind = 0; kind < kUnitKinds; ++kind) {
     const UnitProgram unit = build_unit(model_, plan, static_cast<UnitKind>(kind));

@@ -37,12 +37,19 @@ int retried(Call call) {
   return result;
 }
 
-// What the file's folder can still take, and what the file itself would give back.
-int64_t free_bytes(int file) {
+// What a file's folder can still take, and what the file itself would give back. Free space is that of a file system:
+// files that share one share it.
+struct Space {
+  dev_t file_system = 0;
+  int64_t free = -1, own = 0;  // bytes; free -1: not known
+};
+Space space_of(int file) {
   struct statvfs space {};
   struct stat own {};
-  if (fstatvfs(file, &space) != 0 || fstat(file, &own) != 0) return -1;
-  return static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize) + own.st_blocks * 512;
+  if (fstatvfs(file, &space) != 0 || fstat(file, &own) != 0) return {};
+  return {.file_system = own.st_dev,
+          .free = static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize),
+          .own = static_cast<int64_t>(own.st_blocks) * 512};
 }
 
 [[noreturn]] void refuse_space(const std::filesystem::path& path, int64_t needed, int64_t free) {
@@ -126,37 +133,14 @@ void Drive::find_alignment() {
   }
 }
 
-// Space is looked at before a file that is there is emptied: a store is not lost to a refusal.
 void Drive::allocate(int64_t bytes) {
-  const int64_t free = free_bytes(file_);
-  if (free >= 0 && free < bytes) refuse_space(path_, bytes, free);
   if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
   if (retried([this, bytes] { return fallocate(file_, 0, 0, bytes); }) == 0) return;
   const int error_number = errno;
   if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
   if (error_number == ENOSPC || error_number == EFBIG || error_number == EDQUOT)
-    refuse_space(path_, bytes, free_bytes(file_));
+    refuse_space(path_, bytes, space_of(file_).free);
   fail("allocation", path_, error_number, "give a folder on a local drive with ext4 or xfs (sluice.nvme)");
-}
-
-Drive Drive::create(const std::filesystem::path& path, int64_t bytes) {
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  if (error)
-    fail("creation of the folder", path.parent_path(), error.value(),
-         "give a folder that can be written (sluice.nvme)");
-  const bool was_there = std::filesystem::exists(path, error);
-  Drive drive(path, O_CREAT);
-  drive.lock();
-  try {
-    drive.find_alignment();
-    drive.allocate(bytes);
-    sync_folder(path.parent_path());
-  } catch (...) {
-    if (!was_there || drive.bytes() == 0) std::filesystem::remove(path, error);
-    throw;
-  }
-  return drive;
 }
 
 Drive Drive::open(const std::filesystem::path& path) {
@@ -164,6 +148,62 @@ Drive Drive::open(const std::filesystem::path& path) {
   drive.lock();
   drive.find_alignment();
   return drive;
+}
+
+namespace {
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    fail("creation of the folder", folder, error.value(), "give a folder that can be written (sluice.nvme)");
+}
+
+// Space is looked at before a file that is there is emptied: a store is not lost to a refusal.
+void require_space(std::span<const Drive> drives, std::span<const int64_t> bytes) {
+  std::vector<Space> spaces;
+  for (const Drive& drive : drives) spaces.push_back(space_of(drive.file()));
+  for (size_t i = 0; i < drives.size(); ++i) {
+    if (spaces[i].free < 0) continue;
+    int64_t needed = 0, free = spaces[i].free;
+    for (size_t j = 0; j < drives.size(); ++j) {
+      if (spaces[j].free < 0 || spaces[j].file_system != spaces[i].file_system) continue;
+      needed += bytes[j];
+      free += spaces[j].own;
+    }
+    if (free < needed) refuse_space(drives[i].path(), needed, free);
+  }
+}
+
+}  // namespace
+
+std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
+  std::vector<Drive> drives;
+  drives.reserve(paths.size());
+  std::vector<std::filesystem::path> made;
+  std::error_code ignored;
+  try {
+    for (const std::filesystem::path& path : paths) {
+      make_folder(path.parent_path());
+      const bool was_there = std::filesystem::exists(path, ignored);
+      drives.push_back(Drive(path, O_CREAT));
+      if (!was_there) made.push_back(path);
+      drives.back().lock();
+      drives.back().find_alignment();
+    }
+    require_space(drives, bytes);
+    for (size_t i = 0; i < drives.size(); ++i) {
+      drives[i].allocate(bytes[i]);
+      sync_folder(paths[i].parent_path());
+    }
+  } catch (...) {
+    for (const Drive& drive : drives) {
+      if (drive.bytes() == 0) made.push_back(drive.path());
+    }
+    for (const std::filesystem::path& path : made) std::filesystem::remove(path, ignored);
+    throw;
+  }
+  return drives;
 }
 
 }  // namespace sluice

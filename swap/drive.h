@@ -2,17 +2,21 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <span>
+#include <vector>
 
 namespace sluice {
+
+// Consecutive bytes of the file on one of a store's drives.
+struct Extent {
+  int drive = 0;
+  int64_t offset = 0, bytes = 0;
+};
 
 // Move-only owner of the descriptor and, with it, of the advisory lock. Not synchronised; transfers go through an
 // IoQueue.
 class Drive {
  public:
-  // Makes the folder and a file of exactly `bytes`, all of it allocated; a file that is there is emptied first. Throws
-  // ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path), and
-  // then leaves no partial file behind.
-  static Drive create(const std::filesystem::path& path, int64_t bytes);
   static Drive open(const std::filesystem::path& path);
   ~Drive();
   Drive(Drive&& other) noexcept;
@@ -25,6 +29,8 @@ class Drive {
   int64_t alignment_bytes() const { return alignment_bytes_; }
 
  private:
+  friend std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths,
+                                          std::span<const int64_t> bytes);
   Drive(const std::filesystem::path& path, int open_flags);
   void lock();
   void find_alignment();
@@ -34,6 +40,11 @@ class Drive {
   int file_ = -1;
   int64_t alignment_bytes_ = 4096;
 };
+
+// Makes the folders and files of exactly `bytes`, all of it allocated; files that are there are emptied first, once all
+// of them are locked and have the space. Throws ConfigError (locked; a drive that wants more than 4096-byte alignment),
+// IoError (space: needed, free, path), and then leaves no partial file behind.
+std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
 
 // "sluice-0.swap" in the folder.
 std::filesystem::path store_path(const std::filesystem::path& folder, int rank);

@@ -1,4 +1,4 @@
-// The plain twin: a few threads that pread, pwrite and fdatasync.
+// The plain twin: a few threads for each file that pread, pwrite and fdatasync.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxThreads = 8;
+constexpr int kMaxThreads = 8;  // for each file
 
 // A ring of fixed capacity. Not synchronised.
 template <typename T>
@@ -53,10 +53,13 @@ int64_t move_bytes(const IoRequest& request) {
 class ThreadsQueue final : public IoQueue {
  public:
   explicit ThreadsQueue(const IoQueueOptions& options)
-      : IoQueue(options.depth), requests_(options.depth), completions_(options.depth) {
-    const int count = std::min(options.depth, kMaxThreads);
-    threads_.reserve(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+      : IoQueue(options.depth), completions_(options.depth), lines_(static_cast<size_t>(std::max(1, options.files))) {
+    const int each = std::clamp(options.depth / static_cast<int>(lines_.size()), 1, kMaxThreads);
+    threads_.reserve(static_cast<size_t>(each) * lines_.size());
+    for (Line& line : lines_) {
+      line.requests = Fifo<IoRequest>(options.depth);
+      for (int i = 0; i < each; ++i) threads_.emplace_back([this, &line] { work(line); });
+    }
   }
 
   // Requests under way use the callers' memory: they are finished, the others dropped.
@@ -65,7 +68,7 @@ class ThreadsQueue final : public IoQueue {
       std::lock_guard lock(mutex_);
       stop_ = true;
     }
-    work_to_do_.notify_all();
+    for (Line& line : lines_) line.work_to_do.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
 
@@ -82,12 +85,30 @@ class ThreadsQueue final : public IoQueue {
   }
 
  private:
+  // Requests of one file; where there are more files than lines, the last line has those of the others.
+  struct Line {
+    int file = -1;
+    Fifo<IoRequest> requests{1};
+    std::condition_variable work_to_do;
+  };
+
+  // With mutex_ held.
+  Line& line_of(int file) {
+    for (Line& line : lines_) {
+      if (line.file < 0) line.file = file;
+      if (line.file == file) return line;
+    }
+    return lines_.back();
+  }
+
   void do_submit(const IoRequest& request) override {
+    Line* line;
     {
       std::lock_guard lock(mutex_);
-      requests_.push(request);
+      line = &line_of(request.file);
+      line->requests.push(request);
     }
-    work_to_do_.notify_one();
+    line->work_to_do.notify_one();
   }
 
   void do_flush() override {}
@@ -104,12 +125,12 @@ class ThreadsQueue final : public IoQueue {
     return count;
   }
 
-  void work() {
+  void work(Line& line) {
     std::unique_lock lock(mutex_);
     for (;;) {
-      work_to_do_.wait(lock, [this] { return stop_ || !requests_.empty(); });
+      line.work_to_do.wait(lock, [&] { return stop_ || !line.requests.empty(); });
       if (stop_) return;
-      const IoRequest request = requests_.pop();
+      const IoRequest request = line.requests.pop();
       lock.unlock();
       const int64_t result = move_bytes(request);
       lock.lock();
@@ -119,9 +140,9 @@ class ThreadsQueue final : public IoQueue {
   }
 
   std::mutex mutex_;  // guards what follows, threads_ apart
-  std::condition_variable work_to_do_, owner_wakes_;
-  Fifo<IoRequest> requests_;
+  std::condition_variable owner_wakes_;
   Fifo<IoCompletion> completions_;
+  std::vector<Line> lines_;
   bool interrupted_ = false, stop_ = false;
   std::vector<std::thread> threads_;
 };

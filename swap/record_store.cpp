@@ -1,6 +1,7 @@
 #include "swap/record_store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,8 +13,13 @@
 namespace sluice {
 namespace {
 
-IoQueueOptions queue_options(const StoreOptions& options) {
+constexpr int kMaxQueueDepth = 4096;
+int queue_depth(int depth, int drives) { return std::min(depth, kMaxQueueDepth / drives) * drives; }
+
+IoQueueOptions queue_options(const StoreOptions& options, int drives) {
   IoQueueOptions queue = options.queue;
+  queue.depth = queue_depth(queue.depth, drives);
+  queue.files = drives;
   if (!queue.log) queue.log = options.log;
   return queue;
 }
@@ -25,16 +31,18 @@ int64_t table_buffer_bytes_for(int64_t record_count, int64_t caller_bytes) {
 }  // namespace
 
 RecordStore::Impl::Impl(const Geometry& geometry, const StoreIdentity& store_identity, StoreOptions store_options,
-                        Drive store_drive)
+                        Place place)
     : identity(store_identity),
       options(std::move(store_options)),
-      layout(geometry, store_identity.precision),
-      drive(std::move(store_drive)),
+      layout(geometry, store_identity.precision, place.weights),
+      weights(std::move(place.weights)),
+      drives(std::move(place.drives)),
       fingerprint(fingerprint_of(store_identity)),
       entries(2 * geometry.chunks().size()),
       table(table_buffer_bytes_for(static_cast<int64_t>(entries.size()), 0)),
       block(kStoreBlockBytes),
-      transfers(options.make_queue(queue_options(options)), drive, options.block_bytes) {
+      transfers(options.make_queue(queue_options(options, layout.drives())), drives, options.block_bytes) {
+  SLUICE_CHECK(static_cast<int>(drives.size()) == layout.drives(), "one weight for each drive");
   SLUICE_CHECK(identity.chunk_count == layout.chunk_count() && identity.chunk_elements == geometry.chunk_elements(),
                "the identity is not that of the geometry");
 }
@@ -63,12 +71,7 @@ void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory
     ++e.writers;
     ++writes_in_flight;
   }
-  const Transfer transfer{.op = op,
-                          .memory = memory,
-                          .offset = layout.slot_offset(record, slot),
-                          .bytes = layout.layout(record).bytes,
-                          .tag = tag,
-                          .owner = index_of(record)};
+  const Transfer transfer{.op = op, .memory = memory, .tag = tag, .owner = index_of(record)};
   if (op == IoOp::kWrite && failed) return transfers.start_failed(transfer, failed);
   if (op == IoOp::kWrite) {
     e.working_slot = static_cast<uint8_t>(slot);
@@ -77,7 +80,7 @@ void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory
     std::copy(std::begin(e.next), std::end(e.next), std::begin(e.written));
     previous_step = -1;  // its slots are the ones written to
   }
-  transfers.start(transfer);
+  transfers.start(transfer, layout.extents(record, slot).span());
 }
 
 void RecordStore::Impl::end_record(const TransferEnd& end) {
@@ -112,27 +115,37 @@ void RecordStore::Impl::fill_table(const StepState& state) {
 void RecordStore::Impl::start_stage(Stage next) {
   stage = next;
   const int area = spare_area();
-  Transfer transfer{.op = IoOp::kSync, .owner = kCommitOwner};
-  if (next == Stage::kTable) {
-    transfer = {.op = IoOp::kWrite,
-                .memory = table.data(),
-                .offset = layout.table_offset(area),
-                .bytes = round_up(pending_table_bytes, kStoreBlockBytes),
-                .owner = kCommitOwner};
-  } else if (next == Stage::kSuperblock) {
-    write_superblock(block.span(), {.generation = generation,
-                                    .fingerprint = fingerprint,
-                                    .step = pending.step,
-                                    .table_offset = layout.table_offset(area),
-                                    .table_bytes = pending_table_bytes,
-                                    .table_crc = pending_crc});
-    transfer = {.op = IoOp::kWrite,
-                .memory = block.data(),
-                .offset = kSuperblockOffset[area],
-                .bytes = kStoreBlockBytes,
-                .owner = kCommitOwner};
+  switch (next) {
+    case Stage::kIdle:
+      return;
+    case Stage::kTable: {
+      const Extent at{.offset = layout.table_offset(area), .bytes = round_up(pending_table_bytes, kStoreBlockBytes)};
+      return transfers.start({.op = IoOp::kWrite, .memory = table.data(), .owner = kCommitOwner}, {&at, 1});
+    }
+    case Stage::kTableSync:  // the records of all drives with it
+      return transfers.start({.op = IoOp::kSync, .owner = kCommitOwner}, everywhere());
+    case Stage::kSuperblock: {
+      write_superblock(block.span(), {.generation = generation,
+                                      .fingerprint = fingerprint,
+                                      .step = pending.step,
+                                      .table_offset = layout.table_offset(area),
+                                      .table_bytes = pending_table_bytes,
+                                      .table_crc = pending_crc});
+      const Extent at{.offset = kSuperblockOffset[area], .bytes = kStoreBlockBytes};
+      return transfers.start({.op = IoOp::kWrite, .memory = block.data(), .owner = kCommitOwner}, {&at, 1});
+    }
+    case Stage::kSuperblockSync:
+      return transfers.start({.op = IoOp::kSync, .owner = kCommitOwner}, everywhere().first(1));
   }
-  transfers.start(transfer);
+}
+
+std::span<const Extent> RecordStore::Impl::everywhere() const {
+  static constexpr auto kSyncs = [] {
+    std::array<Extent, kMaxDrives> all{};
+    for (int drive = 0; drive < kMaxDrives; ++drive) all[static_cast<size_t>(drive)].drive = drive;
+    return all;
+  }();
+  return std::span(kSyncs).first(drives.size());
 }
 
 bool RecordStore::Impl::advance_commit(const TransferEnd& end) {
@@ -233,30 +246,41 @@ void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs)
 CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t found, const std::string& block) const {
   const Impl::Entry& e = impl_->entry(record);
   const auto p = static_cast<size_t>(plane);
-  const int64_t offset =
-      impl_->layout.slot_offset(record, e.working_slot) + impl_->layout.layout(record).plane_offset[p];
+  const Extent at =
+      impl_->layout.place_of(record, e.working_slot, impl_->layout.layout(record).plane_offset[p]);
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
       "(offset {} "
       "of {}); nothing was trained on them; check the drive and its cables, then --resume, or start over with "
       "--overwrite",
       block, record.chunk, name_of(record.group), planes_of(impl_->identity.precision, record.group)[p].name,
-      e.written[p], found, offset, impl_->drive.path().string()));
+      e.written[p], found, at.offset, impl_->drives[static_cast<size_t>(at.drive)].path().string()));
 }
 
-const std::filesystem::path& RecordStore::path() const { return impl_->drive.path(); }
-std::string RecordStore::describe() const { return impl_->transfers.queue().describe(); }
+const std::filesystem::path& RecordStore::path() const { return impl_->drives.front().path(); }
 
-int64_t RecordStore::predicted_table_bytes(int64_t chunk_count, int depth, int64_t caller_bytes) {
+std::string RecordStore::describe() const {
+  const std::string queue = impl_->transfers.queue().describe();
+  if (impl_->drives.size() == 1) return queue;
+  return fmt::format("{}; records are split over {} drives as {}", queue, impl_->drives.size(),
+                     fmt::join(impl_->weights, " : "));
+}
+
+int64_t RecordStore::predicted_table_bytes(const TableNeeds& needs) {
   constexpr int64_t kIdentityBytes = 4096;  // of the model's text, strings
-  return chunk_count * static_cast<int64_t>(2 * sizeof(Impl::Entry) + sizeof(StoreLayout::ChunkPlace)) +
-         table_buffer_bytes_for(2 * chunk_count, caller_bytes) + 2 * caller_bytes + kStoreBlockBytes + kIdentityBytes +
-         static_cast<int64_t>(sizeof(Impl)) + Transfers::memory_bytes(depth);
+  return 2 * needs.chunk_count * static_cast<int64_t>(sizeof(Impl::Entry)) +
+         StoreLayout::memory_bytes(needs.chunk_count, needs.drives) +
+         needs.drives * static_cast<int64_t>(sizeof(Drive) + sizeof(uint32_t)) +
+         table_buffer_bytes_for(2 * needs.chunk_count, needs.caller_bytes) + 2 * needs.caller_bytes +
+         kStoreBlockBytes + kIdentityBytes + static_cast<int64_t>(sizeof(Impl)) +
+         Transfers::memory_bytes(needs.drives, queue_depth(needs.depth, needs.drives));
 }
 
 int64_t RecordStore::table_bytes() const {
   const Impl& impl = *impl_;
-  const int64_t plain = predicted_table_bytes(impl.layout.chunk_count(), impl.transfers.queue().depth());
+  const int64_t plain = predicted_table_bytes({.chunk_count = impl.layout.chunk_count(),
+                                               .depth = impl.options.queue.depth,
+                                               .drives = impl.layout.drives()});
   const int64_t grown = impl.table.bytes() - table_buffer_bytes_for(impl.record_count(), 0);
   return plain + grown + static_cast<int64_t>(impl.committed.caller.capacity() + impl.pending.caller.capacity());
 }

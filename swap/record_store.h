@@ -53,7 +53,11 @@ struct StepState {
 };
 
 struct StoreOptions {
-  std::filesystem::path folder;
+  std::filesystem::path folder;  // of the first drive, which also has the table and the superblocks
+  // One for each further drive, 15 at the most. Every record is split over all drives.
+  std::vector<std::filesystem::path> more_folders{};
+  // For creation: in proportion to what, one a drive, from 1 to 65535. Empty: to the speeds measured then.
+  std::vector<uint32_t> drive_weights{};
   IoQueueFactory make_queue = make_io_queue;
   IoQueueOptions queue;
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size
@@ -61,8 +65,16 @@ struct StoreOptions {
 };
 
 enum class StoreExists { kNo, kYes };
-// Does the folder hold a store of this rank? (It may be damaged; opening tells.)
+// Does the folder hold a store of this rank, or a part of one? (It may be damaged; opening tells.)
 StoreExists find_store(const std::filesystem::path& folder, int rank = 0);
+
+// What the host's part of a store follows from.
+struct TableNeeds {
+  int64_t chunk_count = 0;
+  int depth = 0;  // of the queue, for each drive
+  int drives = 1;
+  int64_t caller_bytes = 0;  // of StepState::caller
+};
 
 struct StoreCompletion {
   uint64_t tag = 0;
@@ -71,19 +83,20 @@ struct StoreCompletion {
 
 class RecordStore {
  public:
-  // Bytes of the file that create() will make: what `sluice plan` prints as disk needed.
-  static int64_t file_bytes(const Geometry& geometry, Precision precision);
-  // An upper bound of table_bytes() that needs no store: for the planner. caller_bytes: of StepState::caller.
-  static int64_t predicted_table_bytes(int64_t chunk_count, int depth, int64_t caller_bytes = 0);
+  // Bytes of the files that create() will make, all drives together: what `sluice plan` prints as disk needed.
+  static int64_t file_bytes(const Geometry& geometry, Precision precision, int drives = 1);
+  // An upper bound of table_bytes() that needs no store: for the planner.
+  static int64_t predicted_table_bytes(const TableNeeds& needs);
 
-  // Creates the folder and the file (preallocated; fallocate before anything else) and locks it. The store cannot be
-  // opened until the first commit has returned. Replaces a store that is there. Throws IoError when space is short
+  // Creates the folders and the files (preallocated; fallocate before anything else) and locks them. The store cannot
+  // be opened until the first commit has returned. Replaces a store that is there. Throws IoError when space is short
   // (bytes needed, bytes free, path) and ConfigError when another process has the store open.
   static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
                                              StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged. Throws
-  // ConfigError for another model, rank, world size or layout (naming what differs) or a locked store; returns null
-  // where no generation is valid. Opening burns a generation number.
+  // ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing or not
+  // in its place (naming it), or a locked store; returns null where no generation is valid. Opening burns a generation
+  // number.
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
@@ -119,9 +132,9 @@ class RecordStore {
   // The error for a plane that does not verify: names path, slot's offset, chunk, group, plane, expected and found.
   CorruptionError corruption(RecordId record, int plane, uint32_t found, const std::string& block) const;
 
-  const std::filesystem::path& path() const;  // of the file
+  const std::filesystem::path& path() const;  // of the first drive's file
   int64_t table_bytes() const;                // host memory of the table and buffers, for the ledger
-  std::string describe() const;               // the queue's words
+  std::string describe() const;               // the queue's words, and how records are split over several drives
 
  private:
   RecordStore();

@@ -25,20 +25,26 @@ struct RecordStore::Impl {
   enum class Stage : uint8_t { kIdle, kTable, kTableSync, kSuperblock, kSuperblockSync };
   static constexpr uint32_t kCommitOwner = UINT32_MAX;
 
-  Impl(const Geometry& geometry, const StoreIdentity& store_identity, StoreOptions store_options, Drive store_drive);
+  struct Place {
+    std::vector<Drive> drives;
+    std::vector<uint32_t> weights;
+  };
+  Impl(const Geometry& geometry, const StoreIdentity& store_identity, StoreOptions store_options, Place place);
 
   // Creation and opening, blocking (record_store_open.cpp).
-  void write_header();
+  void write_headers();
   enum class Content : uint8_t { kNone, kSome };
-  Content check_header();
-  bool superblocks_are_blank();
+  void check_length() const;
   Content load();
   void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);
   bool read_table(int area, const Superblock& superblock);
   void adopt_table(int area, const Superblock& superblock);
   void burn_generation(uint64_t highest_seen);
   void open_step(int64_t step);
-  void run_now(const Transfer& transfer);
+  void run_now(const Transfer& transfer, std::span<const Extent> extents);
+  // A whole block of the first drive's file, by way of `block`.
+  void run_block(IoOp op, int64_t offset);
+  std::span<const Extent> everywhere() const;  // a sync of every drive
   void grow_table_buffer(int64_t payload_bytes);
 
   Entry& entry(RecordId record);
@@ -57,7 +63,8 @@ struct RecordStore::Impl {
   StoreIdentity identity;
   StoreOptions options;
   StoreLayout layout;
-  Drive drive;
+  std::vector<uint32_t> weights;
+  std::vector<Drive> drives;
   uint64_t fingerprint;
   std::vector<Entry> entries;
   AlignedBuffer table;  // a table area's payload on its way

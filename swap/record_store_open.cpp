@@ -5,87 +5,61 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <numeric>
 #include <system_error>
 
 #include "core/bytes.h"
 #include "core/checksum.h"
 #include "swap/record_store_impl.h"
+#include "swap/store_drives.h"
 
 namespace sluice {
 
-void RecordStore::Impl::run_now(const Transfer& transfer) {
-  transfers.start(transfer);
+void RecordStore::Impl::run_now(const Transfer& transfer, std::span<const Extent> extents) {
+  transfers.start(transfer, extents);
   TransferEnd end;
   while (transfers.poll({&end, 1}, Wait::kUntilOne) == 0) {
   }
   if (end.error) std::rethrow_exception(end.error);
 }
 
-void RecordStore::Impl::write_header() {
-  write_identity(block.span(), identity);
-  run_now({.op = IoOp::kWrite, .memory = block.data(), .offset = kIdentityOffset, .bytes = kStoreBlockBytes});
-  run_now({.op = IoOp::kSync});
+void RecordStore::Impl::run_block(IoOp op, int64_t offset) {
+  const Extent at{.offset = offset, .bytes = kStoreBlockBytes};
+  run_now({.op = op, .memory = block.data()}, {&at, 1});
 }
 
-// The header is durable before the first superblock is written.
-bool RecordStore::Impl::superblocks_are_blank() {
-  for (const int64_t offset : kSuperblockOffset) {
-    run_now({.op = IoOp::kRead, .memory = block.data(), .offset = offset, .bytes = kStoreBlockBytes});
-    Superblock ignored;
-    if (read_superblock(block.span(), fingerprint, ignored) != BlockState::kBlank) return false;
+// The first drive's header is durable before any other drive's is written: cut off here, the store opens as empty and
+// nobody looks at the other drives.
+void RecordStore::Impl::write_headers() {
+  DrivePlace place{.store = draw_store_number(), .drive = 0, .weights = weights, .folders = {}};
+  for (const Drive& drive : drives) place.folders.push_back(drive.path().parent_path().string());
+  for (const Extent& sync : everywhere()) {
+    place.drive = sync.drive;
+    write_identity(block.span(), identity, place);
+    const Extent at{.drive = sync.drive, .offset = kIdentityOffset, .bytes = kStoreBlockBytes};
+    run_now({.op = IoOp::kWrite, .memory = block.data()}, {&at, 1});
+    run_now({.op = IoOp::kSync}, {&sync, 1});
   }
-  return true;
 }
 
-RecordStore::Impl::Content RecordStore::Impl::check_header() {
-  const std::string path = drive.path().string();
-  if (drive.bytes() < kStoreBlockBytes) return Content::kNone;  // its creation was cut off
-  run_now({.op = IoOp::kRead, .memory = block.data(), .offset = kIdentityOffset, .bytes = kStoreBlockBytes});
-  IdentityHeader header;
-  switch (read_identity(block.span(), header)) {
-    case HeaderState::kValid:
-      break;
-    case HeaderState::kBlank:
-      return Content::kNone;
-    case HeaderState::kForeign:
-      throw ConfigError(
-          fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
-    case HeaderState::kDamaged:
-      if (superblocks_are_blank()) return Content::kNone;  // its creation was cut off here
-      throw ConfigError(
-          fmt::format("the identity header of {} is damaged (its checksum does not agree): start over with "
-                      "--overwrite",
-                      path));
-    case HeaderState::kOtherVersion:
-      throw ConfigError(
-          fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
-                      "start over with --overwrite",
-                      path, header.version, kStoreVersion));
-  }
-  const std::vector<std::string> differ = differences(header, identity);
-  if (!differ.empty()) {
-    throw ConfigError(
-        fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, another "
-                    "folder, or --overwrite",
-                    path, fmt::join(differ, "; ")));
-  }
-  if (drive.bytes() < layout.file_bytes()) {
+void RecordStore::Impl::check_length() const {
+  for (int drive = 0; drive < layout.drives(); ++drive) {
+    const Drive& file = drives[static_cast<size_t>(drive)];
+    if (file.bytes() >= layout.file_bytes(drive)) continue;
     throw CorruptionError(
-        fmt::format("{} has been cut short: {} bytes where {} were written; start over with --overwrite", path,
-                    drive.bytes(), layout.file_bytes()));
+        fmt::format("{} has been cut short: {} bytes where {} were written; start over with --overwrite",
+                    file.path().string(), file.bytes(), layout.file_bytes(drive)));
   }
-  return Content::kSome;
 }
 
 void RecordStore::Impl::read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]) {
   for (int i = 0; i < 2; ++i) {
-    run_now({.op = IoOp::kRead, .memory = block.data(), .offset = kSuperblockOffset[i], .bytes = kStoreBlockBytes});
+    run_block(IoOp::kRead, kSuperblockOffset[i]);
     states[i] = read_superblock(block.span(), fingerprint, superblocks[i]);
     if (states[i] == BlockState::kDamaged) {
       say(options.log, LogLevel::kWarning,
-          fmt::format("superblock {} of {} is damaged: the other copy is used", i, drive.path().string()));
+          fmt::format("superblock {} of {} is damaged: the other copy is used", i, drives[0].path().string()));
     }
   }
 }
@@ -98,10 +72,8 @@ bool RecordStore::Impl::read_table(int area, const Superblock& superblock) {
     return false;
   }
   grow_table_buffer(bytes);
-  run_now({.op = IoOp::kRead,
-           .memory = table.data(),
-           .offset = layout.table_offset(area),
-           .bytes = round_up(bytes, kStoreBlockBytes)});
+  const Extent at{.offset = layout.table_offset(area), .bytes = round_up(bytes, kStoreBlockBytes)};
+  run_now({.op = IoOp::kRead, .memory = table.data()}, {&at, 1});
   return crc32c(0, table.span().first(static_cast<size_t>(bytes))) == superblock.table_crc;
 }
 
@@ -131,16 +103,13 @@ void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
 void RecordStore::Impl::burn_generation(uint64_t highest_seen) {
   uint64_t burnt[2] = {};
   for (int i = 0; i < 2; ++i) {
-    run_now({.op = IoOp::kRead, .memory = block.data(), .offset = kOpeningOffset[i], .bytes = kStoreBlockBytes});
+    run_block(IoOp::kRead, kOpeningOffset[i]);
     read_opening(block.span(), burnt[i]);
   }
   generation = std::max({highest_seen, burnt[0], burnt[1]}) + 1;
   write_opening(block.span(), generation);
-  run_now({.op = IoOp::kWrite,
-           .memory = block.data(),
-           .offset = kOpeningOffset[burnt[0] > burnt[1] ? 1 : 0],
-           .bytes = kStoreBlockBytes});
-  run_now({.op = IoOp::kSync});
+  run_block(IoOp::kWrite, kOpeningOffset[burnt[0] > burnt[1] ? 1 : 0]);
+  run_now({.op = IoOp::kSync}, everywhere().first(1));
 }
 
 // The newest valid generation. The other one, when it is valid too, can be opened as long as nothing has been written:
@@ -162,7 +131,7 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     if (!read_table(area, superblocks[area])) {
       say(options.log, LogLevel::kWarning,
           fmt::format("the table of step {} in {} is damaged: the other copy is used", superblocks[area].step,
-                      drive.path().string()));
+                      drives[0].path().string()));
     } else if (!has_generation) {
       adopt_table(area, superblocks[area]);
     } else {
@@ -186,34 +155,45 @@ void RecordStore::Impl::open_step(int64_t step) {
   read_superblocks(superblocks, states);
   if (states[older] != BlockState::kValid || !read_table(older, superblocks[older])) {
     throw CorruptionError(fmt::format("the table of step {} in {} is damaged: the store opens at step {} only", step,
-                                      drive.path().string(), committed.step));
+                                      drives[0].path().string(), committed.step));
   }
   adopt_table(older, superblocks[older]);
   previous_step = -1;
   std::fill_n(block.data(), block.bytes(), std::byte{0});
-  run_now({.op = IoOp::kWrite, .memory = block.data(), .offset = kSuperblockOffset[newer], .bytes = kStoreBlockBytes});
-  run_now({.op = IoOp::kSync});
+  run_block(IoOp::kWrite, kSuperblockOffset[newer]);
+  run_now({.op = IoOp::kSync}, everywhere().first(1));
 }
 
-int64_t RecordStore::file_bytes(const Geometry& geometry, Precision precision) {
-  return StoreLayout(geometry, precision).file_bytes();
+int64_t RecordStore::file_bytes(const Geometry& geometry, Precision precision, int drives) {
+  const std::vector<uint32_t> any(static_cast<size_t>(drives), 1);
+  const StoreLayout layout(geometry, precision, any);
+  return std::reduce(layout.file_bytes().begin(), layout.file_bytes().end());
 }
 
 std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const StoreIdentity& identity,
                                                  StoreOptions options) {
-  Drive drive = Drive::create(store_path(options.folder, identity.rank), file_bytes(geometry, identity.precision));
+  const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
+  std::vector<uint32_t> weights = options.drive_weights;
+  if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
+  SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
+  const StoreLayout layout(geometry, identity.precision, weights);
+  std::vector<Drive> drives = create_drives(paths, layout.file_bytes());
   std::unique_ptr<RecordStore> store(new RecordStore());
-  store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options), std::move(drive));
-  store->impl_->write_header();
+  store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options),
+                                        Impl::Place{.drives = std::move(drives), .weights = std::move(weights)});
+  store->impl_->write_headers();
   return store;
 }
 
 std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const StoreIdentity& identity,
                                                StoreOptions options) {
-  Drive drive = Drive::open(store_path(options.folder, identity.rank));
+  std::optional<OpenedDrives> opened = open_drives(options, identity);
+  if (!opened) return nullptr;
   std::unique_ptr<RecordStore> store(new RecordStore());
-  store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options), std::move(drive));
-  if (store->impl_->check_header() == Impl::Content::kNone) return nullptr;
+  store->impl_ =
+      std::make_unique<Impl>(geometry, identity, std::move(options),
+                             Impl::Place{.drives = std::move(opened->drives), .weights = std::move(opened->weights)});
+  store->impl_->check_length();
   if (store->impl_->load() == Impl::Content::kNone) return nullptr;
   return store;
 }

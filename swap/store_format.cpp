@@ -27,13 +27,21 @@ struct IdentityBlock {
   uint64_t magic = 0;
   uint32_t version = 0, precision = 0;
   int64_t chunk_elements = 0, chunk_count = 0;
-  int32_t rank = 0, world_size = 0, drive = 0, drive_count = 1;
+  int32_t rank = 0, world_size = 0, drive = 0, drive_count = 0;
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
   char model[3072] = {};
   uint32_t reserved = 0;
   uint32_t crc = 0;  // of all before
 };
-static_assert(sizeof(IdentityBlock) <= kStoreBlockBytes);
+struct DrivesBlock {
+  uint64_t store = 0;
+  uint32_t weights[kMaxDrives] = {};
+  char folders[432] = {};  // each ended by a zero
+  uint32_t reserved = 0;
+  uint32_t crc = 0;  // of all before
+};
+constexpr size_t kDrivesOffset = 3584;
+static_assert(sizeof(IdentityBlock) <= kDrivesOffset && kDrivesOffset + sizeof(DrivesBlock) <= kStoreBlockBytes);
 
 template <typename Block>
 uint32_t crc_of(const Block& block) {
@@ -52,6 +60,36 @@ Block get(std::span<const std::byte> from) {
   Block block;
   std::memcpy(&block, from.data(), sizeof block);
   return block;
+}
+
+DrivesBlock drives_block(const DrivePlace& place) {
+  DrivesBlock block{.store = place.store};
+  std::copy(place.weights.begin(), place.weights.end(), std::begin(block.weights));
+  size_t at = 0;
+  for (const std::string& folder : place.folders) {
+    if (at + folder.size() + 1 > sizeof block.folders) break;
+    std::memcpy(block.folders + at, folder.c_str(), folder.size() + 1);
+    at += folder.size() + 1;
+  }
+  return block;
+}
+
+// False: these are no drives that anybody wrote.
+bool read_drives(const DrivesBlock& block, size_t count, DrivePlace& into) {
+  const std::span weights = std::span(block.weights).first(count);
+  if (block.crc != crc_of(block) ||
+      !std::ranges::all_of(weights, [](uint32_t weight) { return weight > 0 && weight <= UINT16_MAX; })) {
+    return false;
+  }
+  into.store = block.store;
+  into.weights.assign(weights.begin(), weights.end());
+  const std::string_view folders(block.folders, sizeof block.folders);
+  for (size_t at = 0; at < folders.size() && folders[at] != '\0';) {
+    const size_t end = std::min(folders.find('\0', at), folders.size() - 1);
+    into.folders.emplace_back(folders.substr(at, end - at));
+    at = end + 1;
+  }
+  return true;
 }
 
 bool is_blank(std::span<const std::byte> block) {
@@ -84,28 +122,68 @@ AlignedBuffer::AlignedBuffer(int64_t bytes)
 
 void AlignedBuffer::Free::operator()(std::byte* memory) const { ::operator delete[](memory, kBufferAlignment); }
 
-StoreLayout::StoreLayout(const Geometry& geometry, Precision precision) : precision_(precision) {
-  chunks_.reserve(geometry.chunks().size());
+StoreLayout::StoreLayout(const Geometry& geometry, Precision precision, std::span<const uint32_t> weights)
+    : precision_(precision) {
+  SLUICE_CHECK(!weights.empty() && weights.size() <= kMaxDrives, "a store has 1 to 16 drives");
+  for (const uint32_t weight : weights) {
+    SLUICE_CHECK(weight > 0 && weight <= UINT16_MAX, "a drive's weight is 1 to 65535");
+    weights_up_to_.push_back(weight + (weights_up_to_.empty() ? 0 : weights_up_to_.back()));
+  }
   const auto records = static_cast<int64_t>(2 * geometry.chunks().size());
   table_area_bytes_ = round_up(table_payload_bytes(records, kMaxCallerBytes), kStoreBlockBytes);
-  int64_t offset = table_offset(2);
+  file_bytes_.assign(weights.size(), kStoreBlockBytes);
+  file_bytes_[0] = table_offset(2);
+  elements_.reserve(geometry.chunks().size());
+  offsets_.reserve(geometry.chunks().size() * weights.size());
   for (const Chunk& chunk : geometry.chunks()) {
-    chunks_.push_back({.offset = offset, .elements = chunk.elements});
-    for (Group group : {Group::kWeights, Group::kState})
-      offset += 2 * record_layout(precision, group, chunk.elements).bytes;
+    elements_.push_back(chunk.elements);
+    for (int drive = 0; drive < drives(); ++drive) {
+      int64_t& end = file_bytes_[static_cast<size_t>(drive)];
+      offsets_.push_back(end);
+      for (Group group : {Group::kWeights, Group::kState})
+        end += 2 * part_bytes(record_layout(precision, group, chunk.elements).bytes, drive);
+    }
   }
-  file_bytes_ = offset;
+}
+
+int64_t StoreLayout::memory_bytes(int64_t chunk_count, int drives) {
+  return static_cast<int64_t>(sizeof(int64_t)) * (chunk_count * (1 + drives) + 2 * drives);
+}
+
+// Every record is a whole number of blocks: its planes are aligned to one.
+int64_t StoreLayout::part_bytes(int64_t record_bytes, int drive) const {
+  const int64_t blocks = record_bytes / kStoreBlockBytes;
+  const auto up_to = [&](int d) {
+    return d < 0 ? 0 : blocks * weights_up_to_[static_cast<size_t>(d)] / weights_up_to_.back();
+  };
+  return (up_to(drive) - up_to(drive - 1)) * kStoreBlockBytes;
 }
 
 RecordLayout StoreLayout::layout(RecordId record) const {
-  return record_layout(precision_, record.group, chunks_[record.chunk].elements);
+  return record_layout(precision_, record.group, elements_[record.chunk]);
 }
 
-int64_t StoreLayout::slot_offset(RecordId record, int slot) const {
-  const ChunkPlace& place = chunks_[record.chunk];
-  int64_t offset = place.offset;
-  if (record.group == Group::kState) offset += 2 * record_layout(precision_, Group::kWeights, place.elements).bytes;
-  return offset + slot * record_layout(precision_, record.group, place.elements).bytes;
+Extents StoreLayout::extents(RecordId record, int slot) const {
+  const int64_t bytes = layout(record).bytes;
+  const int64_t weights_bytes = record_layout(precision_, Group::kWeights, elements_[record.chunk]).bytes;
+  Extents extents;
+  for (int drive = 0; drive < drives(); ++drive) {
+    const int64_t part = part_bytes(bytes, drive);
+    if (part == 0) continue;
+    int64_t offset = offsets_[record.chunk * file_bytes_.size() + static_cast<size_t>(drive)] + slot * part;
+    if (record.group == Group::kState) offset += 2 * part_bytes(weights_bytes, drive);
+    extents.list[extents.count++] = {.drive = drive, .offset = offset, .bytes = part};
+  }
+  return extents;
+}
+
+Extent StoreLayout::place_of(RecordId record, int slot, int64_t byte) const {
+  const Extents all = extents(record, slot);
+  for (const Extent& extent : all.span()) {
+    if (byte < extent.bytes) return {.drive = extent.drive, .offset = extent.offset + byte, .bytes = 1};
+    byte -= extent.bytes;
+  }
+  check_failed("byte < layout.bytes", __FILE__, __LINE__, "a byte beyond its record");
 }
 
 std::span<TableEntry> table_entries(std::span<std::byte> buffer, int64_t record_count) {
@@ -183,7 +261,7 @@ uint64_t fingerprint_of(const StoreIdentity& identity) {
                                identity.chunk_elements, identity.chunk_count, identity.rank, identity.world_size));
 }
 
-void write_identity(std::span<std::byte> block, const StoreIdentity& identity) {
+void write_identity(std::span<std::byte> block, const StoreIdentity& identity, const DrivePlace& place) {
   IdentityBlock header{.magic = kIdentityMagic,
                        .version = kStoreVersion,
                        .precision = static_cast<uint32_t>(identity.precision),
@@ -191,11 +269,14 @@ void write_identity(std::span<std::byte> block, const StoreIdentity& identity) {
                        .chunk_count = identity.chunk_count,
                        .rank = identity.rank,
                        .world_size = identity.world_size,
+                       .drive = place.drive,
+                       .drive_count = static_cast<int32_t>(place.weights.size()),
                        .fingerprint = fingerprint_of(identity),
                        .model_hash = stream_of(identity.model),
                        .model_bytes = identity.model.size()};
   std::memcpy(header.model, identity.model.data(), std::min(identity.model.size(), sizeof header.model));
   put(block, header);
+  if (place.weights.size() > 1) put(block.subspan(kDrivesOffset), drives_block(place));
 }
 
 HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into) {
@@ -206,8 +287,11 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
   }
   into.version = header.version;
   if (header.version != kStoreVersion) return HeaderState::kOtherVersion;
-  if (header.crc != crc_of(header) || header.precision > static_cast<uint32_t>(Precision::kFp32))
+  if (header.crc != crc_of(header)) return HeaderState::kDamaged;
+  if (header.drive_count < 1 || header.drive_count > kMaxDrives || header.drive < 0 ||
+      header.drive >= header.drive_count || header.precision > static_cast<uint32_t>(Precision::kFp32)) {
     return HeaderState::kDamaged;
+  }
   into.fingerprint = header.fingerprint;
   into.model_hash = header.model_hash;
   into.model_bytes = header.model_bytes;
@@ -217,7 +301,11 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
                    .chunk_count = header.chunk_count,
                    .rank = header.rank,
                    .world_size = header.world_size};
-  return HeaderState::kValid;
+  into.place = {.store = 0, .drive = header.drive, .weights = {1}, .folders = {}};
+  if (header.drive_count == 1) return HeaderState::kValid;
+  const bool known =
+      read_drives(get<DrivesBlock>(block.subspan(kDrivesOffset)), static_cast<size_t>(header.drive_count), into.place);
+  return known ? HeaderState::kValid : HeaderState::kDamaged;
 }
 
 std::vector<std::string> differences(const IdentityHeader& store, const StoreIdentity& run) {

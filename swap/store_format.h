@@ -1,14 +1,19 @@
-// The bytes of a store's file, all little-endian, every part at a multiple of 4096:
+// The bytes of a store's files, one a drive, all little-endian, every part at a multiple of 4096. The first drive's:
 //
-//   identity header            1 block of 4096: magic, version, what identifies the run, the start of the model's text
+//   identity header            1 block of 4096: magic, version, what identifies the run, the start of the model's text;
+//                              from byte 3584 on this file's place among several drives, zeros where there is one
 //   superblock 0, 1            1 block each; superblock i describes table area i
 //   opening 0, 1               1 block each: generation numbers burnt by opening
 //   table area 0, 1            each round_up(sizeof TableHeader + 24 x records + 1 MiB of the caller's, 4096)
-//   per chunk                  weights slot 0, weights slot 1, state slot 0, state slot 1: record_layout's bytes each
+//   per chunk                  weights slot 0, weights slot 1, state slot 0, state slot 1: this drive's part of each
+//
+// Every other drive's: identity header, then its parts per chunk. A record of record_layout's bytes is split over all
+// drives, in their order, in proportion to weights that are fixed at creation and stand in every header (StoreLayout).
 //
 // Every block ends its meaningful part with a CRC32C of that part, which lies within one 512-byte sector but for the
 // identity header, written once at creation. A table's CRC is in its superblock.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +23,7 @@
 #include <vector>
 
 #include "core/geometry.h"
+#include "swap/drive.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -29,6 +35,7 @@ constexpr int64_t kOpeningOffset[2] = {3 * kStoreBlockBytes, 4 * kStoreBlockByte
 constexpr int64_t kTablesOffset = 5 * kStoreBlockBytes;
 constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;
 constexpr uint32_t kStoreVersion = 1;
+constexpr int kMaxDrives = 16;
 
 // Memory for O_DIRECT: starts at a multiple of 4096. Move-only owner.
 class AlignedBuffer {
@@ -47,25 +54,41 @@ class AlignedBuffer {
   int64_t bytes_ = 0;
 };
 
-// Where everything lies in the file, for one geometry and precision.
+// A record's extents, in the order of their bytes in memory. Without allocation.
+struct Extents {
+  std::array<Extent, kMaxDrives> list;
+  size_t count = 0;
+  std::span<const Extent> span() const { return std::span(list).first(count); }
+};
+
+// Where everything lies in the files, for one geometry, precision and weights of drives (one weight a drive, each from
+// 1 to 65535). The first b_d of a record's n blocks of 4096 bytes are on drives up to d, where b_d is
+// n * (sum of weights up to d) / (sum of all), rounded down: so the parts of any two records of a size are the same,
+// and all drives end a transfer at the same time when the weights are their speeds.
 class StoreLayout {
  public:
-  StoreLayout(const Geometry& geometry, Precision precision);
-  int64_t file_bytes() const { return file_bytes_; }
+  StoreLayout(const Geometry& geometry, Precision precision, std::span<const uint32_t> weights);
+  int drives() const { return static_cast<int>(file_bytes_.size()); }
+  int64_t file_bytes(int drive) const { return file_bytes_[static_cast<size_t>(drive)]; }
+  std::span<const int64_t> file_bytes() const { return file_bytes_; }
   int64_t table_offset(int area) const { return kTablesOffset + area * table_area_bytes_; }
   int64_t table_area_bytes() const { return table_area_bytes_; }
-  int64_t chunk_count() const { return static_cast<int64_t>(chunks_.size()); }
+  int64_t chunk_count() const { return static_cast<int64_t>(elements_.size()); }
   RecordLayout layout(RecordId record) const;
-  int64_t slot_offset(RecordId record, int slot) const;
-
-  struct ChunkPlace {
-    int64_t offset = 0, elements = 0;
-  };
+  Extents extents(RecordId record, int slot) const;
+  // Of one byte of a record: its drive and offset there (of one byte).
+  Extent place_of(RecordId record, int slot, int64_t byte) const;
+  static int64_t memory_bytes(int64_t chunk_count, int drives);
 
  private:
+  int64_t part_bytes(int64_t record_bytes, int drive) const;
+
   Precision precision_;
-  std::vector<ChunkPlace> chunks_;
-  int64_t table_area_bytes_, file_bytes_;
+  std::vector<int64_t> weights_up_to_;  // by drive: its own and those before
+  std::vector<int64_t> elements_;       // by chunk
+  std::vector<int64_t> offsets_;        // by chunk, then by drive: of weights slot 0
+  std::vector<int64_t> file_bytes_;     // by drive
+  int64_t table_area_bytes_;
 };
 
 // One record in a table on disk.
@@ -117,10 +140,18 @@ BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
 
 // The identity, hashed: what a superblock must agree with.
 uint64_t fingerprint_of(const StoreIdentity& identity);
-void write_identity(std::span<std::byte> block, const StoreIdentity& identity);
+// One file's part in a store of several drives.
+struct DrivePlace {
+  uint64_t store = 0;  // a number drawn at creation: tells the files of one store from those of another
+  int drive = 0;
+  std::vector<uint32_t> weights;     // of all drives
+  std::vector<std::string> folders;  // of all drives as they were called at creation, for messages; may be cut short
+};
+void write_identity(std::span<std::byte> block, const StoreIdentity& identity, const DrivePlace& place);
 enum class HeaderState : uint8_t { kValid, kBlank, kForeign, kDamaged, kOtherVersion };
 struct IdentityHeader {
   StoreIdentity identity;  // model: the first 3 KiB of the text
+  DrivePlace place;
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
   uint32_t version = 0;
 };

@@ -25,39 +25,57 @@ std::string advice_for(int error_number) {
 
 }  // namespace
 
-Transfers::Transfers(std::unique_ptr<IoQueue> queue, const Drive& drive, int64_t block_bytes)
-    : drive_(drive), block_bytes_(block_bytes), queue_(std::move(queue)) {
+Transfers::Transfers(std::unique_ptr<IoQueue> queue, std::span<const Drive> drives, int64_t block_bytes)
+    : drives_(drives), block_bytes_(block_bytes), queue_(std::move(queue)) {
   SLUICE_CHECK(block_bytes > 0 && block_bytes % kPlaneAlignmentBytes == 0 && block_bytes <= (int64_t{1} << 30),
                "block_bytes must be a multiple of 4096 up to 1 GiB");
+  const int share = queue_->depth() / static_cast<int>(drives.size());
+  SLUICE_CHECK(share > 0, "a queue with less than one request for each drive");
   active_.resize(kMaxTransfers);
   free_.reserve(kMaxTransfers);
   for (int i = kMaxTransfers - 1; i >= 0; --i) free_.push_back(i);
-  blocks_.resize(static_cast<size_t>(queue_->depth()));
-  free_blocks_.reserve(blocks_.size());
-  for (int i = queue_->depth() - 1; i >= 0; --i) free_blocks_.push_back(i);
+  parts_.resize(kMaxTransfers * drives.size());
+  blocks_.resize(static_cast<size_t>(share) * drives.size());
+  lanes_.resize(drives.size());
+  for (int drive = 0, block = 0; drive < static_cast<int>(drives.size()); ++drive) {
+    std::vector<int>& free_blocks = lanes_[static_cast<size_t>(drive)].free_blocks;
+    free_blocks.reserve(static_cast<size_t>(share));
+    for (int i = 0; i < share; ++i) free_blocks.push_back(block++);
+  }
 }
 
-int64_t Transfers::memory_bytes(int depth) {
+int64_t Transfers::memory_bytes(int drives, int queue_depth) {
   // The queue's own part: an io_uring's two rings (powers of two, completions twice as many) and a request a slot.
   constexpr int64_t kQueueBytesPerRequest = 64 * 2 + 16 * 4 + static_cast<int64_t>(sizeof(IoRequest)) + 16;
   constexpr int64_t kQueueBytes = 4096;
-  return kMaxTransfers * static_cast<int64_t>(sizeof(Active) + sizeof(int)) + static_cast<int64_t>(sizeof(Transfers)) +
-         depth * (static_cast<int64_t>(sizeof(Block) + sizeof(int)) + kQueueBytesPerRequest) + kQueueBytes;
+  return static_cast<int64_t>(sizeof(Transfers)) + kMaxTransfers * static_cast<int64_t>(sizeof(Active) + sizeof(int)) +
+         drives * static_cast<int64_t>(sizeof(Lanes) + kMaxTransfers * sizeof(Part)) +
+         queue_depth * (static_cast<int64_t>(sizeof(Block) + sizeof(int)) + kQueueBytesPerRequest) + kQueueBytes;
 }
 
 int Transfers::take_slot(const Transfer& transfer) {
   SLUICE_CHECK(!free_.empty(), "more than 64 transfers of a store in flight");
   const int slot = free_.back();
   free_.pop_back();
-  active_[static_cast<size_t>(slot)] = {.transfer = transfer, .cut = 0, .blocks = 0, .error = nullptr};
+  active_[static_cast<size_t>(slot)] = {.transfer = transfer, .parts = 0, .error = nullptr};
   return slot;
 }
 
-void Transfers::start(const Transfer& transfer) {
-  SLUICE_CHECK(transfer.op == IoOp::kSync || (transfer.bytes > 0 && transfer.bytes % kPlaneAlignmentBytes == 0 &&
-                                              reinterpret_cast<uintptr_t>(transfer.memory) % kPlaneAlignmentBytes == 0),
-               "a transfer's bytes and memory must be multiples of 4096");
-  waiting_.push(take_slot(transfer));
+void Transfers::start(const Transfer& transfer, std::span<const Extent> extents) {
+  SLUICE_CHECK(!extents.empty(), "a transfer without a place");
+  const int slot = take_slot(transfer);
+  std::byte* memory = transfer.memory;
+  for (const Extent& extent : extents) {
+    SLUICE_CHECK(transfer.op == IoOp::kSync || (extent.bytes > 0 && extent.bytes % kPlaneAlignmentBytes == 0 &&
+                                                reinterpret_cast<uintptr_t>(memory) % kPlaneAlignmentBytes == 0),
+                 "a transfer's bytes and memory must be multiples of 4096");
+    const size_t part = part_of(slot, extent.drive);
+    parts_[part] = {.memory = memory, .extent = extent, .cut = 0, .blocks = 0, .op = transfer.op, .all_cut = false};
+    Lanes& lanes = lanes_[static_cast<size_t>(extent.drive)];
+    (transfer.op == IoOp::kRead ? lanes.reads : lanes.writes).push(static_cast<int>(part));
+    ++active_[static_cast<size_t>(slot)].parts;
+    memory += extent.bytes;
+  }
   fill_queue();
 }
 
@@ -67,31 +85,39 @@ void Transfers::start_failed(const Transfer& transfer, const std::exception_ptr&
   ended_.push(slot);
 }
 
-// Cuts the transfers that wait, in their order, while the queue has room.
+// Cuts what waits, in its order, while there is room; reads and writes of a drive take turns.
 void Transfers::fill_queue() {
-  while (!waiting_.empty() && !free_blocks_.empty()) {
-    const int slot = waiting_.front();
-    Active& active = active_[static_cast<size_t>(slot)];
-    const Transfer& transfer = active.transfer;
-    const int block = free_blocks_.back();
-    free_blocks_.pop_back();
-    const int64_t part = transfer.op == IoOp::kSync ? 0 : std::min(block_bytes_, transfer.bytes - active.cut);
-    blocks_[static_cast<size_t>(block)] = {.transfer = slot,
-                                           .stalls = 0,
-                                           .memory = transfer.memory + active.cut,
-                                           .offset = transfer.offset + active.cut,
-                                           .bytes = part};
-    active.cut += part;
-    ++active.blocks;
-    if (transfer.op == IoOp::kSync || active.cut == transfer.bytes) waiting_.pop();
-    submit(block);
+  for (Lanes& lanes : lanes_) {
+    while (!lanes.free_blocks.empty() && !(lanes.reads.empty() && lanes.writes.empty())) {
+      const bool reads = lanes.writes.empty() || (lanes.last == IoOp::kWrite && !lanes.reads.empty());
+      lanes.last = reads ? IoOp::kRead : IoOp::kWrite;
+      cut_block(lanes, reads ? lanes.reads : lanes.writes);
+    }
   }
+}
+
+void Transfers::cut_block(Lanes& lanes, Line& line) {
+  Part& part = parts_[static_cast<size_t>(line.front())];
+  const int block = lanes.free_blocks.back();
+  lanes.free_blocks.pop_back();
+  const int64_t bytes = part.op == IoOp::kSync ? 0 : std::min(block_bytes_, part.extent.bytes - part.cut);
+  blocks_[static_cast<size_t>(block)] = {.part = line.front(),
+                                         .stalls = 0,
+                                         .memory = part.memory + part.cut,
+                                         .offset = part.extent.offset + part.cut,
+                                         .bytes = bytes};
+  part.cut += bytes;
+  ++part.blocks;
+  part.all_cut = part.cut == part.extent.bytes;
+  if (part.all_cut) line.pop();
+  submit(block);
 }
 
 void Transfers::submit(int block) {
   const Block& b = blocks_[static_cast<size_t>(block)];
-  queue_->submit({.op = active_[static_cast<size_t>(b.transfer)].transfer.op,
-                  .file = drive_.file(),
+  const Part& part = parts_[static_cast<size_t>(b.part)];
+  queue_->submit({.op = part.op,
+                  .file = drives_[static_cast<size_t>(part.extent.drive)].file(),
                   .memory = b.memory,
                   .bytes = static_cast<uint32_t>(b.bytes),
                   .offset = static_cast<uint64_t>(b.offset),
@@ -99,10 +125,10 @@ void Transfers::submit(int block) {
 }
 
 std::exception_ptr Transfers::error_of(const Block& block, int error_number) const {
-  const IoOp op = active_[static_cast<size_t>(block.transfer)].transfer.op;
-  const bool moves = op != IoOp::kSync;
-  return std::make_exception_ptr(IoError({.action = name_of(op),
-                                          .path = drive_.path().string(),
+  const Part& part = parts_[static_cast<size_t>(block.part)];
+  const bool moves = part.op != IoOp::kSync;
+  return std::make_exception_ptr(IoError({.action = name_of(part.op),
+                                          .path = drives_[static_cast<size_t>(part.extent.drive)].path().string(),
                                           .offset = moves ? block.offset : -1,
                                           .bytes = moves ? block.bytes : -1,
                                           .error_number = error_number,
@@ -112,7 +138,9 @@ std::exception_ptr Transfers::error_of(const Block& block, int error_number) con
 // Moves the block's start to the first byte that is missing, down to the drive's alignment. False: no progress for the
 // second time in a row.
 bool Transfers::resume(Block& block, int64_t moved) {
-  const int64_t whole = moved / drive_.alignment_bytes() * drive_.alignment_bytes();
+  const int drive = parts_[static_cast<size_t>(block.part)].extent.drive;
+  const int64_t alignment = drives_[static_cast<size_t>(drive)].alignment_bytes();
+  const int64_t whole = moved / alignment * alignment;
   block.stalls = whole > 0 ? 0 : block.stalls + 1;
   block.memory += whole;
   block.offset += whole;
@@ -131,22 +159,20 @@ void Transfers::handle(const IoCompletion& completion) {
 }
 
 void Transfers::finish_block(int block, const std::exception_ptr& error) {
-  const int slot = blocks_[static_cast<size_t>(block)].transfer;
-  Active& active = active_[static_cast<size_t>(slot)];
-  free_blocks_.push_back(block);
-  --active.blocks;
-  const bool whole = active.transfer.op == IoOp::kSync || active.cut == active.transfer.bytes;
-  if (error && !active.error) {
-    active.error = error;
-    if (!whole) {  // only the first in line has been cut in part: cut no more of it
-      SLUICE_CHECK(!waiting_.empty() && waiting_.front() == slot, "a transfer cut out of turn");
-      waiting_.pop();
-      active.cut = active.transfer.bytes;
-    }
-  } else if (!whole) {
-    return;
+  const int index = blocks_[static_cast<size_t>(block)].part;
+  Part& part = parts_[static_cast<size_t>(index)];
+  Active& active = active_[static_cast<size_t>(slot_of(index))];
+  Lanes& lanes = lanes_[static_cast<size_t>(part.extent.drive)];
+  lanes.free_blocks.push_back(block);
+  --part.blocks;
+  if (error && !active.error) active.error = error;
+  if (error && !part.all_cut) {  // only the first in line has been cut in part: cut no more of it
+    Line& line = part.op == IoOp::kRead ? lanes.reads : lanes.writes;
+    SLUICE_CHECK(!line.empty() && line.front() == index, "a transfer cut out of turn");
+    line.pop();
+    part.all_cut = true;
   }
-  if (active.blocks == 0) ended_.push(slot);
+  if (part.all_cut && part.blocks == 0 && --active.parts == 0) ended_.push(slot_of(index));
 }
 
 size_t Transfers::take_ended(std::span<TransferEnd> ends) {

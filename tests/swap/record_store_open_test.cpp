@@ -237,16 +237,16 @@ TEST_F(StoreOpening, with_both_copies_damaged_nothing_opens) {
 TEST_F(StoreOpening, a_flipped_bit_in_any_plane_is_found_and_named) {
   make_steps(1);
   auto store = open();
-  const StoreLayout layout(run_.geometry, run_.precision);
+  const StoreLayout layout(run_.geometry, run_.precision, std::array{1u});
   const RecordId record{1, Group::kState};
   for (int plane = 0; plane < 3; ++plane) {
     const int64_t in_slot = run_.layout(record).plane_offset[plane] + 33;
-    for (int slot : {0, 1}) flip_bit(layout.slot_offset(record, slot) + in_slot);
+    for (int slot : {0, 1}) flip_bit(layout.place_of(record, slot, in_slot).offset);
     const auto message = refusal<CorruptionError>([&] { read_verified(*store, run_, record); });
     const std::array<const char*, 3> names = {"residual", "moment1", "moment2"};
     EXPECT_THAT(message, AllOf(HasSubstr("block of the test"), HasSubstr("chunk 1"), HasSubstr("state"),
                                HasSubstr(names[plane]), HasSubstr("expected"), HasSubstr(file().string())));
-    for (int slot : {0, 1}) flip_bit(layout.slot_offset(record, slot) + in_slot);
+    for (int slot : {0, 1}) flip_bit(layout.place_of(record, slot, in_slot).offset);
   }
   expect_step(*store, run_, 1);
 }

@@ -189,7 +189,7 @@ TEST_P(StoreSpace, its_tables_are_predicted_and_hold_what_it_takes_of_the_host) 
     const int64_t before = heap_live_bytes();
     auto store = RecordStore::create(geometry, identity, options(folder));
     const int64_t taken = heap_live_bytes() - before;
-    const int64_t predicted = RecordStore::predicted_table_bytes(identity.chunk_count, 16);
+    const int64_t predicted = RecordStore::predicted_table_bytes({.chunk_count = identity.chunk_count, .depth = 16});
     EXPECT_LE(store->table_bytes(), predicted);
     EXPECT_GE(store->table_bytes(), predicted - 4 * kKiB);
     EXPECT_LE(taken, store->table_bytes()) << identity.chunk_count << " chunks";
@@ -207,7 +207,7 @@ TEST_P(StoreSpace, its_tables_count_the_callers_bytes) {
   state.caller.assign(static_cast<size_t>(kMiB), std::byte{7});
   commit_now(*store, state);
   EXPECT_GE(store->table_bytes(), before + 2 * kMiB);
-  EXPECT_LE(store->table_bytes(), RecordStore::predicted_table_bytes(run_.identity.chunk_count, 16, kMiB));
+  EXPECT_LE(store->table_bytes(), RecordStore::predicted_table_bytes({.chunk_count = run_.identity.chunk_count, .depth = 16, .caller_bytes = kMiB}));
   store.reset();
   store = RecordStore::open(run_.geometry, run_.identity, options(folder_.path()));
   EXPECT_EQ(store->committed().caller, state.caller);

@@ -1,0 +1,185 @@
+#include "swap/store_drives.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <random>
+
+#include "core/errors.h"
+#include "swap/bare_io.h"
+#include "swap/store_format.h"
+#include "swap/transfers.h"
+
+namespace sluice {
+namespace {
+
+// Reads single blocks of one drive's file.
+class BlockReader {
+ public:
+  BlockReader(const StoreOptions& options, const Drive& drive)
+      : drive_(drive), transfers_(options.make_queue(queue_options(options)), {&drive, 1}, kStoreBlockBytes) {}
+
+  std::span<const std::byte> read(int64_t offset) {
+    const Extent at{.offset = offset, .bytes = kStoreBlockBytes};
+    transfers_.start({.op = IoOp::kRead, .memory = block_.data()}, {&at, 1});
+    TransferEnd end;
+    while (transfers_.poll({&end, 1}, Wait::kUntilOne) == 0) {
+    }
+    if (end.error) std::rethrow_exception(end.error);
+    return block_.span();
+  }
+  HeaderState header(IdentityHeader& into) {
+    if (drive_.bytes() < kStoreBlockBytes) return HeaderState::kBlank;  // its creation was cut off
+    return read_identity(read(kIdentityOffset), into);
+  }
+  bool superblocks_are_blank(uint64_t fingerprint) {
+    Superblock ignored;
+    return std::ranges::all_of(kSuperblockOffset, [&](int64_t offset) {
+      return read_superblock(read(offset), fingerprint, ignored) == BlockState::kBlank;
+    });
+  }
+
+ private:
+  static IoQueueOptions queue_options(const StoreOptions& options) {
+    return {.backend = options.queue.backend, .depth = 1, .memory = {}, .log = {}};
+  }
+
+  const Drive& drive_;
+  AlignedBuffer block_{kStoreBlockBytes};
+  Transfers transfers_;
+};
+
+// The first drive's header. nullopt: the store's creation was cut off.
+std::optional<IdentityHeader> check_first(BlockReader& reader, const std::string& path, const StoreIdentity& identity) {
+  IdentityHeader header;
+  switch (reader.header(header)) {
+    case HeaderState::kValid:
+      break;
+    case HeaderState::kBlank:
+      return std::nullopt;
+    case HeaderState::kForeign:
+      throw ConfigError(
+          fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
+    case HeaderState::kDamaged:
+      // The header is durable before the first superblock is written.
+      if (reader.superblocks_are_blank(fingerprint_of(identity))) return std::nullopt;
+      throw ConfigError(
+          fmt::format("the identity header of {} is damaged (its checksum does not agree): start over with "
+                      "--overwrite",
+                      path));
+    case HeaderState::kOtherVersion:
+      throw ConfigError(
+          fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
+                      "start over with --overwrite",
+                      path, header.version, kStoreVersion));
+  }
+  const std::vector<std::string> differ = differences(header, identity);
+  if (!differ.empty()) {
+    throw ConfigError(
+        fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, another "
+                    "folder, or --overwrite",
+                    path, fmt::join(differ, "; ")));
+  }
+  return header;
+}
+
+std::string order_of(const DrivePlace& place) {
+  return fmt::format("the store was made with the folders [{}], in this order (sluice.nvme)",
+                     fmt::join(place.folders, ", "));
+}
+
+[[noreturn]] void refuse_count(const std::string& path, const DrivePlace& place, size_t given) {
+  throw ConfigError(fmt::format("the store {} lies on {} drive{}, this run names {}: {}; name all of them, or start "
+                                "over with --overwrite",
+                                path, place.weights.size(), place.weights.size() == 1 ? "" : "s", given,
+                                order_of(place)));
+}
+
+void check_further(const StoreOptions& options, const Drive& drive, int number, const DrivePlace& first) {
+  const std::string path = drive.path().string();
+  IdentityHeader header;
+  BlockReader reader(options, drive);
+  if (reader.header(header) != HeaderState::kValid || header.place.store != first.store) {
+    throw ConfigError(fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or start "
+                                  "over with --overwrite",
+                                  path, number, options.folder.string(), order_of(first)));
+  }
+  if (header.place.drive == number) return;
+  throw ConfigError(
+      fmt::format("{} is drive {} of the store, and was given as drive {}: {}", path, header.place.drive, number,
+                  order_of(first)));
+}
+
+// A file that is not there gets a message of its own.
+Drive open_further(const std::filesystem::path& path, int number, const DrivePlace& first) {
+  try {
+    return Drive::open(path);
+  } catch (const IoError& error) {
+    if (error.details().error_number != ENOENT) throw;
+    throw ConfigError(
+        fmt::format("drive {} of the store is missing: there is no {}; {}; bring the drive back, or start over with "
+                    "--overwrite",
+                    number, path.string(), order_of(first)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int rank) {
+  SLUICE_CHECK(options.more_folders.size() < kMaxDrives, "a store has 16 drives at the most");
+  std::vector<std::filesystem::path> paths = {store_path(options.folder, rank)};
+  for (const std::filesystem::path& folder : options.more_folders) paths.push_back(store_path(folder, rank));
+  return paths;
+}
+
+uint64_t draw_store_number() {
+  std::random_device source;
+  return uint64_t{source()} << 32 | source();
+}
+
+std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
+  std::vector<std::filesystem::path> folders = {options.folder};
+  folders.insert(folders.end(), options.more_folders.begin(), options.more_folders.end());
+  std::vector<double> speeds;
+  double sum = 0;
+  for (const std::filesystem::path& folder : folders) {
+    speeds.push_back(measure_drive(folder, options).both_gb_per_s());
+    sum += speeds.back();
+  }
+  std::vector<uint32_t> weights;
+  for (const double speed : speeds) weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
+  return weights;
+}
+
+std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity) {
+  const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
+  OpenedDrives opened;
+  opened.drives.reserve(paths.size());
+  opened.drives.push_back(Drive::open(paths[0]));
+  const std::string path = paths[0].string();
+  DrivePlace first;
+  {
+    BlockReader reader(options, opened.drives[0]);
+    const std::optional<IdentityHeader> header = check_first(reader, path, identity);
+    if (!header) return std::nullopt;
+    first = header->place;
+    if (first.drive != 0) {
+      throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive 0: {}", path, first.drive,
+                                    order_of(first)));
+    }
+    // The other drives' headers are durable before the first superblock is written.
+    if (first.weights.size() > 1 && reader.superblocks_are_blank(header->fingerprint)) return std::nullopt;
+  }
+  if (first.weights.size() != paths.size()) refuse_count(path, first, paths.size());
+  for (size_t i = 1; i < paths.size(); ++i) {
+    opened.drives.push_back(open_further(paths[i], static_cast<int>(i), first));
+    check_further(options, opened.drives.back(), static_cast<int>(i), first);
+  }
+  opened.weights = first.weights;
+  return opened;
+}
+
+}  // namespace sluice

@@ -1,0 +1,31 @@
+// Finding, weighing and opening the drives of a store, before its layout is known. Internal to swap.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "swap/drive.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+
+// Of the store's files, in the order of its drives.
+std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int rank);
+
+// The number that tells the files of a store from those of another.
+uint64_t draw_store_number();
+
+// Weights in proportion to how fast each drive reads and writes the same bytes, measured now on scratch files. 1000 for
+// all of them together, about.
+std::vector<uint32_t> weigh_drives(const StoreOptions& options);
+
+struct OpenedDrives {
+  std::vector<Drive> drives;
+  std::vector<uint32_t> weights;
+};
+// All drives, locked, each known to be in its place. nullopt: the store's creation was cut off. Throws as
+// RecordStore::open does.
+std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity);
+
+}  // namespace sluice

@@ -1,0 +1,300 @@
+// Stores on several drives: how records are split, what an opening checks, and that no drive waits for another.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <numeric>
+
+#include "core/bytes.h"
+#include "swap/record_store.h"
+#include "swap/store_format.h"
+#include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/simulated_drives.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class StoreDrives : public testing::TestWithParam<IoBackend> {
+ protected:
+  fs::path folder(int drive) const { return folder_.path() / std::string(1, static_cast<char>('a' + drive)); }
+  fs::path file(int drive) const { return folder(drive) / "sluice-0.swap"; }
+  StoreOptions options(std::vector<uint32_t> weights) const {
+    StoreOptions options{.folder = folder(0), .drive_weights = weights, .queue = {.backend = GetParam(), .depth = 8}};
+    for (int drive = 1; drive < static_cast<int>(weights.size()); ++drive)
+      options.more_folders.push_back(folder(drive));
+    options.block_bytes = 8192;
+    return options;
+  }
+  std::unique_ptr<RecordStore> create(const StoreOptions& with) const {
+    return RecordStore::create(run_.geometry, run_.identity, with);
+  }
+  std::unique_ptr<RecordStore> open(const StoreOptions& with) const {
+    return RecordStore::open(run_.geometry, run_.identity, with);
+  }
+  std::string refusal(const StoreOptions& with) const {
+    try {
+      open(with);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "not refused";
+  }
+  void make_two() const { write_step(*create(options({1, 1})), run_, 0); }
+
+  TempFolder folder_;
+  TestRun run_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, StoreDrives, testing::Values(IoBackend::kAuto, IoBackend::kThreads),
+                         [](const auto& each) { return each.param == IoBackend::kAuto ? "auto" : "threads"; });
+
+TEST_P(StoreDrives, records_split_over_any_drives_come_back_whole_after_every_commit) {
+  const std::vector<std::vector<uint32_t>> all = {{1, 1}, {900, 100}, {1, 65535}, {3, 2, 1}, std::vector<uint32_t>(16, 1)};
+  for (const std::vector<uint32_t>& weights : all) {
+    {
+      const auto store = create(options(weights));
+      for (int64_t step = 0; step < 3; ++step) write_step(*store, run_, step);
+      expect_step(*store, run_, 2);
+    }
+    const auto store = open(options(std::vector<uint32_t>(weights.size(), 7)));  // the header's count, not these
+    ASSERT_NE(store, nullptr);
+    expect_step(*store, run_, 2);
+    for (size_t drive = 0; drive < weights.size(); ++drive) fs::remove_all(folder(static_cast<int>(drive)));
+  }
+}
+
+TEST_P(StoreDrives, files_together_have_the_size_that_was_announced_and_parts_follow_the_weights) {
+  create(options({3, 1}));
+  const auto size = [&](int drive) { return static_cast<int64_t>(fs::file_size(file(drive))); };
+  EXPECT_EQ(size(0) + size(1), RecordStore::file_bytes(run_.geometry, run_.precision, 2));
+  EXPECT_GT(size(0), 2 * size(1));
+  const StoreLayout layout(run_.geometry, run_.precision, std::array{3u, 1u});
+  for (RecordId record : run_.records()) {
+    const Extents extents = layout.extents(record, 1);
+    const int64_t blocks = run_.layout(record).bytes / kStoreBlockBytes;
+    int64_t sum = 0;
+    for (const Extent& extent : extents.span()) {
+      sum += extent.bytes;
+      EXPECT_LE(extent.offset + extent.bytes, size(extent.drive));
+    }
+    EXPECT_EQ(sum, run_.layout(record).bytes);
+    const int64_t on_first = extents.list[0].drive == 0 ? extents.list[0].bytes : 0;
+    EXPECT_EQ(on_first, blocks * 3 / 4 * kStoreBlockBytes);
+  }
+}
+
+TEST_P(StoreDrives, speeds_are_measured_where_no_weights_are_given) {
+  StoreOptions measured = options({1, 1});
+  measured.drive_weights.clear();
+  const auto store = create(measured);
+  write_step(*store, run_, 0);
+  expect_step(*store, run_, 0);
+  EXPECT_THAT(store->describe(), HasSubstr("split over 2 drives as "));
+  for (int drive : {0, 1}) {  // and the scratch files are gone
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder(drive)), fs::directory_iterator()), 1);
+  }
+}
+
+TEST_P(StoreDrives, a_missing_drive_is_refused_by_its_name) {
+  make_two();
+  fs::rename(file(1), folder_.path() / "elsewhere");
+  EXPECT_THAT(refusal(options({1, 1})),
+              AllOf(HasSubstr("drive 1 of the store is missing"), HasSubstr(file(1).string()), HasSubstr("--overwrite")));
+}
+
+TEST_P(StoreDrives, fewer_or_more_folders_than_the_store_has_are_refused_with_those_it_was_made_in) {
+  make_two();
+  EXPECT_THAT(refusal(options({1})), AllOf(HasSubstr("lies on 2 drives, this run names 1"),
+                                           HasSubstr(folder(0).string() + ", " + folder(1).string())));
+  EXPECT_THAT(refusal(options({1, 1, 1})), HasSubstr("lies on 2 drives, this run names 3"));
+}
+
+TEST_P(StoreDrives, drives_in_another_order_are_refused) {
+  make_two();
+  StoreOptions swapped = options({1, 1});
+  std::swap(swapped.folder, swapped.more_folders[0]);
+  EXPECT_THAT(refusal(swapped), AllOf(HasSubstr(file(1).string() + " is drive 1"), HasSubstr("as drive 0"),
+                                      HasSubstr(folder(0).string() + ", " + folder(1).string())));
+  StoreOptions three = options({1, 1, 1});
+  write_step(*create(three), run_, 0);
+  std::swap(three.more_folders[0], three.more_folders[1]);
+  EXPECT_THAT(refusal(three), AllOf(HasSubstr(file(2).string() + " is drive 2"), HasSubstr("as drive 1")));
+}
+
+TEST_P(StoreDrives, a_drive_of_another_creation_of_the_same_run_is_refused) {
+  make_two();
+  fs::rename(file(1), folder_.path() / "older");
+  make_two();
+  fs::rename(folder_.path() / "older", file(1));
+  EXPECT_THAT(refusal(options({1, 1})),
+              AllOf(HasSubstr(file(1).string() + " is not drive 1"), HasSubstr(folder(0).string())));
+}
+
+TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
+  make_two();
+  auto faults = std::make_shared<Faults>();
+  faults->list = {{.op = IoOp::kWrite, .nth = 1, .error_number = EIO}};  // the second drive's header
+  StoreOptions failing = options({1, 1});
+  failing.make_queue = faulty_queue_factory(faults);
+  EXPECT_THROW(create(failing), IoError);
+  EXPECT_EQ(open(options({1, 1})), nullptr);
+  fs::remove(file(1));
+  EXPECT_EQ(open(options({1, 1})), nullptr);
+}
+
+TEST_P(StoreDrives, a_file_cut_short_on_any_drive_is_refused_by_its_name) {
+  make_two();
+  fs::resize_file(file(1), fs::file_size(file(1)) - 4096);
+  try {
+    open(options({1, 1}));
+    FAIL() << "not refused";
+  } catch (const CorruptionError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(file(1).string()), HasSubstr("cut short")));
+  }
+}
+
+TEST_P(StoreDrives, a_flipped_bit_is_named_with_the_drive_it_lies_on) {
+  make_two();
+  const auto store = open(options({1, 1}));
+  const RecordId record{0, Group::kState};
+  const StoreLayout layout(run_.geometry, run_.precision, std::array{1u, 1u});
+  const int64_t at = run_.layout(record).plane_offset[2];
+  const Extent place = layout.place_of(record, 0, at);
+  ASSERT_EQ(place.drive, 1) << "the last plane lies in the second half";
+  const int raw = ::open(file(1).c_str(), O_RDWR);
+  ASSERT_GE(raw, 0);
+  char byte = 0;
+  ASSERT_EQ(pread(raw, &byte, 1, place.offset), 1);
+  byte = static_cast<char>(byte ^ 4);
+  ASSERT_EQ(pwrite(raw, &byte, 1, place.offset), 1);
+  fsync(raw);
+  close(raw);
+  try {
+    read_verified(*store, run_, record);
+    FAIL() << "not found";
+  } catch (const CorruptionError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(file(1).string()), HasSubstr("plane moment2"),
+                                    HasSubstr("offset " + std::to_string(place.offset))));
+  }
+}
+
+// The superblock may only say what is durable on all drives.
+TEST_P(StoreDrives, a_commit_syncs_every_drive_before_its_superblock) {
+  auto drives = std::make_shared<SimulatedDrives>();
+  StoreOptions simulated = options({1, 1, 1});
+  simulated.make_queue = simulated_drives_factory(drives);
+  const auto store = create(simulated);
+  write_records(*store, run_, 0);
+  drives->served.clear();
+  commit_now(*store, run_.state(0));
+  ASSERT_EQ(drives->served.size(), 6u);  // table; three syncs; superblock; a sync
+  EXPECT_EQ(drives->served[0].op, IoOp::kWrite);
+  std::array<int, 3> synced{};
+  for (int i : {1, 2, 3}) {
+    EXPECT_EQ(drives->served[static_cast<size_t>(i)].op, IoOp::kSync);
+    ++synced[static_cast<size_t>(drives->served[static_cast<size_t>(i)].drive)];
+  }
+  EXPECT_THAT(synced, testing::Each(1));
+  EXPECT_EQ(drives->served[4].op, IoOp::kWrite);
+  EXPECT_EQ(drives->served[4].drive, 0);
+  EXPECT_EQ(drives->served[5].op, IoOp::kSync);
+  EXPECT_EQ(drives->served[5].drive, 0);
+}
+
+// Records of 1 and 5 MiB on drives in simulated time.
+class StoreInSimulatedTime : public testing::Test {
+ protected:
+  static constexpr int64_t kChunkElements = int64_t{512} << 10;
+  static constexpr int kChunks = 24;
+
+  std::unique_ptr<RecordStore> create(std::vector<double> gb_per_s, std::vector<uint32_t> weights, int depth = 16) {
+    drives_->gb_per_s = std::move(gb_per_s);
+    StoreOptions options{.folder = folder_.path() / "0", .drive_weights = std::move(weights)};
+    for (size_t drive = 1; drive < drives_->gb_per_s.size(); ++drive)
+      options.more_folders.push_back(folder_.path() / std::to_string(drive));
+    options.make_queue = simulated_drives_factory(drives_);
+    options.queue.depth = depth;
+    const StoreIdentity identity{.model = "simulated", .chunk_elements = kChunkElements, .chunk_count = kChunks};
+    return RecordStore::create(geometry_, identity, options);
+  }
+  int64_t record_bytes(Group group) const { return record_layout(Precision::kBf16, group, kChunkElements).bytes; }
+
+  // Every state record once, `in_flight` at a time. Returns GB/s.
+  double run(RecordStore& store, IoOp op, int in_flight) {
+    const double begin = drives_->now_ns;
+    uint32_t started = 0, ended = 0;
+    while (ended < kChunks) {
+      for (; started < kChunks && static_cast<int>(started - ended) < in_flight; ++started) {
+        const RecordId record{started, Group::kState};
+        if (op == IoOp::kRead) {
+          store.read(record, buffer_.data(), started);
+        } else {
+          store.write(record, buffer_.data(), started);
+        }
+      }
+      std::array<StoreCompletion, 8> done;
+      const size_t count = store.poll(done, Wait::kUntilOne);
+      for (const StoreCompletion& each : std::span(done).first(count)) EXPECT_EQ(each.error, nullptr);
+      ended += static_cast<uint32_t>(count);
+    }
+    return static_cast<double>(kChunks * record_bytes(Group::kState)) / (drives_->now_ns - begin);
+  }
+
+  TempFolder folder_;
+  std::shared_ptr<SimulatedDrives> drives_ = std::make_shared<SimulatedDrives>();
+  Geometry geometry_{std::array{PartitionSpec{"all", {{"all", {kChunks * kChunkElements}}}}}, kChunkElements};
+  AlignedBuffer buffer_{record_bytes(Group::kState)};
+};
+
+TEST_F(StoreInSimulatedTime, drives_of_any_speeds_give_their_sum_even_with_one_record_under_way) {
+  for (const double slow : {1.0, 0.5, 0.1}) {
+    SCOPED_TRACE(slow);
+    const auto store = create({3, slow}, {30000, static_cast<uint32_t>(slow * 10000)});
+    for (const int in_flight : {1, 2, 8}) {
+      EXPECT_GE(run(*store, IoOp::kWrite, in_flight), 0.97 * (3 + slow));
+      EXPECT_GE(run(*store, IoOp::kRead, in_flight), 0.97 * (3 + slow));
+    }
+  }
+}
+
+TEST_F(StoreInSimulatedTime, a_slow_drive_takes_no_requests_from_a_fast_one) {
+  // Weights that are wrong: half of the bytes on a drive of a tenth of the speed. The fast drive's halves of all that
+  // is under way end long before the first of the slow drive's.
+  const auto store = create({1, 0.1}, {1, 1}, 2);
+  drives_->served.clear();
+  for (uint32_t chunk = 0; chunk < 8; ++chunk) store->write({chunk, Group::kState}, buffer_.data(), chunk);
+  StoreCompletion done;
+  ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
+  int64_t fast_bytes = 0;
+  for (const auto& served : drives_->served) fast_bytes += served.drive == 0 ? served.bytes : 0;
+  EXPECT_EQ(fast_bytes, 8 * record_bytes(Group::kState) / 2);
+  for (int left = 7; left > 0; --left) ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
+}
+
+TEST_F(StoreInSimulatedTime, a_read_behind_any_number_of_writes_waits_for_what_is_in_flight_and_one_request) {
+  constexpr int kDepth = 8;
+  constexpr double kBlock = 1 << 20;
+  const auto store = create({1}, {1}, kDepth);
+  store->write({0, Group::kWeights}, buffer_.data(), 0);
+  StoreCompletion done;
+  ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
+  for (uint32_t chunk = 0; chunk < 20; ++chunk) store->write({chunk, Group::kState}, buffer_.data(), chunk);
+  const double begin = drives_->now_ns;
+  store->read({0, Group::kWeights}, buffer_.data(), 99);  // of 1 MiB: one request
+  do {
+    ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
+  } while (done.tag != 99);
+  EXPECT_LE(drives_->now_ns - begin, kDepth * kBlock + kBlock);
+  while (store->in_flight() > 0) ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
+}
+
+}  // namespace
+}  // namespace sluice
