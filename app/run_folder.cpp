@@ -32,8 +32,9 @@ std::string key_path(std::string pointer) {
 
 }  // namespace
 
-fs::path RunFolder::store(const RunConfig& config) const {
-  return config.sluice.nvme.empty() ? folder_ : fs::path(config.sluice.nvme.front());
+std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
+  if (config.sluice.nvme.empty()) return {folder_};
+  return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
 }
 
 bool RunFolder::has_config() const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "configs/run_config.h"
 
@@ -16,7 +17,8 @@ class RunFolder {
   std::filesystem::path config_file() const { return folder_ / "config.json"; }
   std::filesystem::path metrics_file() const { return folder_ / "metrics.jsonl"; }
   std::filesystem::path data_cache() const { return folder_; }
-  std::filesystem::path store(const RunConfig& config) const;
+  // Folders of the store, one for each drive.
+  std::vector<std::filesystem::path> stores(const RunConfig& config) const;
 
   bool has_config() const;
   // Throws ConfigError where no run is there.

@@ -75,14 +75,17 @@ PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes) {
           .chunk_elements = config.sluice.chunk_elements,
           .commit_interval = config.sluice.commit_interval,
           .io_depth = config.sluice.io_depth,
+          .drives = std::max(1, static_cast<int>(config.sluice.nvme.size())),
           .placement = config.sluice.placement};
 }
 
-EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, const fs::path& store, const Log& log) {
+EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, const std::vector<fs::path>& stores,
+                             const Log& log) {
   const SluiceConfig& sluice = setup.config.sluice;
   EngineOptions options;
   options.plan = plan;
-  options.store.folder = store;
+  options.store.folder = stores.front();
+  options.store.more_folders.assign(stores.begin() + 1, stores.end());
   options.store.queue = {.backend = sluice.io_backend, .depth = sluice.io_depth, .memory = {}, .log = log};
   options.store.log = log;
   options.adam = setup.config.optimizer;
@@ -101,13 +104,13 @@ OpenRun open_run(const RunFolder& folder, const Log& log) {
   model.erase("path");
   model["type"] = "gpt2";
   config.model = model.dump();
-  const fs::path store = folder.store(config);
-  if (find_store(store) == StoreExists::kNo) {
-    throw ConfigError(
-        fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), store.string()));
+  const std::vector<fs::path> stores = folder.stores(config);
+  if (find_store(stores) == StoreExists::kNo) {
+    throw ConfigError(fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(),
+                                  stores.front().string()));
   }
   RunSetup setup = set_up(std::move(config));
-  EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).bytes), store, log);
+  EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).bytes), stores, log);
   options.open = OpenMode::kResume;
   const auto no_values = [&folder](const Parameter&, int64_t, std::span<float>) {
     throw ConfigError(

@@ -33,8 +33,8 @@ WorkspaceNeed find_workspace(RunSetup& setup);
 
 PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes);
 // The part of an engine's options that follows from the configuration.
-EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, const std::filesystem::path& store,
-                             const Log& log);
+EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan,
+                             const std::vector<std::filesystem::path>& stores, const Log& log);
 
 // A finished or interrupted run, opened at its last committed step under its own budgets. Throws ConfigError where
 // there is nothing to open.

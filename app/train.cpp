@@ -42,8 +42,10 @@ void take_over(RunConfig& config, const RunConfig& before, const TrainOptions& o
 }
 
 // Decides between creating, replacing and resuming. Throws ConfigError where that is not as the options say.
-OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const fs::path& store, const Log& log) {
-  const bool there = find_store(store) == StoreExists::kYes;
+OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const std::vector<fs::path>& stores,
+                     const Log& log) {
+  const bool there = find_store(stores) == StoreExists::kYes;
+  const fs::path& store = stores.front();
   if (options.open == OpenMode::kCreate && (there || folder.has_config())) {
     throw ConfigError(
         fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
@@ -56,12 +58,18 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
   return options.open;
 }
 
-void check_resumed_store(const RunConfig& before, const RunFolder& folder, const fs::path& store) {
-  const fs::path store_before = folder.store(before);
-  if (store_before == store || find_store(store) == StoreExists::kYes) return;
-  if (find_store(store_before) == StoreExists::kNo) return;
+void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
+  const std::vector<fs::path> stores_before = folder.stores(before);
+  if (stores_before == stores || find_store(stores) == StoreExists::kYes) return;
+  if (find_store(stores_before) == StoreExists::kNo) return;
+  const auto joined = [](const std::vector<fs::path>& folders, const char* between) {
+    std::string text = folders.front().string();
+    for (size_t i = 1; i < folders.size(); ++i) text += between + folders[i].string();
+    return text;
+  };
   throw ConfigError(fmt::format("{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'",
-                                folder.path().string(), store_before.string(), store.string(), store_before.string()));
+                                folder.path().string(), joined(stores_before, ", "), joined(stores, ", "),
+                                joined(stores_before, "\",\"")));
 }
 
 // Every commit carries the fingerprint of the tokens that were trained on.
@@ -125,12 +133,12 @@ class Training {
 
 RunSetup Training::first_checks() {
   RunConfig config = read_config(options_);
-  const fs::path store = folder_.store(config);
-  mode_ = choose_mode(options_, folder_, store, console_.log());
+  const std::vector<fs::path> stores = folder_.stores(config);
+  mode_ = choose_mode(options_, folder_, stores, console_.log());
   std::optional<RunConfig> before;
   if (options_.open == OpenMode::kResume && folder_.has_config()) {
     before = folder_.load();
-    check_resumed_store(*before, folder_, store);
+    check_resumed_store(*before, folder_, stores);
     take_over(config, *before, options_);
   }
   validate(config.data);
@@ -138,7 +146,8 @@ RunSetup Training::first_checks() {
   if (before && mode_ == OpenMode::kResume) check_same_run(*before, setup.config, folder_.path());
   if (mode_ != OpenMode::kResume || setup.config.sluice.chunk_elements > 0) return setup;
   // The chunks of a store stay as they were made, whatever the budgets of this run would give.
-  if (const auto identity = RecordStore::identify(store)) setup.config.sluice.chunk_elements = identity->chunk_elements;
+  if (const auto identity = RecordStore::identify(stores.front()))
+    setup.config.sluice.chunk_elements = identity->chunk_elements;
   return setup;
 }
 
@@ -147,8 +156,10 @@ void Training::make_the_plan() {
       fmt::format("{} parameters; measuring the workspace of one micro-batch", setup_.model.parameter_count()));
   plan_options_ = plan_options(setup_, find_workspace(setup_).bytes);
   const Plan plan = make_plan(setup_.model.spec(), *plan_options_);
-  const fs::path store = folder_.store(setup_.config);
-  if (mode_ != OpenMode::kResume) check_free_space(store, plan.disk_bytes, store_bytes(store));
+  // How much each of several drives will hold follows from their speeds: there, the creation itself refuses.
+  const std::vector<fs::path> stores = folder_.stores(setup_.config);
+  if (mode_ != OpenMode::kResume && stores.size() == 1)
+    check_free_space(stores[0], plan.disk_bytes, store_bytes(stores[0]));
 }
 
 void Training::read_data() {
@@ -174,7 +185,7 @@ void Training::read_data() {
 
 void Training::open_engine() {
   RunConfig& config = setup_.config;
-  EngineOptions options = engine_options(setup_, *plan_options_, folder_.store(config), console_.log());
+  EngineOptions options = engine_options(setup_, *plan_options_, folder_.stores(config), console_.log());
   options.open = mode_;
   options.store.make_queue = options_.make_queue;
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };

@@ -50,7 +50,7 @@ constexpr KeyInfo kKeys[] = {
     {"sluice", KeyKind::kSection, "an object"},
     {"sluice.device_memory", KeyKind::kValue, kBytes},
     {"sluice.host_memory", KeyKind::kValue, kBytes},
-    {"sluice.nvme", KeyKind::kValue, "a list of one folder, as [\"/local_nvme\"]"},
+    {"sluice.nvme", KeyKind::kValue, "a list of folders, one for each of up to 16 drives, as [\"/local_nvme\"]"},
     {"sluice.chunk_elements", KeyKind::kValue, "an integer, 128 or more, or \"auto\""},
     {"sluice.commit_interval", KeyKind::kValue, kCountOrAuto},
     {"sluice.io_backend", KeyKind::kValue, "\"auto\", \"uring\" or \"threads\""},

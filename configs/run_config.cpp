@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/geometry.h"
+#include "swap/record_store.h"
 
 namespace sluice {
 namespace {
@@ -208,7 +210,11 @@ void read_nvme(const Reader& reader, std::vector<std::string>& folders) {
     if (!folder.is_string() || folder.get<std::string>().empty()) reader.refuse("sluice.nvme", *value);
     folders.push_back(folder.get<std::string>());
   }
-  if (folders.size() > 1) reader.refuse("sluice.nvme", *value, " (striping over several drives is not supported yet)");
+  if (folders.size() > kMaxDrives) reader.refuse("sluice.nvme", *value);
+  for (auto at = folders.begin(); at != folders.end(); ++at) {
+    if (std::find(folders.begin(), at, *at) == at) continue;
+    reader.refuse("sluice.nvme", *value, fmt::format(" (\"{}\" is there twice)", *at));
+  }
 }
 
 void read_sluice(const Reader& reader, SluiceConfig& sluice) {

@@ -27,11 +27,11 @@ struct BatchConfig {
 // The engine's own section. 0 or empty: derived.
 struct SluiceConfig {
   int64_t device_memory_bytes = 0, host_memory_bytes = 0;
-  std::vector<std::string> nvme;  // empty: the run's own folder
+  std::vector<std::string> nvme;  // one for each drive; empty: the run's own folder
   int64_t chunk_elements = 0;
   int commit_interval = 0;
   IoBackend io_backend = IoBackend::kAuto;
-  int io_depth = 64;
+  int io_depth = 64;  // requests in flight, for each drive
   Placement placement;
   int64_t loss_tile_tokens = 0;
   int compute_threads = 0, update_threads = 0;

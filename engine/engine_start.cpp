@@ -10,15 +10,16 @@ namespace sluice {
 namespace {
 
 // A store that is there decides the chunk size where the configuration does not.
-PlanOptions with_chunks_of_store(const EngineOptions& options) {
+PlanOptions plan_for_store(const EngineOptions& options) {
   PlanOptions plan = options.plan;
+  plan.drives = static_cast<int>(options.store.folders().size());
   if (options.open != OpenMode::kResume || plan.chunk_elements > 0) return plan;
   if (const auto identity = RecordStore::identify(options.store.folder)) plan.chunk_elements = identity->chunk_elements;
   return plan;
 }
 
 void refuse_existing(const EngineOptions& options) {
-  if (options.open != OpenMode::kCreate || find_store(options.store.folder) == StoreExists::kNo) return;
+  if (options.open != OpenMode::kCreate || find_store(options.store.folders()) == StoreExists::kNo) return;
   throw ConfigError(
       fmt::format("{}: a store is there already; continue it with --resume or replace it with --overwrite",
                   options.store.folder.string()));
@@ -36,7 +37,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
       options(std::move(engine_options)),
       uses((model.validate(), refuse_existing(options), model)),
       topology(make_topology()),
-      plan(make_plan(model, with_chunks_of_store(options))) {
+      plan(make_plan(model, plan_for_store(options))) {
   for (int kind = 0; kind < kUnitKinds; ++kind) units[kind] = build_unit(model, plan, static_cast<UnitKind>(kind));
   charge_ledger();
   host = Arena(plan.host_arena_bytes);
@@ -75,7 +76,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   store_options.queue.depth = plan.options.io_depth;
   store_options.queue.log = options.log;
   store_options.log = options.log;
-  const bool resume = options.open == OpenMode::kResume && find_store(store_options.folder) == StoreExists::kYes;
+  const bool resume = options.open == OpenMode::kResume && find_store(store_options.folders()) == StoreExists::kYes;
   if (resume) store = RecordStore::open(plan.geometry, identity(), store_options);
   const bool opened = store != nullptr;
   if (options.open == OpenMode::kResume && !opened) {

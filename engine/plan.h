@@ -26,7 +26,7 @@ struct PlanOptions {
   int64_t chunk_elements = 0;           // 0: derived from the host budget
   int commit_interval = 0;              // 0: auto (1 when any state's home is NVMe, else 10)
   int io_depth = 64;                    // of the store's queue for each drive, for its share of the host budget
-  int drives = 1;                       // of the store
+  int drives = 1;                       // of the store; an engine counts its folders
   Placement placement;
 };
 

@@ -52,6 +52,8 @@ struct StepState {
   std::vector<std::byte> caller{};  // up to 1 MiB of the embedder's own
 };
 
+constexpr int kMaxDrives = 16;
+
 struct StoreOptions {
   std::filesystem::path folder;  // of the first drive, which also has the table and the superblocks
   // One for each further drive, 15 at the most. Every record is split over all drives.
@@ -62,11 +64,14 @@ struct StoreOptions {
   IoQueueOptions queue;
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size
   Log log;
+
+  std::vector<std::filesystem::path> folders() const;  // of all drives
 };
 
 enum class StoreExists { kNo, kYes };
 // Does the folder hold a store of this rank, or a part of one? (It may be damaged; opening tells.)
 StoreExists find_store(const std::filesystem::path& folder, int rank = 0);
+StoreExists find_store(std::span<const std::filesystem::path> folders, int rank = 0);  // any of them
 
 // What the host's part of a store follows from.
 struct TableNeeds {

@@ -203,6 +203,13 @@ StoreExists find_store(const std::filesystem::path& folder, int rank) {
   return std::filesystem::exists(store_path(folder, rank), ignored) ? StoreExists::kYes : StoreExists::kNo;
 }
 
+StoreExists find_store(std::span<const std::filesystem::path> folders, int rank) {
+  const auto has_one = [rank](const std::filesystem::path& folder) {
+    return find_store(folder, rank) == StoreExists::kYes;
+  };
+  return std::ranges::any_of(folders, has_one) ? StoreExists::kYes : StoreExists::kNo;
+}
+
 std::optional<StoreIdentity> RecordStore::identify(const std::filesystem::path& folder, int rank) {
   const std::filesystem::path path = store_path(folder, rank);
   const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);

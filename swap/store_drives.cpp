@@ -87,7 +87,8 @@ std::optional<IdentityHeader> check_first(BlockReader& reader, const std::string
 }
 
 std::string order_of(const DrivePlace& place) {
-  return fmt::format("the store was made with the folders [{}], in this order (sluice.nvme)",
+  if (place.folders.empty()) return "it was made with one folder (sluice.nvme)";
+  return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)",
                      fmt::join(place.folders, ", "));
 }
 
@@ -113,6 +114,17 @@ void check_further(const StoreOptions& options, const Drive& drive, int number, 
                   order_of(first)));
 }
 
+// The first drive is not there, and another one is: this is no reason to start from the beginning.
+Drive open_first(const std::vector<std::filesystem::path>& paths) {
+  std::error_code ignored;
+  const auto is_there = [&](const std::filesystem::path& path) { return std::filesystem::exists(path, ignored); };
+  if (is_there(paths[0]) || !std::any_of(paths.begin(), paths.end(), is_there)) return Drive::open(paths[0]);
+  throw ConfigError(
+      fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
+                  "drive back, or start over with --overwrite",
+                  paths[0].string()));
+}
+
 // A file that is not there gets a message of its own.
 Drive open_further(const std::filesystem::path& path, int number, const DrivePlace& first) {
   try {
@@ -128,10 +140,16 @@ Drive open_further(const std::filesystem::path& path, int number, const DrivePla
 
 }  // namespace
 
+std::vector<std::filesystem::path> StoreOptions::folders() const {
+  std::vector<std::filesystem::path> all = {folder};
+  all.insert(all.end(), more_folders.begin(), more_folders.end());
+  return all;
+}
+
 std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int rank) {
   SLUICE_CHECK(options.more_folders.size() < kMaxDrives, "a store has 16 drives at the most");
-  std::vector<std::filesystem::path> paths = {store_path(options.folder, rank)};
-  for (const std::filesystem::path& folder : options.more_folders) paths.push_back(store_path(folder, rank));
+  std::vector<std::filesystem::path> paths;
+  for (const std::filesystem::path& folder : options.folders()) paths.push_back(store_path(folder, rank));
   return paths;
 }
 
@@ -141,11 +159,9 @@ uint64_t draw_store_number() {
 }
 
 std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
-  std::vector<std::filesystem::path> folders = {options.folder};
-  folders.insert(folders.end(), options.more_folders.begin(), options.more_folders.end());
   std::vector<double> speeds;
   double sum = 0;
-  for (const std::filesystem::path& folder : folders) {
+  for (const std::filesystem::path& folder : options.folders()) {
     speeds.push_back(measure_drive(folder, options).both_gb_per_s());
     sum += speeds.back();
   }
@@ -158,7 +174,7 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
   OpenedDrives opened;
   opened.drives.reserve(paths.size());
-  opened.drives.push_back(Drive::open(paths[0]));
+  opened.drives.push_back(open_first(paths));
   const std::string path = paths[0].string();
   DrivePlace first;
   {

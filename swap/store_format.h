@@ -35,7 +35,6 @@ constexpr int64_t kOpeningOffset[2] = {3 * kStoreBlockBytes, 4 * kStoreBlockByte
 constexpr int64_t kTablesOffset = 5 * kStoreBlockBytes;
 constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;
 constexpr uint32_t kStoreVersion = 1;
-constexpr int kMaxDrives = 16;
 
 // Memory for O_DIRECT: starts at a multiple of 4096. Move-only owner.
 class AlignedBuffer {

@@ -59,10 +59,11 @@ const Case kBadValues[] = {
     {"negative_bytes", "sluice.host_memory=-4096",
      R"(run.json: "sluice.host_memory" is -4096; allowed: bytes, as "12GiB" or a positive integer)"},
     {"folder_without_a_list", "sluice.nvme=/local_nvme",
-     R"(run.json: "sluice.nvme" is "/local_nvme"; allowed: a list of one folder, as ["/local_nvme"])"},
-    {"several_folders", R"(sluice.nvme=["/a","/b"])",
-     R"(run.json: "sluice.nvme" is ["/a","/b"]; allowed: a list of one folder, as ["/local_nvme"] (striping over )"
-     R"(several drives is not supported yet))"},
+     R"(run.json: "sluice.nvme" is "/local_nvme"; allowed: a list of folders, one for each of up to 16 drives, as )"
+     R"(["/local_nvme"])"},
+    {"a_folder_twice", R"(sluice.nvme=["/a","/b","/a"])",
+     R"(run.json: "sluice.nvme" is ["/a","/b","/a"]; allowed: a list of folders, one for each of up to 16 drives, as )"
+     R"(["/local_nvme"] ("/a" is there twice))"},
     {"tiny_chunks", "sluice.chunk_elements=127",
      R"(run.json: "sluice.chunk_elements" is 127; allowed: an integer, 128 or more, or "auto")"},
     {"never_commit", "sluice.commit_interval=0",

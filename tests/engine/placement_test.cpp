@@ -150,6 +150,18 @@ TEST_F(Variation, backends_queue_depths_and_update_threads_change_no_bit) {
   }
 }
 
+TEST_F(Variation, drives_and_their_weights_change_no_bit) {
+  for (const std::vector<uint32_t>& weights : {std::vector<uint32_t>{1, 1}, {5, 1, 3}}) {
+    TempFolder further;
+    expect_same([&](EngineOptions& o) {
+      for (size_t drive = 1; drive < weights.size(); ++drive)
+        o.store.more_folders.push_back(further.path() / std::to_string(drive));
+      o.store.drive_weights = weights;
+      o.plan.placement.weights = o.plan.placement.state = {{HomeKind::kNvme, 1}};
+    });
+  }
+}
+
 TEST_F(Variation, commit_intervals_change_no_bit) {
   for (int interval : {1, 2, 3, 10}) {
     for (HomeKind state : {HomeKind::kHost, HomeKind::kNvme}) {
