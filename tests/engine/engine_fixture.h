@@ -16,8 +16,8 @@ namespace sluice::testing {
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice-test-XXXXXX").string();
+  explicit TempFolder(const std::filesystem::path& under = std::filesystem::temp_directory_path()) {
+    std::string name = (under / "sluice-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw IoError({.action = "mkdtemp", .path = name, .error_number = errno});
     path_ = name;
   }

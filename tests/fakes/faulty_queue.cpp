@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
+#include <deque>
 #include <random>
 #include <utility>
 
@@ -31,6 +33,7 @@ class FaultyQueue final : public IoQueue {
       return;
     }
     IoRequest passed_on = request;
+    if (fault != nullptr && fault->wrong_byte >= 0 && request.op != IoOp::kSync) damage(passed_on, fault->wrong_byte);
     if (fault != nullptr && fault->short_bytes >= 0 && request.op != IoOp::kSync) {
       passed_on.bytes = static_cast<uint32_t>(std::min<int64_t>(request.bytes, fault->short_bytes));
       if (passed_on.bytes == 0) {
@@ -73,15 +76,37 @@ class FaultyQueue final : public IoQueue {
         completion.result = std::min(completion.result, at->second);
         shortened_.erase(at);
       }
+      const auto misread =
+          std::find_if(misread_.begin(), misread_.end(), [&](const auto& m) { return m.first == completion.tag; });
+      if (misread != misread_.end()) {
+        *misread->second ^= std::byte{0x10};
+        misread_.erase(misread);
+      }
       held_.push_back(completion);
     }
   }
 
+  // A write takes its bytes from a copy, which lives as long as the queue; a read's bytes are changed as it ends.
+  void damage(IoRequest& request, int64_t byte) {
+    const int64_t at = byte % request.bytes;
+    if (request.op == IoOp::kRead) {
+      misread_.push_back({request.tag, request.memory + at});
+      return;
+    }
+    const AlignedBuffer& copy = miswritten_.emplace_back(request.bytes);
+    std::memcpy(copy.data(), request.memory, request.bytes);
+    copy.span()[static_cast<size_t>(at)] ^= std::byte{0x10};
+    request.memory = copy.data();
+  }
+
   const Fault* next_fault(IoOp op) {
+    const int64_t all = faults_->reads + faults_->writes + faults_->syncs;
     int64_t& counted = op == IoOp::kRead ? faults_->reads : op == IoOp::kWrite ? faults_->writes : faults_->syncs;
-    const int64_t number = counted++;
+    const int64_t of_op = counted++;
     for (const Fault& fault : faults_->list) {
-      if (fault.op == op && number >= fault.nth && number < fault.nth + fault.times) return &fault;
+      const bool counts_all = fault.counts == Fault::Counts::kAllOps;
+      const int64_t number = counts_all ? all : of_op;
+      if ((counts_all || fault.op == op) && number >= fault.nth && number < fault.nth + fault.times) return &fault;
     }
     return nullptr;
   }
@@ -114,11 +139,13 @@ class FaultyQueue final : public IoQueue {
     std::abort();
   }
 
+  std::deque<AlignedBuffer> miswritten_;  // outlives the requests
   std::unique_ptr<IoQueue> inner_;
   std::shared_ptr<Faults> faults_;
   std::mt19937_64 random_;
   std::vector<IoCompletion> held_;
   std::vector<std::pair<uint64_t, int64_t>> shortened_;
+  std::vector<std::pair<uint64_t, std::byte*>> misread_;
 };
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/errors.h"
@@ -16,7 +18,11 @@ namespace {
 class RecordedQueue final : public IoQueue {
  public:
   RecordedQueue(int depth, std::shared_ptr<RecordedDrives> drives) : IoQueue(depth), drives_(std::move(drives)) {}
-  void interrupt() override {}
+  void interrupt() override {
+    std::lock_guard lock(mutex_);
+    interrupted_ = true;
+    changed_.notify_one();
+  }
   std::string describe() const override { return "drives in memory"; }
 
  private:
@@ -47,7 +53,12 @@ class RecordedQueue final : public IoQueue {
 
   void do_flush() override {}
 
-  size_t do_poll(std::span<IoCompletion> completions, Wait) override {
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    if (wait == Wait::kUntilOne && done_.empty()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return interrupted_; });
+      interrupted_ = false;
+    }
     const size_t count = std::min(completions.size(), done_.size());
     for (size_t i = 0; i < count; ++i) {
       const Done& done = done_[i];
@@ -73,6 +84,9 @@ class RecordedQueue final : public IoQueue {
   std::shared_ptr<RecordedDrives> drives_;
   std::map<int, size_t> files_;
   std::vector<Done> done_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool interrupted_ = false;
 };
 
 }  // namespace

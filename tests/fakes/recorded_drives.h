@@ -1,6 +1,6 @@
 // Drives in memory that remember their traffic: each write and sync as it was issued and as its completion was told.
 // One image for each file that a store's queues meet, found by the file's path; the file itself only lends its size and
-// its lock. Everything completes at once, so poll(kUntilOne) never blocks.
+// its lock. Everything completes at once.
 #pragma once
 #include <array>
 #include <cstdint>
