@@ -90,6 +90,7 @@ void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {
                      {"lr", metrics.learning_rate},
                      {"loss_scale", end.loss_scale},
                      {"skipped", end.skipped},
+                     {"speculated", name_of(end.speculated)},
                      {"tokens", metrics.tokens},
                      {"samples_per_s", metrics.samples_per_s},
                      {"tokens_per_s", metrics.tokens_per_s},

@@ -74,6 +74,7 @@ PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes) {
           .micro_batches = static_cast<int>(config.batch.accumulation),
           .chunk_elements = config.sluice.chunk_elements,
           .commit_interval = config.sluice.commit_interval,
+          .update = config.sluice.update,
           .io_depth = config.sluice.io_depth,
           .drives = std::max(1, static_cast<int>(config.sluice.nvme.size())),
           .placement = config.sluice.placement};

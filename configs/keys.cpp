@@ -60,6 +60,7 @@ constexpr KeyInfo kKeys[] = {
     {"sluice.placement.state", KeyKind::kValue, kHomes},
     {"sluice.placement.gradient", KeyKind::kValue, kHomes},
     {"sluice.placement.activations", KeyKind::kValue, kHomes},
+    {"sluice.update", KeyKind::kValue, "\"auto\", \"deferred\", \"speculative\" or \"replay\""},
     {"sluice.loss_tile_tokens", KeyKind::kValue, kCountOrAuto},
     {"sluice.compute_threads", KeyKind::kValue, kCountOrAuto},
     {"sluice.update_threads", KeyKind::kValue, kCountOrAuto},
@@ -123,7 +124,6 @@ constexpr LaterKey kLaterKeys[] = {
     {"zero_optimization.zero_hpz_partition_size", "several ranks"},
     {"zero_optimization.zero_quantized_weights", "several ranks"},
     {"zero_optimization.zero_quantized_gradients", "several ranks"},
-    {"sluice.update", "a choice of update modes; updates run beside the next forward"},
 };
 
 std::string_view section_of(std::string_view path) {

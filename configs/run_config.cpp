@@ -195,8 +195,13 @@ void read_placement(const Reader& reader, Placement& placement) {
   read_homes(reader, "sluice.placement.state", placement.state);
   read_homes(reader, "sluice.placement.gradient", placement.gradient);
   read_homes(reader, "sluice.placement.activations", placement.activations);
+}
+
+// What one key says against another.
+void check_together(const Reader& reader, const SluiceConfig& sluice) {
   try {
-    placement.validate();
+    sluice.placement.validate();
+    check_update_mode(sluice.update, sluice.commit_interval, sluice.placement);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", reader.name(), error.what()));
   }
@@ -228,6 +233,12 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
       {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}});
   reader.integer("sluice.io_depth", sluice.io_depth, 1, 4096);
   read_placement(reader, sluice.placement);
+  reader.choice<UpdateMode>("sluice.update", sluice.update,
+                            {{"auto", UpdateMode::kAuto},
+                             {"deferred", UpdateMode::kDeferred},
+                             {"speculative", UpdateMode::kSpeculative},
+                             {"replay", UpdateMode::kReplay}});
+  check_together(reader, sluice);
   reader.integer_or_auto("sluice.loss_tile_tokens", sluice.loss_tile_tokens, 1);
   reader.integer_or_auto("sluice.compute_threads", sluice.compute_threads, 1);
   reader.integer_or_auto("sluice.update_threads", sluice.update_threads, 1);

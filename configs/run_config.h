@@ -12,6 +12,7 @@
 #include "cpu_adam/adam.h"
 #include "data/options.h"
 #include "engine/placement.h"
+#include "engine/update_mode.h"
 #include "swap/io_queue.h"
 
 namespace sluice {
@@ -33,6 +34,7 @@ struct SluiceConfig {
   IoBackend io_backend = IoBackend::kAuto;
   int io_depth = 64;  // requests in flight, for each drive
   Placement placement;
+  UpdateMode update = UpdateMode::kAuto;
   int64_t loss_tile_tokens = 0;
   int compute_threads = 0, update_threads = 0;
   std::string trace;  // file of the trace of hops; empty: none

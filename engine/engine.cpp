@@ -10,6 +10,12 @@
 #include "engine/engine_impl.h"
 
 namespace sluice {
+
+std::string_view name_of(Speculated speculated) {
+  constexpr std::string_view kNames[] = {"none", "right", "wrong"};
+  return kNames[static_cast<int>(speculated)];
+}
+
 namespace {
 
 std::string_view name_of(Pass pass) {
@@ -67,16 +73,39 @@ void Engine::Impl::begin(UnitKind kind) {
   clipped = {};
   aborted = Flag::kNo;
   std::fill(contributed.begin(), contributed.end(), Flag::kNo);
-  const bool commit = unsaved == Flag::kYes && (kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0);
-  order.commit = commit ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue;
+  order_updates();
+  running = Flag::kYes;
+  executor->begin(unit->program);
+}
+
+// What updates and commit of this unit do: those of the step before, and those that its own backward runs early.
+void Engine::Impl::order_updates() {
+  const bool due = unit_kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0;
+  order.commit = unsaved == Flag::kYes && due ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue;
   order.update = pending == Flag::kYes ? UpdateOrder::Update::kPending : UpdateOrder::Update::kNone;
+  AdamOptions adam = options.adam;
   if (pending == Flag::kYes) {
-    AdamOptions adam = options.adam;
     adam.learning_rate = pending_learning_rate;
     order.step = adam_step(adam, captured.applied_steps, pending_scale);
   }
-  running = Flag::kYes;
-  executor->begin(unit->program);
+  if (unit_kind != UnitKind::kTrainSpeculative) return;
+  predicted_scale = known_scale.value_or(1 / captured.loss_scale);
+  early_failure = nullptr;
+  adam.learning_rate = learning_rate;
+  early = {.update = UpdateOrder::Update::kPending,
+           .commit = UpdateOrder::Commit::kDue,
+           .step = adam_step(adam, captured.applied_steps + 1, predicted_scale)};
+}
+
+UnitKind Engine::Impl::training_kind() const {
+  if (!plan.any_speculated()) return UnitKind::kTrain;
+  if (plan.options.update != UpdateMode::kAuto) return UnitKind::kTrainSpeculative;
+  return speculation.next() == Speculation::Choice::kSpeculative ? UnitKind::kTrainSpeculative : UnitKind::kTrain;
+}
+
+void Engine::Impl::begin_step(double with_learning_rate) {
+  learning_rate = with_learning_rate;
+  begin(training_kind());
 }
 
 // After the executor's last hop: what the unit has made true.
@@ -86,7 +115,20 @@ void Engine::Impl::end_unit(UnitKind kind) {
   if (kind == UnitKind::kDrain && pending == Flag::kYes) kept_valid = Flag::kNo;
   if (order.commit == UpdateOrder::Commit::kDue) unsaved = Flag::kNo;
   pending = Flag::kNo;
-  prefetched = kind == UnitKind::kTrain ? Flag::kYes : Flag::kNo;
+  prefetched = prefetched_by(plan, kind);
+  speculated = Speculated::kNone;
+  if (kind == UnitKind::kTrainSpeculative) settle_speculation();
+}
+
+// Were the updates in this unit's backward those that its scale asks for? If not, their records are given up.
+void Engine::Impl::settle_speculation() {
+  const bool right = aborted == Flag::kNo && clipped.finite && clipped.scale == predicted_scale && !early_failure;
+  speculated = right ? Speculated::kRight : Speculated::kWrong;
+  if (right) return;
+  for (int c = 0; c < static_cast<int>(plan.chunks.size()); ++c) {
+    if (!plan.speculated(c)) continue;
+    for (Group group : {Group::kWeights, Group::kState}) store->discard({static_cast<uint32_t>(c), group});
+  }
 }
 
 Use Engine::Impl::enter(int visit, Pass pass) {
@@ -122,28 +164,62 @@ void Engine::Impl::leave() noexcept {
 
 StepEnd Engine::Impl::finish_step() {
   if (spent) std::rethrow_exception(spent);
-  SLUICE_CHECK(running == Flag::kYes && unit_kind == UnitKind::kTrain, "finish_step() outside of a step");
+  const bool training = unit_kind == UnitKind::kTrain || unit_kind == UnitKind::kTrainSpeculative;
+  SLUICE_CHECK(running == Flag::kYes && training, "finish_step() outside of a step");
   return guarded([&] {
     run_control_hops();
     SLUICE_CHECK(next_compute == unit->program.lane(Lane::kCompute).size(), "some visits have not had their turns");
     lanes = lanes_of(executor->finish());
-    end_unit(UnitKind::kTrain);
-    StepEnd end{.step = captured.step + 1,
-                .loss = loss_sum / plan.options.micro_batches,
-                .grad_norm = clipped.norm,
-                .loss_scale = captured.loss_scale,
-                .skipped = !clipped.finite};
-    captured.step = end.step;
-    captured.applied_steps += end.skipped ? 0 : 1;
-    captured.skipped_steps += end.skipped ? 1 : 0;
-    captured.skipped_in_a_row = end.skipped ? captured.skipped_in_a_row + 1 : 0;
-    unsaved = Flag::kYes;
-    pending = end.skipped ? Flag::kNo : Flag::kYes;
-    pending_scale = clipped.scale;
-    pending_learning_rate = learning_rate;
-    if (captured.skipped_in_a_row >= kMostSkipsInARow) report_non_finite();
-    return end;
+    end_unit(unit_kind);
+    if (must_run_again()) {
+      known_scale = clipped.scale;
+      return StepEnd{.step = captured.step,
+                     .loss = loss_sum / plan.options.micro_batches,
+                     .grad_norm = clipped.norm,
+                     .loss_scale = captured.loss_scale,
+                     .speculated = speculated,
+                     .run_again = true};
+    }
+    return end_step();
   });
+}
+
+// Under replay no gradient is left: a wrong prediction means that the step runs again, with the scale now known.
+bool Engine::Impl::must_run_again() {
+  if (plan.options.update != UpdateMode::kReplay || speculated != Speculated::kWrong || !clipped.finite) return false;
+  if (clipped.scale == predicted_scale) std::rethrow_exception(early_failure);  // the true scale, and not finite
+  if (known_scale) {
+    throw NumericsError(fmt::format(
+        "step {} ran again and its gradients were other than before (norm {}): compute must give the same bits for the "
+        "same turns under sluice.update \"replay\"; use \"deferred\"",
+        captured.step + 1, clipped.norm));
+  }
+  return true;
+}
+
+StepEnd Engine::Impl::end_step() {
+  known_scale.reset();
+  StepEnd end{.step = captured.step + 1,
+              .loss = loss_sum / plan.options.micro_batches,
+              .grad_norm = clipped.norm,
+              .loss_scale = captured.loss_scale,
+              .skipped = !clipped.finite,
+              .speculated = speculated};
+  captured.step = end.step;
+  captured.applied_steps += end.skipped ? 0 : 1;
+  captured.skipped_steps += end.skipped ? 1 : 0;
+  captured.skipped_in_a_row = end.skipped ? captured.skipped_in_a_row + 1 : 0;
+  unsaved = Flag::kYes;
+  pending = end.skipped ? Flag::kNo : Flag::kYes;
+  pending_scale = clipped.scale;
+  pending_learning_rate = learning_rate;
+  if (plan.any_speculated() && plan.options.update == UpdateMode::kAuto) {
+    const bool plain = clipped.finite && clipped.scale == 1 / end.loss_scale;
+    const auto line = speculation.note(end.step, plain ? Speculation::Scale::kAsPredicted : Speculation::Scale::kOther);
+    if (line) say(options.log, LogLevel::kInfo, *line);
+  }
+  if (captured.skipped_in_a_row >= kMostSkipsInARow) report_non_finite();
+  return end;
 }
 
 void Engine::Impl::report_non_finite() const {
@@ -163,6 +239,8 @@ void Engine::Impl::report_non_finite() const {
 void Engine::Impl::abort_step() {
   if (running == Flag::kNo || spent) return;
   guarded([&] {
+    aborted = Flag::kYes;
+    known_scale.reset();
     executor->abandon();
     executor->finish();
     turn.turn = nullptr;
@@ -195,14 +273,14 @@ double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
 void Engine::Impl::drain() {
   ready();
   access->forget();
-  if (pending == Flag::kYes || unsaved == Flag::kYes) {
+  if (pending == Flag::kYes || unsaved == Flag::kYes || speculated == Speculated::kWrong) {
     begin(UnitKind::kDrain);
     guarded([&] {
       executor->finish();
       end_unit(UnitKind::kDrain);
     });
   }
-  prefetched = Flag::kNo;
+  prefetched = 0;
 }
 
 // --- the public face -------------------------------------------------------------------------------------------------
@@ -222,7 +300,6 @@ std::span<std::byte> Engine::workspace() const {
 }
 
 StepEnd Engine::train_step(double learning_rate, const Compute& compute) {
-  begin_step(learning_rate);
   const int last = static_cast<int>(impl_->model.visits.size()) - 1;
   const auto run_visit = [&](int visit, Pass pass) {
     for (int m = 0; m < impl_->plan.options.micro_batches; ++m) {
@@ -230,22 +307,23 @@ StepEnd Engine::train_step(double learning_rate, const Compute& compute) {
       compute(use);
     }
   };
-  try {
-    for (int visit = 0; visit < last; ++visit) run_visit(visit, Pass::kForward);
-    for (int visit = last; visit >= 0; --visit) run_visit(visit, Pass::kBackward);
-  } catch (...) {
-    abort_step();
-    throw;
+  for (;;) {
+    begin_step(learning_rate);
+    try {
+      for (int visit = 0; visit < last; ++visit) run_visit(visit, Pass::kForward);
+      for (int visit = last; visit >= 0; --visit) run_visit(visit, Pass::kBackward);
+    } catch (...) {
+      abort_step();
+      throw;
+    }
+    const StepEnd end = finish_step();
+    if (!end.run_again) return end;
   }
-  return finish_step();
 }
 
 double Engine::evaluate(int micro_batches, const Compute& compute) { return impl_->evaluate(micro_batches, compute); }
 
-void Engine::begin_step(double learning_rate) {
-  impl_->begin(UnitKind::kTrain);
-  impl_->learning_rate = learning_rate;
-}
+void Engine::begin_step(double learning_rate) { impl_->begin_step(learning_rate); }
 Use Engine::enter(int visit, Pass pass) { return impl_->enter(visit, pass); }
 StepEnd Engine::finish_step() { return impl_->finish_step(); }
 void Engine::abort_step() { impl_->abort_step(); }

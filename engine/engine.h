@@ -73,12 +73,24 @@ class Use {
 // Runs one turn. What it throws ends the step (abort_step) and passes through train_step.
 using Compute = std::function<void(Use&)>;
 
+// What became of the updates that a step ran in its backward (UpdateMode).
+enum class Speculated : uint8_t {
+  kNone,   // there were none
+  kRight,  // the scale was as predicted
+  kWrong,  // they are undone, and done again with the true scale beside the next forward
+};
+std::string_view name_of(Speculated speculated);  // "none", "right", "wrong"
+
 struct StepEnd {
   int64_t step = 0;  // 1 for the first
   double loss = 0;
   double grad_norm = 0;  // before clipping
   double loss_scale = 1;
   bool skipped = false;  // non-finite norm: nothing is updated
+  Speculated speculated = Speculated::kNone;
+  // UpdateMode::kReplay only: the clip engaged, so that the step is to be run once more, with the same learning rate
+  // and the same turns; it has not ended. train_step() does it by itself.
+  bool run_again = false;
 };
 
 // What one lane did in a step.
@@ -130,8 +142,8 @@ class Engine {
   // order (forward: visits first to last, sinks left out; backward: last to first), then finish_step().
   void begin_step(double learning_rate);
   Use enter(int visit, Pass pass);  // the next micro-batch of this visit; another order throws, naming both visits
-  StepEnd finish_step();
-  void abort_step();  // after an exception: the step never happened; the one before it is committed
+  StepEnd finish_step();            // StepEnd::run_again: see there
+  void abort_step();                // after an exception: the step never happened; the one before it is committed
 
   // The samples consumed and the embedder's own bytes go with the commit of the step that has just ended.
   void set_progress(int64_t data_position, std::span<const std::byte> caller);

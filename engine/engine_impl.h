@@ -1,8 +1,11 @@
 // The engine's parts, in dependency order: each uses only those above it. Internal to engine/.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "engine/clip.h"
 #include "engine/engine.h"
 #include "engine/record_access.h"
+#include "engine/speculation.h"
 #include "engine/step.h"
 #include "engine/update_pass.h"
 #include "offload/device.h"
@@ -41,7 +45,13 @@ class Engine::Impl final : public LaneWork {
 
   // --- units (engine.cpp)
   void begin(UnitKind kind);
+  void begin_step(double with_learning_rate);
+  UnitKind training_kind() const;
+  void order_updates();
   void end_unit(UnitKind kind);
+  void settle_speculation();
+  bool must_run_again();
+  bool update_pending(int chunk) const;
   Use enter(int visit, Pass pass);
   void leave() noexcept;
   StepEnd finish_step();
@@ -61,6 +71,7 @@ class Engine::Impl final : public LaneWork {
   void run_control_hops();  // close and clip, where they head the compute lane
   void close_partition(const Hop& hop);
   void clip();
+  StepEnd end_step();
   [[noreturn]] void report_non_finite() const;
 
   // --- LaneWork, on the executor's thread (lane_work.cpp)
@@ -69,6 +80,8 @@ class Engine::Impl final : public LaneWork {
   const StepState& commit_state() override { return captured; }
   std::string visit_name(int visit) const override { return model.visits[visit].name; }
   static void update_task(void* self, int hop);
+  void update_in_turn(const UpdateOperands& operands);
+  void update_early(const UpdateOperands& operands);
 
   ModelSpec model;
   EngineOptions options;
@@ -86,9 +99,15 @@ class Engine::Impl final : public LaneWork {
   // What is true between units.
   StepState captured;  // as the last step ended: what the next commit carries
   UpdateOrder order;   // of the unit that runs
+  UpdateOrder early;   // ... of the updates in its backward
+  double predicted_scale = 1;
+  std::optional<double> known_scale;          // replay: the step runs again, with this
+  std::exception_ptr early_failure;           // an update in the backward made a value non-finite
+  Speculated speculated = Speculated::kNone;  // what became of the last step's updates in its backward
+  Speculation speculation;                    // UpdateMode::kAuto
   enum class Flag : uint8_t { kNo, kYes };
   Flag pending = Flag::kNo;     // the last step's update is still to be applied
-  Flag prefetched = Flag::kNo;  // the last unit read ahead for it
+  int prefetched = 0;           // chunks in update order that the last unit read ahead for it
   Flag kept_valid = Flag::kNo;  // weights kept on the device are those of the last step
   Flag unsaved = Flag::kNo;     // captured is newer than what is committed
   double pending_scale = 1, pending_learning_rate = 0;
@@ -98,7 +117,9 @@ class Engine::Impl final : public LaneWork {
   // Of the unit that runs.
   const UnitProgram* unit = nullptr;
   UnitKind unit_kind = UnitKind::kTrain;
-  Flag running = Flag::kNo, aborted = Flag::kNo;
+  Flag running = Flag::kNo;
+  std::atomic<Flag> aborted = Flag::kNo;
+  std::mutex early_mutex;   // guards early_failure while update threads run
   size_t next_compute = 0;  // position in the compute lane
   double learning_rate = 0;
   std::vector<Flag> contributed;    // per parameter

@@ -25,11 +25,6 @@ void refuse_existing(const EngineOptions& options) {
                   options.store.folder.string()));
 }
 
-UpdateTeam* checked(UpdateTeam* team) {
-  SLUICE_CHECK(team != nullptr, "no update team");
-  return team;
-}
-
 }  // namespace
 
 Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source)
@@ -38,7 +33,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
       uses((model.validate(), refuse_existing(options), model)),
       topology(make_topology()),
       plan(make_plan(model, plan_for_store(options))) {
-  for (int kind = 0; kind < kUnitKinds; ++kind) units[kind] = build_unit(model, plan, static_cast<UnitKind>(kind));
+  for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
   charge_ledger();
   host = Arena(plan.host_arena_bytes);
   device = make_device(DeviceKind::kAuto, plan.device_arena_bytes);
@@ -53,7 +48,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
                                                         .host = &host,
                                                         .work = this,
                                                         .trace_path = options.trace_path,
-                                                        .update_hops = 2 * checked(team.get())->threads(),
+                                                        .update_hops = 2 * team->threads(),
                                                         .max_hops = static_cast<int>(longest)});
 }
 

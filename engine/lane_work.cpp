@@ -4,12 +4,17 @@
 
 namespace sluice {
 
+// Is this chunk's update of the last step still to be applied?
+bool Engine::Impl::update_pending(int chunk) const {
+  if (order.update == UpdateOrder::Update::kNone) return false;
+  return speculated != Speculated::kRight || !plan.speculated(chunk);
+}
+
 bool Engine::Impl::due(const Hop& hop) {
-  const bool update_pending = order.update == UpdateOrder::Update::kPending;
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
-  const bool ahead = prefetched == Flag::kYes;
-  if (hop.verb == Verb::kUpdate) {
-    if (update_pending) return true;
+  const auto ahead = [&] { return plan.update_position[hop.index] < prefetched; };
+  if (hop.verb == Verb::kUpdate && hop.when == When::kAlways) {
+    if (update_pending(hop.index)) return true;
     const ChunkHomes& homes = plan.chunks[hop.index];
     const auto changed = [&](Group group) { return dirty[2 * hop.index + static_cast<int>(group)] == Flag::kYes; };
     if (commit && (changed(Group::kWeights) || changed(Group::kState))) return true;
@@ -19,15 +24,19 @@ bool Engine::Impl::due(const Hop& hop) {
     case When::kAlways:
       return true;
     case When::kPending:
-      return update_pending;
+      return update_pending(hop.index);
     case When::kPendingNotPrefetched:
-      return update_pending && !ahead;
+      return update_pending(hop.index) && !ahead();
     case When::kNotPrefetched:
-      return !ahead;
+      return !ahead();
+    case When::kSpeculating:
+      return aborted == Flag::kNo;
+    case When::kMispredicted:
+      return speculated == Speculated::kWrong;
     case When::kCommit:
       return commit;
     case When::kStaleOnDevice:
-      return update_pending || kept_valid == Flag::kNo;
+      return order.update == UpdateOrder::Update::kPending || kept_valid == Flag::kNo;
     case When::kCommitDirty: {
       Flag& changed = dirty[2 * hop.index + static_cast<int>(hop.group)];
       if (!commit || changed == Flag::kNo) return false;
@@ -43,23 +52,40 @@ void Engine::Impl::start_update(int hop_number, const Hop&) { team->start(&updat
 // On an update thread. Chunks are disjoint, and hops of one chunk are ordered by the program.
 void Engine::Impl::update_task(void* self, int hop_number) {
   auto* impl = static_cast<Impl*>(self);
+  const Hop& hop = impl->unit->program.hops()[hop_number];
   std::exception_ptr error;
   try {
-    const Hop& hop = impl->unit->program.hops()[hop_number];
     if (hop.verb == Verb::kVerify) {
-      impl->update_pass->verify({static_cast<uint32_t>(hop.index), Group::kWeights}, impl->host.at(hop.host_offset));
+      impl->update_pass->verify({static_cast<uint32_t>(hop.index), hop.group}, impl->host.at(hop.host_offset));
+    } else if (hop.when == When::kSpeculating) {
+      impl->update_early(impl->unit->updates[hop.operands]);
     } else {
-      impl->update_pass->run(impl->unit->updates[hop.operands], impl->order);
-      if (impl->order.update == UpdateOrder::Update::kPending) {
-        const ChunkHomes& homes = impl->plan.chunks[hop.index];
-        if (homes.weights == Home::kHost) impl->dirty[2 * hop.index] = Flag::kYes;
-        if (homes.state == Home::kHost) impl->dirty[2 * hop.index + 1] = Flag::kYes;
-      }
+      impl->update_in_turn(impl->unit->updates[hop.operands]);
     }
   } catch (...) {
     error = std::current_exception();
   }
   impl->executor->ended(hop_number, error);
+}
+
+void Engine::Impl::update_in_turn(const UpdateOperands& operands) {
+  UpdateOrder mine = order;
+  if (!update_pending(operands.chunk)) mine.update = UpdateOrder::Update::kNone;
+  update_pass->run(operands, mine);
+  if (mine.update == UpdateOrder::Update::kNone) return;
+  const ChunkHomes& homes = plan.chunks[operands.chunk];
+  if (homes.weights == Home::kHost) dirty[2 * operands.chunk] = Flag::kYes;
+  if (homes.state == Home::kHost) dirty[2 * operands.chunk + 1] = Flag::kYes;
+}
+
+// With a predicted scale a value may become non-finite that the true one keeps finite: that is a wrong prediction.
+void Engine::Impl::update_early(const UpdateOperands& operands) {
+  try {
+    update_pass->run(operands, early);
+  } catch (const NumericsError&) {
+    std::lock_guard lock(early_mutex);
+    if (!early_failure) early_failure = std::current_exception();
+  }
 }
 
 }  // namespace sluice

@@ -17,6 +17,7 @@ struct HomeShare {
 };
 // Empty: auto.
 using HomeShares = std::vector<HomeShare>;
+inline bool free_to_choose(const HomeShares& shares) { return shares.empty() || shares[0].home == HomeKind::kAuto; }
 
 struct Placement {
   HomeShares weights, state, gradient, activations;

@@ -21,7 +21,8 @@ std::string or_none(const std::optional<int64_t>& bytes) {
   const auto host = planner.smallest_host(options.device_bytes);
   std::string text = fmt::format(
       "the budgets are too small: sluice.device_memory {} ({}, of which the compute's workspace takes {}), "
-      "sluice.host_memory {} ({}); smallest device_memory that would do with this host_memory: {}; smallest host_memory "
+      "sluice.host_memory {} ({}); smallest device_memory that would do with this host_memory: {}; smallest "
+      "host_memory "
       "that would do with this device_memory: {}",
       options.device_bytes, format_bytes(options.device_bytes), format_bytes(options.workspace_bytes),
       options.host_bytes, format_bytes(options.host_bytes), or_none(device), or_none(host));
@@ -29,7 +30,8 @@ std::string or_none(const std::optional<int64_t>& bytes) {
     // Neither alone helps: the least device memory of all, and the least host memory beside it.
     const auto least_device = planner.smallest_device(planner.everything_bytes());
     const auto least_host = least_device ? planner.smallest_host(*least_device) : std::nullopt;
-    text += fmt::format("; smallest pair: device_memory {}, host_memory {}", or_none(least_device), or_none(least_host));
+    text +=
+        fmt::format("; smallest pair: device_memory {}, host_memory {}", or_none(least_device), or_none(least_host));
   }
   throw ConfigError(text);
 }
@@ -49,13 +51,16 @@ UpdateLayout Plan::update_layout(int chunk) const {
   if (homes.weights == Home::kNvme) {
     layout.weights = place(record_layout(options.precision, Group::kWeights, elements).bytes);
   }
-  if (homes.gradient == Home::kDevice) layout.gradient = place(gradient_bytes(elements));
+  if (homes.gradient == Home::kDevice || homes.gradient == Home::kNowhere) {
+    layout.gradient = place(gradient_bytes(elements));
+  }
   return layout;
 }
 
 Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
   model.validate();
   options.placement.validate();
+  check_update_mode(options.update, options.commit_interval, options.placement);
   const Planner planner(model, options);
   std::optional<Plan> plan = planner.attempt({options.device_bytes, options.host_bytes});
   if (!plan) refuse(planner, options);

@@ -2,6 +2,7 @@
 // model and the byte budgets. Nothing here touches memory, files or clocks.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "core/ledger.h"
 #include "engine/model.h"
 #include "engine/placement.h"
+#include "engine/update_mode.h"
 
 namespace sluice {
 
@@ -25,12 +27,15 @@ struct PlanOptions {
   int micro_batches = 1;                // gradient accumulation
   int64_t chunk_elements = 0;           // 0: derived from the host budget
   int commit_interval = 0;              // 0: auto (1 when any state's home is NVMe, else 10)
-  int io_depth = 64;                    // of the store's queue for each drive, for its share of the host budget
-  int drives = 1;                       // of the store; an engine counts its folders
+  UpdateMode update = UpdateMode::kAuto;
+  std::optional<double> speculated_share;  // of the elements; not said: the planner's choice
+  int io_depth = 64;                       // of the store's queue for each drive, for its share of the host budget
+  int drives = 1;                          // of the store; an engine counts its folders
   Placement placement;
 };
 
-enum class Home : uint8_t { kDevice, kHost, kNvme };
+// kNowhere: gradients under replay, which the update takes from its slot.
+enum class Home : uint8_t { kDevice, kHost, kNvme, kNowhere };
 
 struct ChunkHomes {
   Home weights = Home::kNvme, state = Home::kNvme, gradient = Home::kHost;
@@ -72,7 +77,9 @@ struct Plan {
   Geometry geometry;
   std::vector<ChunkHomes> chunks;
   std::vector<int> update_order;     // chunks, in the order in which forward needs them
-  int prefetched_chunks = 0;         // how many of them are read ahead by the unit before
+  std::vector<int> update_position;  // per chunk: its place in update_order
+  int deferred_chunks = 0;           // the first of them; the rest may be updated in the backward already
+  int prefetched_chunks = 0;         // how many of the first are read ahead by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
   // Tensors that several visits take: an fp32 open gradient on the device, per micro-batch; else -1.
@@ -93,6 +100,8 @@ struct Plan {
   explicit Plan(Geometry g) : geometry(std::move(g)) {}
 
   UpdateLayout update_layout(int chunk) const;
+  bool speculated(int chunk) const { return update_position[chunk] >= deferred_chunks; }
+  bool any_speculated() const { return deferred_chunks < static_cast<int>(update_order.size()); }
   TensorHome tensor(int index, int micro_batch) const { return tensors[index * options.micro_batches + micro_batch]; }
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
@@ -100,7 +109,8 @@ struct Plan {
 };
 
 // Throws ConfigError when the budgets cannot hold it: names the smallest device budget and the smallest host budget
-// that would do, each with the other as given (or that none would, and the smallest pair).
+// that would do, each with the other as given (or that none would, and the smallest pair). Also where an update mode
+// does not go with the commit interval or with a forced home.
 Plan make_plan(const ModelSpec& model, const PlanOptions& options);
 
 }  // namespace sluice

@@ -70,6 +70,7 @@ void Planner::assign_offsets(Plan& plan) const {
     }
   }
   plan.host_arena_bytes = round_up(host.end(), kPlaneAlignmentBytes);
+  choose_update_times(plan);
   // What can be read ahead without wrapping: the same buffers that the next unit's first updates take.
   int64_t ahead = 0;
   for (int c : plan.update_order) {
@@ -77,11 +78,29 @@ void Planner::assign_offsets(Plan& plan) const {
     if (ahead > plan.host_update.bytes) break;
     ++plan.prefetched_chunks;
   }
-  bool state_on_nvme = false;
-  for (const ChunkHomes& homes : plan.chunks) state_on_nvme |= homes.state == Home::kNvme;
-  plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval : state_on_nvme ? 1 : 10;
   plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.precision, options_.drives);
   describe(plan);
+}
+
+// How often to commit, and which chunks may be updated in the backward already: those whose gradients close first,
+// which the next forward needs last. Without a wish a share as large as the backward's part of the compute, so that
+// the drive has the same to do beside either pass.
+void Planner::choose_update_times(Plan& plan) const {
+  constexpr double kBackwardShare = 0.75;  // forward 1, recompute 1, backward 2
+  const bool state_on_nvme = std::any_of(plan.chunks.begin(), plan.chunks.end(),
+                                         [](const ChunkHomes& homes) { return homes.state == Home::kNvme; });
+  const bool must_undo = options_.update == UpdateMode::kSpeculative || options_.update == UpdateMode::kReplay;
+  plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval : state_on_nvme || must_undo ? 1 : 10;
+  plan.deferred_chunks = static_cast<int>(plan.update_order.size());
+  if (options_.update == UpdateMode::kDeferred || plan.commit_interval != 1) return;
+  const double share = options_.update == UpdateMode::kReplay ? 1 : options_.speculated_share.value_or(kBackwardShare);
+  const auto wanted = static_cast<int64_t>(share * static_cast<double>(plan.geometry.padded_elements()));
+  int64_t elements = 0;
+  while (plan.deferred_chunks > 0) {
+    elements += plan.geometry.chunks()[plan.update_order[plan.deferred_chunks - 1]].elements;
+    if (elements > wanted) break;
+    --plan.deferred_chunks;
+  }
 }
 
 void Planner::assign_device(Plan& plan) const {
@@ -136,8 +155,10 @@ void Planner::describe(Plan& plan) const {
                   state = record_bytes(plan, chunk, Group::kState);
     if (homes.weights == Home::kHost) uses.add(Tier::kHost, "weights", weights);
     if (homes.state == Home::kHost) uses.add(Tier::kHost, "optimizer state", state);
-    uses.add(homes.gradient == Home::kHost ? Tier::kHost : Tier::kDevice, "closed gradients",
-             gradient_home_bytes(plan, chunk));
+    if (homes.gradient != Home::kNowhere) {
+      uses.add(homes.gradient == Home::kHost ? Tier::kHost : Tier::kDevice, "closed gradients",
+               gradient_home_bytes(plan, chunk));
+    }
     uses.add(Tier::kNvme, homes.weights == Home::kNvme ? "weights (home), two slots" : "weights (committed), two slots",
              2 * weights);
     uses.add(
@@ -160,7 +181,8 @@ void Planner::describe(Plan& plan) const {
 
 // What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval.
 void Planner::count_moves(Plan& plan) const {
-  const UnitProgram unit = build_unit(model_, plan, UnitKind::kTrain);
+  const UnitKind kind = plan.any_speculated() ? UnitKind::kTrainSpeculative : UnitKind::kTrain;
+  const UnitProgram unit = build_unit(model_, plan, kind);
   constexpr std::array<const char*, kLaneCount> kLinks = {"nvme read", "nvme write", "upload", "download"};
   const auto add = [&plan](const char* link, std::string what, int64_t bytes) {
     for (MoveRow& row : plan.moves) {
@@ -173,7 +195,7 @@ void Planner::count_moves(Plan& plan) const {
   for (const Hop& hop : unit.program.hops()) {
     const int lane = static_cast<int>(hop.lane);
     if (lane >= static_cast<int>(Lane::kCompute) || hop.verb == Verb::kCommit) continue;
-    if (hop.when == When::kPendingNotPrefetched || hop.when == When::kNotPrefetched) continue;
+    if (!due_in_steady_step(plan, kind, hop)) continue;
     const int64_t bytes = hop.when == When::kCommitDirty ? hop.bytes / plan.commit_interval : hop.bytes;
     const bool tensor = hop.operands >= 0;
     add(kLinks[lane], tensor ? "activations and their gradients" : std::string(name_of(hop.group)), bytes);

@@ -98,6 +98,9 @@ Plan Planner::draft(int64_t host_bytes) const {
       for (int i = 0; i < partition.chunk_count; ++i) plan.update_order.push_back(partition.first_chunk + i);
     }
   }
+  plan.update_position.resize(plan.chunks.size());
+  for (size_t i = 0; i < plan.update_order.size(); ++i)
+    plan.update_position[plan.update_order[i]] = static_cast<int>(i);
   force_homes(plan);
   return plan;
 }
@@ -115,6 +118,7 @@ void Planner::force_homes(Plan& plan) const {
     not_kept[partition] += kept(weights) ? 0 : 1;
     homes.state = free_to_choose(wish.state) ? Home::kNvme : home_of(share_of(wish.state, c, count));
     homes.gradient = free_to_choose(wish.gradient) ? Home::kHost : home_of(share_of(wish.gradient, c, count));
+    if (options_.update == UpdateMode::kReplay) homes.gradient = Home::kNowhere;
   }
   for (size_t p = 0; p < not_kept.size(); ++p) plan.kept_offset[p] = not_kept[p] == 0 ? 0 : -1;
   const auto tensors = static_cast<int64_t>(plan.tensors.size());
@@ -131,7 +135,8 @@ Planner::Needs Planner::needs(const Plan& plan) const {
     const int chunk = static_cast<int>(c);
     if (homes.weights == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kWeights);
     if (homes.state == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kState);
-    (homes.gradient == Home::kHost ? needs.host_fixed : needs.device_fixed) += gradient_home_bytes(plan, chunk);
+    if (homes.gradient == Home::kHost) needs.host_fixed += gradient_home_bytes(plan, chunk);
+    if (homes.gradient == Home::kDevice) needs.device_fixed += gradient_home_bytes(plan, chunk);
     if (homes.weights == Home::kNvme) {
       needs.staging_slot = std::max(needs.staging_slot, record_bytes(plan, chunk, Group::kWeights));
     }
@@ -234,7 +239,7 @@ void Planner::spill_to_device(Plan& plan, Room& room) const {
       room.device -= bytes;
     }
   }
-  if (!free_to_choose(options_.placement.gradient)) return;
+  if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
   int64_t slot_growth = 0;  // a gradient at home on the device needs a place in the update's slot
   for (size_t c = 0; c < plan.chunks.size() && room.host < 0; ++c) {
     const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
@@ -345,8 +350,8 @@ int64_t Planner::tables(const Plan& plan) const {
                                                .depth = options_.io_depth,
                                                .drives = options_.drives});
   size_t longest = 0;
-  for (int kind = 0; kind < kUnitKinds; ++kind) {
-    const UnitProgram unit = build_unit(model_, plan, static_cast<UnitKind>(kind));
+  for (UnitKind kind : unit_kinds(plan)) {
+    const UnitProgram unit = build_unit(model_, plan, kind);
     bytes += unit.memory_bytes();
     longest = std::max(longest, unit.program.hops().size());
   }

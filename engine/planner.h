@@ -55,6 +55,7 @@ class Planner {
   void fill_host(Plan& plan, Room& room) const;
   void assign_offsets(Plan& plan) const;
   void assign_device(Plan& plan) const;
+  void choose_update_times(Plan& plan) const;
   void describe(Plan& plan) const;
   void count_moves(Plan& plan) const;
   int64_t tables(const Plan& plan) const;
@@ -63,7 +64,6 @@ class Planner {
   int64_t gradient_home_bytes(const Plan& plan, int chunk) const;
   int64_t kept_bytes(const Plan& plan, int partition) const;
   int64_t record_bytes(const Plan& plan, int chunk, Group group) const;
-  bool free_to_choose(const HomeShares& shares) const { return shares.empty() || shares[0].home == HomeKind::kAuto; }
 
   const ModelSpec& model_;
   const PlanOptions& options_;

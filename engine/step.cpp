@@ -4,10 +4,14 @@
 //           -> upload -> compute            its fresh weights on the device, all micro-batches
 //   swap_in -> verify -> upload -> compute  weights again, for the backward
 //   compute -> close -> download            gradients home
+//                    -> update -> swap_out  some chunks at once, as if the clip did not engage (speculative)
 //
 // `gather` would stand between upload and compute, `reduce` between compute and close; with one rank they do nothing
 // and are not written.
 #include "engine/step.h"
+
+#include <algorithm>
+#include <deque>
 
 #include "core/errors.h"
 #include "engine/step_verbs.h"
@@ -24,6 +28,7 @@ class Step {
   WeightsOnDevice fetch(int visit);  // through their update where this unit has not updated them yet
   void forward(int visit, const WeightsOnDevice& weights);
   void backward(int visit, const WeightsOnDevice& weights);
+  void read_ahead();
   void prefetch();
   void commit() { verbs_.commit(); }
   void clip() { verbs_.clip(); }
@@ -44,6 +49,9 @@ class Step {
 
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
+  void undo(int chunk);
+  WeightsInHost from_home(int chunk, When when);
+  void speculate(int visit, ClosedOnDevice gradient);
   When weights_read_when(bool ahead) const;
   void fetch_partition(int partition, int64_t at);
   OpenOnDevice open(int visit);
@@ -68,7 +76,9 @@ class Step {
   Verbs verbs_;
   ByteRing update_ring_, staging_ring_, weights_ring_, open_ring_, boundary_ring_;
   std::vector<Updated> updated_;
-  int next_update_ = 0;  // position in plan_.update_order
+  std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
+  size_t next_read_ = 0;          // of them
+  std::deque<Slot> read_;         // their slots, from when their state is read to their update
 };
 
 Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
@@ -82,7 +92,18 @@ Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
       weights_ring_(plan.device_weights.offset, plan.device_weights.bytes),
       open_ring_(plan.device_open.offset, plan.device_open.bytes),
       boundary_ring_(plan.device_boundary.offset, plan.device_boundary.bytes),
-      updated_(model.partitions.size(), Updated::kNo) {}
+      updated_(model.partitions.size(), Updated::kNo) {
+  if (kind != UnitKind::kTrainSpeculative) return;
+  for (int visit = static_cast<int>(model.visits.size()) - 1; visit >= 0; --visit) {
+    for (int p : model.visits[visit].partitions) {
+      const Partition& partition = verbs_.partition(p);
+      if (uses_.first_visit[p] != visit) continue;
+      for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
+        if (plan.speculated(c)) speculative_.push_back(c);
+      }
+    }
+  }
+}
 
 UnitProgram Step::take() {
   verbs_.unit.program.finish();
@@ -106,7 +127,7 @@ When Step::weights_read_when(bool ahead) const {
 
 WeightsInHost Step::update_chunk(int chunk) {
   const ChunkHomes& homes = plan_.chunks[chunk];
-  const bool ahead = next_update_++ < plan_.prefetched_chunks;
+  const bool ahead = plan_.update_position[chunk] < plan_.prefetched_chunks;
   const Slot slot = take_slot(chunk);
   StateInHost state{{}, chunk, slot.at(slot.layout.state, homes.state_offset)};
   if (homes.state == Home::kNvme) {
@@ -118,28 +139,49 @@ WeightsInHost Step::update_chunk(int chunk) {
   }
   ClosedInHost gradient{{}, chunk, homes.gradient_offset};
   if (homes.gradient == Home::kDevice) {
-    gradient = verbs_.download(ClosedOnDevice{{}, chunk, homes.gradient_offset}, slot.base + slot.layout.gradient);
+    gradient = verbs_.download(ClosedOnDevice{{}, chunk, homes.gradient_offset}, slot.base + slot.layout.gradient,
+                               When::kPending);
   }
-  WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient);
-  verbs_.swap_out(state);
-  verbs_.swap_out(fresh);
+  WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, When::kAlways);
+  // A record at home in host memory goes to the store on commit steps alone, if it has changed.
+  verbs_.swap_out(state, homes.state == Home::kHost ? When::kCommitDirty : When::kPending);
+  verbs_.swap_out(fresh, homes.weights == Home::kHost ? When::kCommitDirty : When::kPending);
   return fresh;
+}
+
+// Records at home in host memory whose update in the backward was wrong come back from their committed slots; those at
+// home on NVMe are simply read there.
+void Step::undo(int chunk) {
+  if (!plan_.speculated(chunk)) return;
+  const ChunkHomes& homes = plan_.chunks[chunk];
+  constexpr When kWhen = When::kMispredicted;
+  if (homes.state == Home::kHost) {
+    verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, homes.state_offset, kWhen), kWhen);
+  }
+  if (homes.weights == Home::kHost) {
+    verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, homes.weights_offset, kWhen), kWhen);
+  }
+}
+
+WeightsInHost Step::from_home(int chunk, When when) {
+  if (plan_.chunks[chunk].weights == Home::kHost) return {{}, chunk, plan_.chunks[chunk].weights_offset};
+  const int64_t to = staging_ring_.take(verbs_.record(chunk, Group::kWeights).bytes);
+  return verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, to, when), when);
 }
 
 void Step::fetch_partition(int p, int64_t at) {
   const bool first = updated_[p] == Updated::kNo, kept = plan_.kept_offset[p] >= 0;
   updated_[p] = Updated::kYes;
-  if (!first && (kept || kind_ == UnitKind::kDrain)) return;  // it is still there, or nobody needs it
+  const bool needed = kind_ != UnitKind::kDrain && (first || !kept);  // a drain serves no visit
+  const When when = kept ? When::kStaleOnDevice : When::kAlways;
   const Partition& partition = verbs_.partition(p);
   for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
-    if (first) {
+    if (first) undo(c);
+    if (first && plan_.chunks[c].gradient != Home::kNowhere) {
       const WeightsInHost fresh = update_chunk(c);
-      if (kind_ != UnitKind::kDrain) verbs_.upload(fresh, at, kept ? When::kStaleOnDevice : When::kAlways);
-    } else if (plan_.chunks[c].weights == Home::kHost) {
-      verbs_.upload(WeightsInHost{{}, c, plan_.chunks[c].weights_offset}, at, When::kAlways);
-    } else {
-      const int64_t to = staging_ring_.take(verbs_.record(c, Group::kWeights).bytes);
-      verbs_.upload(verbs_.verify(verbs_.swap_in(WeightsInStore{{}, c}, to, When::kAlways)), at, When::kAlways);
+      if (needed) verbs_.upload(fresh, at, when);
+    } else if (needed) {
+      verbs_.upload(from_home(c, when), at, when);
     }
   }
 }
@@ -161,11 +203,50 @@ WeightsOnDevice Step::fetch(int visit) {
   return weights;
 }
 
+// State for this backward's own updates, as far ahead as the update ring holds it.
+void Step::read_ahead() {
+  for (; next_read_ < speculative_.size(); ++next_read_) {
+    const int c = speculative_[next_read_];
+    const int64_t bytes = plan_.update_layout(c).bytes, at = update_ring_.peek(bytes);
+    const bool taken = std::any_of(read_.begin(), read_.end(), [&](const Slot& slot) {
+      return at < slot.base + slot.layout.bytes && slot.base < at + bytes;
+    });
+    if (bytes > 0 && taken) return;
+    const Slot slot = take_slot(c);
+    if (slot.layout.state >= 0) {
+      verbs_.swap_in(StateInStore{{}, c}, slot.base + slot.layout.state, When::kSpeculating);
+    }
+    if (slot.layout.weights >= 0) {
+      verbs_.swap_in(WeightsInStore{{}, c}, slot.base + slot.layout.weights, When::kSpeculating);
+    }
+    read_.push_back(slot);
+  }
+}
+
+// The update of a chunk whose gradient has just closed, with the scale of a step that is not clipped. The slots that it
+// writes are those of the step under way; where the prediction was wrong, the committed ones are the undo copy.
+void Step::speculate(int visit, ClosedOnDevice closed) {
+  constexpr When kWhen = When::kSpeculating;
+  const int c = closed.chunk;
+  const ChunkHomes& homes = plan_.chunks[c];
+  const Slot slot = read_.front();
+  read_.pop_front();
+  const ClosedInHost gradient = homes.gradient == Home::kHost
+                                    ? verbs_.download(visit, std::move(closed))
+                                    : verbs_.download(std::move(closed), slot.base + slot.layout.gradient, kWhen);
+  const StateInHost state{{}, c, slot.at(slot.layout.state, homes.state_offset)};
+  UnverifiedInHost weights{{}, c, slot.at(slot.layout.weights, homes.weights_offset)};
+  const WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, kWhen);
+  verbs_.swap_out(state, kWhen);
+  verbs_.swap_out(fresh, kWhen);
+  read_ahead();
+}
+
 // Reads for the updates to come do not depend on gradients: they start while the backward still runs, into the buffers
 // that the next unit's first updates will take.
 void Step::prefetch() {
   update_ring_.rewind();
-  for (int i = 0; i < plan_.prefetched_chunks; ++i) {
+  for (int i = 0; i < prefetched_by(plan_, kind_); ++i) {
     const int c = plan_.update_order[i];
     const Slot slot = take_slot(c);
     if (slot.layout.state >= 0) verbs_.swap_in(StateInStore{{}, c}, slot.base + slot.layout.state, When::kAlways);
@@ -299,7 +380,11 @@ void Step::close(int visit, const OpenOnDevice& open) {
   for (size_t i = 0; i < partitions.size(); ++i) {
     if (uses_.first_visit[partitions[i]] != visit) continue;  // an earlier visit contributes later
     for (ClosedOnDevice& gradient : verbs_.close(visit, partitions[i], open.at[i])) {
-      if (plan_.chunks[gradient.chunk].gradient == Home::kHost) verbs_.download(visit, std::move(gradient));
+      if (kind_ == UnitKind::kTrainSpeculative && plan_.speculated(gradient.chunk)) {
+        speculate(visit, std::move(gradient));
+      } else if (plan_.chunks[gradient.chunk].gradient == Home::kHost) {
+        verbs_.download(visit, std::move(gradient));
+      }
     }
   }
 }
@@ -323,7 +408,8 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) 
   const WeightsOnDevice head = step.fetch(last);
   step.commit();
   if (kind == UnitKind::kEvaluate) step.forward(last, head);
-  if (kind != UnitKind::kTrain) return step.take();
+  if (kind == UnitKind::kEvaluate || kind == UnitKind::kDrain) return step.take();
+  step.read_ahead();
   step.backward(last, head);  // forward and backward in one, on one fetch of its weights
   for (int visit = last - 1; visit >= 0; --visit) {
     const WeightsOnDevice weights = step.fetch(visit);

@@ -38,12 +38,19 @@ struct UnitProgram {
 };
 
 enum class UnitKind : uint8_t {
-  kTrain,     // updates of the step before beside the forward; backward, clip, first reads for the updates to come
-  kEvaluate,  // the update half and a forward without the backward
-  kDrain,     // the update half and the commit alone
+  kTrain,             // updates of the step before beside the forward; backward, clip, reads for the updates to come
+  kTrainSpeculative,  // the same, with updates in the backward of the chunks that the plan names
+  kEvaluate,          // the update half and a forward without the backward
+  kDrain,             // the update half and the commit alone
 };
-constexpr int kUnitKinds = 3;
+constexpr int kUnitKinds = 4;
+// The kinds that runs of this plan use.
+std::vector<UnitKind> unit_kinds(const Plan& plan);
 UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind);
+// Chunks, in update order, whose records a unit of this kind reads ahead for the next.
+int prefetched_by(const Plan& plan, UnitKind kind);
+// Has this hop something to do in the middle of a run: a step is pending, was not clipped, and is committed?
+bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop);
 
 // How visits share tensors and partitions; derived from the model once.
 struct ModelUses {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "engine/step.h"
 
 namespace sluice {
@@ -16,6 +18,39 @@ ModelUses::ModelUses(const ModelSpec& model)
       ++visits[p];
       if (first_visit[p] < 0) first_visit[p] = v;
     }
+  }
+}
+
+std::vector<UnitKind> unit_kinds(const Plan& plan) {
+  std::vector<UnitKind> kinds{UnitKind::kEvaluate, UnitKind::kDrain};
+  const bool always = plan.options.update == UpdateMode::kSpeculative || plan.options.update == UpdateMode::kReplay;
+  if (plan.any_speculated()) kinds.push_back(UnitKind::kTrainSpeculative);
+  if (!plan.any_speculated() || !always) kinds.push_back(UnitKind::kTrain);
+  return kinds;
+}
+
+int prefetched_by(const Plan& plan, UnitKind kind) {
+  if (kind == UnitKind::kTrain) return plan.prefetched_chunks;
+  return kind == UnitKind::kTrainSpeculative ? std::min(plan.prefetched_chunks, plan.deferred_chunks) : 0;
+}
+
+bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
+  // Of hops on one chunk only.
+  const auto done = [&] { return kind == UnitKind::kTrainSpeculative && plan.speculated(hop.index); };
+  const auto ahead = [&] { return plan.update_position[hop.index] < prefetched_by(plan, kind); };
+  switch (hop.when) {
+    case When::kPending:
+    case When::kCommitDirty:
+      return !done();
+    case When::kPendingNotPrefetched:
+      return !done() && !ahead();
+    case When::kNotPrefetched:
+      return !ahead();
+    case When::kMispredicted:
+      return false;
+    default:
+      return hop.verb != Verb::kUpdate || hop.when == When::kSpeculating || !done() ||
+             plan.chunks[hop.index].weights == Home::kNvme;
   }
 }
 

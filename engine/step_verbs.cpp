@@ -78,44 +78,55 @@ UnverifiedInHost Verbs::swap_in(WeightsInStore weights, int64_t to, When when) {
   return {{}, weights.chunk, to};
 }
 
-// A record at home in host memory goes to the store on commit steps alone, if it has changed.
-void Verbs::swap_out(const StateInHost& state) {
-  const bool at_home = plan_.chunks[state.chunk].state == Home::kHost;
-  swap(Verb::kSwapOut, state.chunk, Group::kState, state.at, at_home ? When::kCommitDirty : When::kPending);
+void Verbs::swap_out(const StateInHost& state, When when) {
+  swap(Verb::kSwapOut, state.chunk, Group::kState, state.at, when);
 }
 
-void Verbs::swap_out(const WeightsInHost& weights) {
-  const bool at_home = plan_.chunks[weights.chunk].weights == Home::kHost;
-  swap(Verb::kSwapOut, weights.chunk, Group::kWeights, weights.at, at_home ? When::kCommitDirty : When::kPending);
+void Verbs::swap_out(const WeightsInHost& weights, When when) {
+  swap(Verb::kSwapOut, weights.chunk, Group::kWeights, weights.at, when);
 }
 
 // --- the update threads ----------------------------------------------------------------------------------------------
 
 // One fused pass: unscale, clip, AdamW, new weights, checksums. Where no update is pending it only verifies weights
 // that have just been read.
-WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient) {
+WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient,
+                            When when) {
   const int c = weights.chunk;
   unit.updates.push_back({.chunk = c, .state = state.at, .weights = weights.at, .gradient = gradient.at});
   const std::array fills{state_at(c, state.at), weights_at(c, weights.at)};
   const std::array reads{fills[0], fills[1], gradient_in_host(c, gradient.at), control(kScale)};
+  const size_t scale = when == When::kSpeculating ? 0 : 1;  // a speculative update predicts it
   unit.program.emit({.verb = Verb::kUpdate,
                      .lane = Lane::kUpdate,
+                     .when = when,
                      .index = c,
                      .operands = static_cast<int32_t>(unit.updates.size()) - 1,
                      .bytes = record(c, Group::kState).payload_bytes + record(c, Group::kWeights).payload_bytes},
-                    reads, fills);
+                    std::span(reads).first(reads.size() - 1 + scale), fills);
   return {{}, c, weights.at};
 }
 
-WeightsInHost Verbs::verify(UnverifiedInHost weights) {
-  const Range range = weights_at(weights.chunk, weights.at);
+void Verbs::check(int c, Group group, int64_t at, When when) {
+  const Range range = group == Group::kState ? state_at(c, at) : weights_at(c, at);
   unit.program.emit({.verb = Verb::kVerify,
                      .lane = Lane::kUpdate,
-                     .index = weights.chunk,
-                     .host_offset = weights.at,
-                     .bytes = record(weights.chunk, Group::kWeights).payload_bytes},
+                     .when = when,
+                     .group = group,
+                     .index = c,
+                     .host_offset = at,
+                     .bytes = record(c, group).payload_bytes},
                     {&range, 1}, {&range, 1});
+}
+
+WeightsInHost Verbs::verify(UnverifiedInHost weights, When when) {
+  check(weights.chunk, Group::kWeights, weights.at, when);
   return {{}, weights.chunk, weights.at};
+}
+
+StateInHost Verbs::verify(StateInHost state, When when) {
+  check(state.chunk, Group::kState, state.at, when);
+  return state;
 }
 
 // --- host <-> device -------------------------------------------------------------------------------------------------
@@ -141,8 +152,8 @@ ClosedInHost Verbs::download(int visit, ClosedOnDevice gradient) {
   return copy_gradient({.lane = Lane::kDownload, .when = When::kAlways, .visit = visit}, gradient, home);
 }
 
-ClosedInHost Verbs::download(ClosedOnDevice gradient, int64_t to) {
-  return copy_gradient({.lane = Lane::kDownload, .when = When::kPending}, gradient, to);
+ClosedInHost Verbs::download(ClosedOnDevice gradient, int64_t to, When when) {
+  return copy_gradient({.lane = Lane::kDownload, .when = when}, gradient, to);
 }
 
 ClosedInHost Verbs::copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to) {

@@ -71,18 +71,19 @@ class Verbs {
   // host <-> NVMe
   StateInHost swap_in(StateInStore state, int64_t to, When when);
   UnverifiedInHost swap_in(WeightsInStore weights, int64_t to, When when);
-  void swap_out(const StateInHost& state);
-  void swap_out(const WeightsInHost& weights);
+  void swap_out(const StateInHost& state, When when);
+  void swap_out(const WeightsInHost& weights, When when);
 
   // the update threads
-  WeightsInHost update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient);
-  WeightsInHost verify(UnverifiedInHost weights);
+  WeightsInHost update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient, When when);
+  WeightsInHost verify(UnverifiedInHost weights, When when);
+  StateInHost verify(StateInHost state, When when);
 
   // host <-> device
   void upload(const WeightsInHost& weights, int64_t partition_at, When when);
   void upload(const TensorMove& tensor);
-  ClosedInHost download(int visit, ClosedOnDevice gradient);   // to its home
-  ClosedInHost download(ClosedOnDevice gradient, int64_t to);  // to the update's slot, as it is due
+  ClosedInHost download(int visit, ClosedOnDevice gradient);              // to its home
+  ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // to the update's slot, as it is due
   void download(const TensorMove& tensor);
 
   // the caller's thread
@@ -106,6 +107,7 @@ class Verbs {
 
  private:
   void swap(Verb verb, int c, Group group, int64_t at, When when);
+  void check(int c, Group group, int64_t at, When when);
   ClosedInHost copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to);
   void copy_tensor(Verb verb, const TensorMove& tensor);
   Range state_at(int c, int64_t at) const;

@@ -10,8 +10,8 @@ class ByteRing {
   ByteRing(int64_t offset, int64_t bytes) : offset_(offset), bytes_(bytes) {}
   // Offset in the arena of `bytes` contiguous bytes (a check fails where the ring is smaller).
   int64_t take(int64_t bytes);
-  // Would take() stay in front of everything taken since rewind(), without wrapping?
-  bool fits_unwrapped(int64_t bytes) const { return cursor_ + bytes <= bytes_; }
+  // Where take() would be.
+  int64_t peek(int64_t bytes) const { return offset_ + (cursor_ + bytes > bytes_ ? 0 : cursor_); }
   void rewind() { cursor_ = 0; }
 
  private:

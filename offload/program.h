@@ -34,6 +34,8 @@ enum class When : uint8_t {
   kCommitDirty,           // a commit is due and the record's host home has changed since it was written
   kCommit,                // a commit is due
   kStaleOnDevice,         // weights kept on the device that are not there, or are about to change
+  kSpeculating,           // an update in the backward, unless the step has been given up
+  kMispredicted,          // the last step's updates in the backward must be undone
 };
 
 enum class Place : uint8_t { kStore, kHost, kDevice, kControl };

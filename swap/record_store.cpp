@@ -168,7 +168,8 @@ void RecordStore::Impl::adopt_commit() {
   for (Entry& e : entries) {
     if (!e.is_committed) e.step = pending.step;
     e.committed_slot = e.working_slot;
-    e.is_committed = true;
+    e.is_committed = e.has_committed = true;
+    std::copy(std::begin(e.written), std::end(e.written), std::begin(e.committed));
   }
   current_area = spare_area();
   previous_step = has_generation ? committed.step : -1;
@@ -197,6 +198,15 @@ void RecordStore::read(RecordId record, std::byte* into, uint64_t tag) {
 
 void RecordStore::write(RecordId record, const std::byte* from, uint64_t tag) {
   impl_->start_record(record, IoOp::kWrite, const_cast<std::byte*>(from), tag);  // a write request only reads it
+}
+
+void RecordStore::discard(RecordId record) {
+  Impl::Entry& e = impl_->entry(record);
+  SLUICE_CHECK(e.readers == 0 && e.writers == 0, "a record is given up beside a transfer of it");
+  SLUICE_CHECK(e.has_committed, "a record is given up that was never committed");
+  e.working_slot = e.committed_slot;
+  e.is_committed = true;
+  std::copy(std::begin(e.committed), std::end(e.committed), std::begin(e.written));
 }
 
 void RecordStore::commit(const StepState& state, uint64_t tag) {

@@ -121,6 +121,9 @@ class RecordStore {
   // transfers may be in flight: starting more is a programmer's error.
   void read(RecordId record, std::byte* into, uint64_t tag);
   void write(RecordId record, const std::byte* from, uint64_t tag);
+  // Gives up what was written since the last commit: reads take the committed content again. No transfer of the record
+  // may be in flight, and it must have been committed once.
+  void discard(RecordId record);
   // Starts commit(state.step): table to the spare area, fdatasync, superblock, fdatasync. All writes must have
   // completed. After its completion, state is what a crash leaves.
   void commit(const StepState& state, uint64_t tag);

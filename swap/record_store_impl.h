@@ -13,14 +13,16 @@
 namespace sluice {
 
 struct RecordStore::Impl {
-  // What the host knows of one record. 40 bytes: it is charged to the host budget.
+  // What the host knows of one record. It is charged to the host budget.
   struct Entry {
-    uint32_t written[kMaxPlanes] = {};  // CRCs of the content last written: what a read gets
-    uint32_t next[kMaxPlanes] = {};     // CRCs of the content to be written; other threads may set them
-    int64_t step = 0;                   // of the commit that first covered the committed content
+    uint32_t written[kMaxPlanes] = {};    // CRCs of the content last written: what a read gets
+    uint32_t committed[kMaxPlanes] = {};  // ... and of the committed content
+    uint32_t next[kMaxPlanes] = {};       // CRCs of the content to be written; other threads may set them
+    int64_t step = 0;                     // of the commit that first covered the committed content
     uint8_t committed_slot = 0, working_slot = 0;
     uint8_t readers = 0, writers = 0;
     bool has_content = false, is_committed = false;
+    bool has_committed = false;  // the committed slot holds content, whatever was written since
   };
   enum class Stage : uint8_t { kIdle, kTable, kTableSync, kSuperblock, kSuperblockSync };
   static constexpr uint32_t kCommitOwner = UINT32_MAX;

@@ -87,9 +87,11 @@ void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
          .committed_slot = slot,
          .working_slot = slot,
          .has_content = true,
-         .is_committed = true};
+         .is_committed = true,
+         .has_committed = true};
     std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.written));
     std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.next));
+    std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.committed));
   }
   current_area = area;
   has_generation = true;

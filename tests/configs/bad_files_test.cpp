@@ -81,6 +81,8 @@ const Case kBadValues[] = {
      R"((state on the device needs an optimizer there))"},
     {"shares_that_leave_a_gap", R"(sluice.placement.weights={"host":0.5,"nvme":0.25})",
      "run.json: sluice.placement.weights: the shares sum to 0.75, not to 1"},
+    {"unknown_update", "sluice.update=early",
+     R"(run.json: "sluice.update" is "early"; allowed: "auto", "deferred", "speculative" or "replay")"},
     {"zero_tokens_a_tile", "sluice.loss_tile_tokens=0",
      R"(run.json: "sluice.loss_tile_tokens" is 0; allowed: a positive integer or "auto")"},
     {"trace_without_a_name", "sluice.trace=true",
@@ -110,7 +112,7 @@ constexpr const char* kTopKeys =
     "scheduler, gradient_clipping, bf16, zero_optimization, steps_per_print, seed, sluice";
 constexpr const char* kSluiceKeys =
     "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_depth, placement, "
-    "loss_tile_tokens, compute_threads, update_threads, trace";
+    "update, loss_tile_tokens, compute_threads, update_threads, trace";
 
 const Case kBadKeys[] = {
     {"typo", "sluice.host_memroy=128MiB",
@@ -212,6 +214,17 @@ TEST(BadFiles, a_contradiction_of_batch_sizes_prints_the_equation) {
   EXPECT_EQ(with(R"("gradient_accumulation_steps": 3)"),
             "run.json: train_batch_size auto = train_micro_batch_size_per_gpu auto x gradient_accumulation_steps 3 x 1 "
             "rank has no solution: give train_batch_size or train_micro_batch_size_per_gpu");
+}
+
+TEST(BadFiles, an_update_mode_that_must_undo_refuses_what_it_cannot_live_with) {
+  EXPECT_EQ(
+      error_of(kGood, {"sluice.update=speculative", "sluice.commit_interval=3"}),
+      R"(run.json: sluice.update is "speculative" and sluice.commit_interval is 3: an update that may have to be )"
+      R"(undone needs a commit in every step; set sluice.commit_interval to 1 or sluice.update to "deferred")");
+  EXPECT_EQ(
+      error_of(kGood, {"sluice.update=replay", "sluice.placement.gradient=host"}),
+      R"(run.json: sluice.update is "replay", which keeps no gradients, and sluice.placement.gradient names a home )"
+      "for them: leave out one of the two");
 }
 
 TEST(BadFiles, an_override_that_is_none_is_refused) {

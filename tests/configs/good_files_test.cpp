@@ -28,7 +28,7 @@ const std::string kFull = R"({
   "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
   "seed": 11,
   "sluice": {"device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
-             "commit_interval": 5, "io_backend": "threads", "io_depth": 3,
+             "commit_interval": 5, "update": "deferred", "io_backend": "threads", "io_depth": 3,
              "placement": {"weights": {"nvme+device": 0.25, "host": 0.5, "nvme": 0.25}, "state": "host",
                            "gradient": "device", "activations": "auto"},
              "loss_tile_tokens": 16, "compute_threads": 2, "update_threads": 1, "trace": "hops.json"}})";
@@ -46,6 +46,7 @@ TEST(GoodFiles, what_is_not_given_has_the_documented_default) {
   EXPECT_EQ(config.sluice.io_backend, IoBackend::kAuto);
   EXPECT_EQ(config.sluice.chunk_elements, 0);
   EXPECT_EQ(config.sluice.commit_interval, 0);
+  EXPECT_EQ(config.sluice.update, UpdateMode::kAuto);
   EXPECT_TRUE(config.sluice.nvme.empty());
   EXPECT_TRUE(config.sluice.placement.weights.empty());
 }
@@ -80,6 +81,7 @@ TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
   EXPECT_THAT(sluice.nvme, testing::ElementsAre("/local_nvme"));
   EXPECT_EQ(sluice.chunk_elements, 1000);
   EXPECT_EQ(sluice.commit_interval, 5);
+  EXPECT_EQ(sluice.update, UpdateMode::kDeferred);
   EXPECT_EQ(sluice.io_backend, IoBackend::kThreads);
   EXPECT_EQ(sluice.io_depth, 3);
   EXPECT_EQ(sluice.loss_tile_tokens, 16);

@@ -133,6 +133,9 @@ PlanOptions random_options(uint64_t seed, const ModelSpec& model) {
   options.placement.state = {{seed % 2 ? kNvme : kAuto, 1}};
   options.placement.gradient = {{seed % 3 == 0 ? kDevice : kAuto, 1}};
   options.placement.activations = {{seed % 11 == 0 ? kHost : kAuto, 1}};
+  options.update = static_cast<UpdateMode>(seed / 2 % 4);
+  if (options.update == UpdateMode::kReplay) options.placement.gradient = {};
+  if (seed % 3 == 1) options.speculated_share = static_cast<double>(seed % 10) / 10;
   const Planner planner(model, options);
   if (seed % 4 == 0) options.host_bytes = planner.smallest_host(options.device_bytes).value();
   if (seed % 4 <= 1) options.device_bytes = planner.smallest_device(options.host_bytes).value();
@@ -143,7 +146,7 @@ TEST(Programs, of_random_lists_order_every_two_hops_that_touch_the_same_bytes) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const ModelSpec model = random_model(seed, Precision::kBf16);
     const Plan plan = make_plan(model, random_options(seed, model));
-    for (UnitKind kind : {UnitKind::kTrain, UnitKind::kEvaluate, UnitKind::kDrain}) {
+    for (UnitKind kind : unit_kinds(plan)) {
       expect_legal(model, plan, build_unit(model, plan, kind));
       ASSERT_FALSE(HasFatalFailure()) << "seed " << seed << " unit " << static_cast<int>(kind);
     }
@@ -156,7 +159,9 @@ TEST(Programs, of_thousands_of_random_lists_can_be_built) {
     const ModelSpec model = random_model(seed, seed % 2 ? Precision::kBf16 : Precision::kFp32);
     PlanOptions options{.device_bytes = 64 * kMiB, .host_bytes = 64 * kMiB, .micro_batches = 1 + int(seed % 4)};
     options.chunk_elements = 200 + static_cast<int64_t>(seed % 1000);
-    options.placement.gradient = {{seed % 3 ? HomeKind::kAuto : HomeKind::kDevice, 1}};
+    options.update = static_cast<UpdateMode>(seed % 4);
+    const bool replay = options.update == UpdateMode::kReplay;
+    options.placement.gradient = {{seed % 3 || replay ? HomeKind::kAuto : HomeKind::kDevice, 1}};
     // make_plan() builds every variant to know its tables' size.
     ASSERT_NO_THROW(make_plan(model, options)) << "seed " << seed;
   }

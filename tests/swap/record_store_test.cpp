@@ -63,6 +63,19 @@ TEST_P(Store, writes_that_were_not_committed_leave_no_trace) {
   expect_step(*open(), run_, 1);
 }
 
+TEST_P(Store, a_record_given_up_is_read_as_it_was_committed) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  write_step(*store, run_, 1);
+  write_records(*store, run_, 7);
+  for (RecordId record : run_.records()) store->discard(record);
+  expect_step(*store, run_, 1);
+  write_step(*store, run_, 2);
+  expect_step(*store, run_, 2);
+  store.reset();
+  expect_step(*open(), run_, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(backends, Store, testing::Values(IoBackend::kUring, IoBackend::kThreads),
                          [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
 

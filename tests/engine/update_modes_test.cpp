@@ -1,0 +1,359 @@
+// When a chunk is updated changes no bit: deferred, speculative, replayed; clipped never, always, now and then;
+// skipped.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "engine/speculation.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using enum HomeKind;
+
+// How often each thing happened to a step's early updates.
+struct Course {
+  int none = 0, right = 0, wrong = 0, skipped = 0, run_again = 0;
+};
+
+class UpdateModes : public ::testing::Test {
+ protected:
+  EngineOptions options() const { return engine_options(folder_, reference_); }
+  void choose(UpdateMode mode, double share = 0.6) {
+    mode_ = mode;
+    share_ = share;
+  }
+  // A run of its own, in the mode chosen, with `change` made to its options.
+  Course expect_reference(const std::function<void(EngineOptions&)>& change = [](EngineOptions&) {}) const {
+    TempFolder folder;
+    EngineOptions with = engine_options(folder, reference_);
+    with.plan.update = mode_;
+    with.plan.speculated_share = share_;
+    with.plan.placement.state = {{kNvme, 1}};
+    change(with);
+    Engine engine(model_, with, toy_source());
+    Course course;
+    RunRecord record;
+    int64_t step = 0;
+    int turns = 0;
+    const Compute compute = [&, good = toy_compute(model_, step)](Use& use) {
+      ++turns;
+      good(use);
+    };
+    while (engine.step() < reference_.steps) {
+      step = engine.step() + 1;
+      turns = 0;
+      const StepEnd end = engine.train_step(reference_.learning_rate, compute);
+      record.steps.push_back({end.loss, end.grad_norm});
+      course.none += end.speculated == Speculated::kNone ? 1 : 0;
+      course.right += end.speculated == Speculated::kRight ? 1 : 0;
+      course.wrong += end.speculated == Speculated::kWrong ? 1 : 0;
+      course.run_again += turns > turns_of_a_step() ? 1 : 0;
+    }
+    const Digests digests = engine.digests();
+    record.weights_crc32c = digests.weights_crc32c;
+    record.state_crc32c = digests.state_crc32c;
+    EXPECT_EQ(record, train_reference(model_, reference_));
+    return course;
+  }
+  int turns_of_a_step() const { return (2 * static_cast<int>(model_.visits.size()) - 1) * reference_.micro_batches; }
+
+  TempFolder folder_;
+  ReferenceOptions reference_{.micro_batches = 2, .steps = 7};
+  ModelSpec model_ = toy_model({.visits = 6, .shape = ToyShape::kBoth}, Precision::kBf16);
+  UpdateMode mode_ = UpdateMode::kSpeculative;
+  double share_ = 0.6;
+};
+
+constexpr double kNeverClips = 1e9, kAlwaysClips = 1e-3;
+
+// A bound that about half of this run's steps exceed.
+double clips_now_and_then(const ModelSpec& model, ReferenceOptions reference) {
+  reference.max_norm = kNeverClips;
+  std::vector<double> norms;
+  for (const StepRecord& step : train_reference(model, reference).steps) norms.push_back(step.grad_norm);
+  std::sort(norms.begin(), norms.end());
+  return norms[norms.size() / 2];
+}
+
+TEST_F(UpdateModes, a_clip_that_never_engages_makes_every_prediction_right) {
+  reference_.max_norm = kNeverClips;
+  for (double share : {0.3, 1.0}) {
+    choose(UpdateMode::kSpeculative, share);
+    EXPECT_EQ(expect_reference().right, reference_.steps);
+  }
+  choose(UpdateMode::kReplay);
+  const Course replayed = expect_reference();
+  EXPECT_EQ(replayed.right, reference_.steps);
+  EXPECT_EQ(replayed.run_again, 0);
+}
+
+TEST_F(UpdateModes, a_clip_that_always_engages_changes_no_bit) {
+  reference_.max_norm = kAlwaysClips;
+  choose(UpdateMode::kDeferred);
+  EXPECT_EQ(expect_reference().none, reference_.steps);
+  choose(UpdateMode::kSpeculative);
+  EXPECT_EQ(expect_reference().wrong, reference_.steps);
+  choose(UpdateMode::kReplay);
+  const Course replayed = expect_reference();
+  EXPECT_EQ(replayed.run_again, reference_.steps);
+  EXPECT_EQ(replayed.right, reference_.steps);  // with the scale of the first run
+}
+
+TEST_F(UpdateModes, a_clip_that_engages_now_and_then_changes_no_bit_wherever_records_live) {
+  reference_.max_norm = clips_now_and_then(model_, reference_);
+  for (HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
+    for (HomeKind state : {kHost, kNvme}) {
+      for (HomeKind gradient : {kHost, kDevice}) {
+        choose(UpdateMode::kSpeculative);
+        const Course course = expect_reference([&](EngineOptions& o) {
+          o.plan.placement = {.weights = {{weights, 1}}, .state = {{state, 1}}, .gradient = {{gradient, 1}}};
+        });
+        EXPECT_GT(course.right, 0);
+        EXPECT_GT(course.wrong, 0);
+      }
+      choose(UpdateMode::kReplay);
+      const Course course = expect_reference([&](EngineOptions& o) {
+        o.plan.placement = {.weights = {{weights, 1}}, .state = {{state, 1}}};
+      });
+      EXPECT_GT(course.run_again, 0);
+      EXPECT_LT(course.run_again, reference_.steps);
+    }
+  }
+}
+
+TEST_F(UpdateModes, train_within_the_smallest_budgets) {
+  reference_.max_norm = clips_now_and_then(model_, reference_);
+  for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (HomeKind home : {kHost, kNvme}) {
+      choose(mode);
+      expect_reference([&](EngineOptions& o) {
+        o.plan.placement.weights = o.plan.placement.state = {{home, 1}};
+        o.update_threads = 1;
+        o.plan.io_depth = 1;
+        o.plan.host_bytes = Planner(model_, o.plan).smallest_host(o.plan.device_bytes).value();
+        o.plan.device_bytes = Planner(model_, o.plan).smallest_device(o.plan.host_bytes).value();
+      });
+    }
+  }
+}
+
+TEST_F(UpdateModes, replay_keeps_no_gradients) {
+  EngineOptions with = options();
+  with.plan.placement.gradient = {};
+  const int64_t deferred = Planner(model_, with.plan).smallest_host(with.plan.device_bytes).value();
+  with.plan.update = UpdateMode::kReplay;
+  const Plan plan = make_plan(model_, with.plan);
+  for (const UseRow& row : plan.uses) EXPECT_NE(row.use, "closed gradients");
+  EXPECT_LT(Planner(model_, with.plan).smallest_host(64 * 1024).value_or(0), deferred);
+}
+
+// A contribution of NaN in the chosen steps.
+Compute poisoned(const ModelSpec& model, const int64_t& step, std::vector<int64_t> bad_steps) {
+  return [good = toy_compute(model, step), &step, bad_steps](Use& use) {
+    good(use);
+    if (use.pass() != Pass::kBackward || use.visit() != 1) return;
+    if (std::find(bad_steps.begin(), bad_steps.end(), step) == bad_steps.end()) return;
+    use.open_gradient(0)[0] = std::numeric_limits<float>::quiet_NaN();
+  };
+}
+
+Digests train_poisoned(const ModelSpec& model, const EngineOptions& options) {
+  Engine engine(model, options, toy_source());
+  int64_t number = 1;
+  const Compute compute = poisoned(model, number, {2, 3, 5});
+  for (; number <= 6; ++number) {
+    const bool bad = number == 2 || number == 3 || number == 5;
+    EXPECT_EQ(engine.train_step(1e-2, compute).skipped, bad);
+    EXPECT_EQ(engine.last_lanes().state_write_bytes > 0, options.plan.update != UpdateMode::kDeferred || number > 1);
+  }
+  return engine.digests();
+}
+
+TEST_F(UpdateModes, a_skipped_step_undoes_what_was_updated_early) {
+  for (HomeKind home : {kHost, kNvme}) {
+    EngineOptions with = options();
+    with.plan.commit_interval = 1;
+    with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+    with.plan.update = UpdateMode::kDeferred;
+    TempFolder other;
+    with.store.folder = other.path();
+    Digests expected;
+    {
+      Engine engine(model_, with, toy_source());
+      int64_t number = 1;
+      const Compute compute = poisoned(model_, number, {2, 3, 5});
+      for (; number <= 6; ++number) engine.train_step(1e-2, compute);
+      expected = engine.digests();
+    }
+    for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+      TempFolder folder;
+      with.store.folder = folder.path();
+      with.plan.update = mode;
+      const Digests found = train_poisoned(model_, with);
+      EXPECT_EQ(found.weights_crc32c, expected.weights_crc32c);
+      EXPECT_EQ(found.state_crc32c, expected.state_crc32c);
+    }
+  }
+}
+
+TEST_F(UpdateModes, a_step_that_throws_undoes_what_was_updated_early) {
+  reference_.max_norm = clips_now_and_then(model_, reference_);
+  const RunRecord expected = train_reference(model_, reference_);
+  for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (HomeKind home : {kHost, kNvme}) {
+      TempFolder folder;
+      EngineOptions with = engine_options(folder, reference_);
+      with.plan.update = mode;
+      with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+      Engine engine(model_, with, toy_source());
+      for (int bad_turn = 0; bad_turn < turns_of_a_step(); bad_turn += 2) {
+        int turn = 0;
+        const int64_t number = engine.step() + 1;
+        const Compute bad = [&, good = toy_compute(model_, number)](Use& use) {
+          if (turn++ == bad_turn) throw std::runtime_error("out of data");
+          good(use);
+        };
+        EXPECT_THROW(engine.train_step(reference_.learning_rate, bad), std::runtime_error);
+        if (bad_turn == 6) engine.train_step(reference_.learning_rate, toy_compute(model_, number));
+      }
+      const RunRecord record = train_engine(engine, model_, reference_);
+      EXPECT_EQ(record.weights_crc32c, expected.weights_crc32c);
+      EXPECT_EQ(record.state_crc32c, expected.state_crc32c);
+    }
+  }
+}
+
+TEST_F(UpdateModes, a_run_left_at_any_step_resumes_to_the_same_bits) {
+  reference_.max_norm = clips_now_and_then(model_, reference_);
+  const RunRecord expected = train_reference(model_, reference_);
+  for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (int stop = 1; stop < reference_.steps; ++stop) {
+      EngineOptions with = options();
+      with.plan.update = mode;
+      with.plan.placement.weights = {{kHost, 0.5}, {kNvme, 0.5}};
+      {
+        Engine engine(model_, with, toy_source());
+        for (int64_t number = 1; number <= stop; ++number) {
+          engine.train_step(reference_.learning_rate, toy_compute(model_, number));
+        }
+      }
+      with.open = OpenMode::kResume;
+      with.plan.update = UpdateMode::kAuto;
+      Engine resumed(model_, with, toy_source());
+      EXPECT_GE(resumed.step(), stop - 1);
+      EXPECT_EQ(train_engine(resumed, model_, reference_).state_crc32c, expected.state_crc32c) << stop;
+    }
+  }
+}
+
+TEST_F(UpdateModes, auto_updates_early_once_the_clip_has_stopped_engaging_and_says_so) {
+  reference_.steps = 14;
+  reference_.max_norm = kNeverClips;
+  choose(UpdateMode::kAuto);
+  std::vector<std::string> lines;
+  const auto keep = [&](EngineOptions& o) {
+    o.log = [&](LogLevel, const std::string& line) { lines.push_back(line); };
+  };
+  const Course course = expect_reference(keep);
+  EXPECT_EQ(course.none, Speculation::kWindow);
+  EXPECT_EQ(course.right, reference_.steps - Speculation::kWindow);
+  EXPECT_THAT(lines, ::testing::Contains(AllOf(HasSubstr("updates run early"), HasSubstr("step 9 "))));
+  lines.clear();
+  reference_.max_norm = kAlwaysClips;
+  EXPECT_EQ(expect_reference(keep).none, reference_.steps);
+  EXPECT_THAT(lines, ::testing::Not(::testing::Contains(HasSubstr("updates"))));
+}
+
+TEST(SpeculationChoice, follows_the_last_steps) {
+  Speculation speculation;
+  int64_t step = 0;
+  const auto note = [&](int steps, Speculation::Scale scale) {
+    std::string last;
+    for (int i = 0; i < steps; ++i) last = speculation.note(++step, scale).value_or(last);
+    return last;
+  };
+  EXPECT_EQ(speculation.next(), Speculation::Choice::kDeferred);
+  EXPECT_EQ(note(7, Speculation::Scale::kAsPredicted), "");
+  EXPECT_EQ(note(1, Speculation::Scale::kOther), "");
+  EXPECT_EQ(note(7, Speculation::Scale::kAsPredicted), "");
+  EXPECT_THAT(note(1, Speculation::Scale::kAsPredicted), HasSubstr("run early, in the backward, from step 17 on"));
+  EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
+  EXPECT_EQ(note(1, Speculation::Scale::kOther), "");
+  EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
+  EXPECT_THAT(note(1, Speculation::Scale::kOther), HasSubstr("wait for the clip from step 19 on"));
+  EXPECT_EQ(speculation.next(), Speculation::Choice::kDeferred);
+}
+
+TEST_F(UpdateModes, a_caller_s_own_loop_is_asked_to_run_the_step_again) {
+  reference_.max_norm = kAlwaysClips;
+  reference_.steps = 2;
+  EngineOptions with = options();
+  with.plan.update = UpdateMode::kReplay;
+  Engine engine(model_, with, toy_source());
+  const int last = static_cast<int>(model_.visits.size()) - 1;
+  std::vector<bool> again;
+  while (engine.step() < reference_.steps) {
+    const int64_t number = engine.step() + 1;
+    const Compute compute = toy_compute(model_, number);
+    engine.begin_step(reference_.learning_rate);
+    for (int turn = 0; turn <= 2 * last; ++turn) {
+      for (int m = 0; m < reference_.micro_batches; ++m) {
+        Use use = turn < last ? engine.enter(turn, Pass::kForward) : engine.enter(2 * last - turn, Pass::kBackward);
+        compute(use);
+      }
+    }
+    const StepEnd end = engine.finish_step();
+    again.push_back(end.run_again);
+    EXPECT_EQ(engine.step(), end.run_again ? number - 1 : number);
+  }
+  EXPECT_EQ(again, (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(engine.digests().state_crc32c, train_reference(model_, reference_).state_crc32c);
+}
+
+TEST_F(UpdateModes, replay_refuses_compute_that_gives_other_gradients_the_second_time) {
+  EngineOptions with = options();
+  with.max_norm = kAlwaysClips;
+  with.plan.update = UpdateMode::kReplay;
+  Engine engine(model_, with, toy_source());
+  int64_t turns = 0;
+  const int64_t number = 1;
+  const Compute drifting = [&, good = toy_compute(model_, number)](Use& use) {
+    good(use);
+    if (use.pass() == Pass::kBackward) use.open_gradient(0)[0] += static_cast<float>(++turns);
+  };
+  try {
+    engine.train_step(1e-2, drifting);
+    FAIL();
+  } catch (const NumericsError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("step 1 ran again"), HasSubstr("deferred")));
+  }
+}
+
+TEST_F(UpdateModes, that_need_a_commit_in_every_step_refuse_other_intervals) {
+  EngineOptions with = options();
+  with.plan.update = UpdateMode::kSpeculative;
+  with.plan.commit_interval = 3;
+  try {
+    make_plan(model_, with.plan);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("sluice.update"), HasSubstr("sluice.commit_interval is 3")));
+  }
+  with.plan.update = UpdateMode::kReplay;
+  with.plan.commit_interval = 0;
+  EXPECT_EQ(make_plan(model_, with.plan).commit_interval, 1);
+  with.plan.placement.gradient = {{kHost, 1}};
+  try {
+    make_plan(model_, with.plan);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("sluice.placement.gradient"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
