@@ -1,5 +1,6 @@
 // kill -9 of a training process at chosen amounts of store traffic; a resume ends like the run that was never killed.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -19,6 +20,7 @@ struct Ended {
 };
 
 struct Child {
+  std::string update = "deferred";
   std::string mode = "create";
   int64_t kill_after_bytes = -1, kill_at_superblock = 0;
 };
@@ -33,7 +35,8 @@ Ended run_child(const TempFolder& folder, const Child& child) {
   if (pid == 0) {
     dup2(pipe_ends[1], 1);
     close(pipe_ends[0]);
-    execl(TOY_TRAIN, TOY_TRAIN, path.c_str(), child.mode.c_str(), bytes.c_str(), nth.c_str(), nullptr);
+    execl(TOY_TRAIN, TOY_TRAIN, path.c_str(), child.mode.c_str(), bytes.c_str(), nth.c_str(), child.update.c_str(),
+          nullptr);
     _exit(127);
   }
   close(pipe_ends[1]);
@@ -50,21 +53,28 @@ Ended run_child(const TempFolder& folder, const Child& child) {
   return ended;
 }
 
-class Kill : public ::testing::Test {
+class Kill : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     TempFolder folder;
-    whole_ = run_child(folder, {});
+    whole_ = run_child(folder, {.update = GetParam()});
     ASSERT_EQ(whole_.exit_code, 0);
-    const RunRecord expected = train_reference(kill_run_model(), kill_run_reference());
+    const RunRecord expected = train_reference(kill_run_model(), kill_run_reference(GetParam()));
     ASSERT_EQ(whole_.state, fmt::format("{:08x}", expected.state_crc32c));
+    int clipped = 0;
+    for (const StepRecord& step : expected.steps) {
+      clipped += step.grad_norm > kill_run_reference(GetParam()).max_norm ? 1 : 0;
+    }
+    const int steps = static_cast<int>(expected.steps.size());
+    ASSERT_THAT(clipped, GetParam() == "deferred" ? ::testing::Eq(steps)
+                                                  : ::testing::AllOf(::testing::Gt(0), ::testing::Lt(steps)));
   }
 
   void expect_same_after(const Child& killed) {
     TempFolder folder;
     const Ended dead = run_child(folder, killed);
     EXPECT_EQ(dead.signal, SIGKILL) << killed.kill_after_bytes << " " << killed.kill_at_superblock;
-    const Ended resumed = run_child(folder, {.mode = "resume"});
+    const Ended resumed = run_child(folder, {.update = GetParam(), .mode = "resume"});
     EXPECT_EQ(resumed.exit_code, 0);
     EXPECT_EQ(resumed.weights, whole_.weights) << killed.kill_after_bytes << " " << killed.kill_at_superblock;
     EXPECT_EQ(resumed.state, whole_.state);
@@ -73,25 +83,30 @@ class Kill : public ::testing::Test {
   Ended whole_;
 };
 
-TEST_F(Kill, at_random_amounts_of_traffic_ends_like_the_run_that_was_never_killed) {
+TEST_P(Kill, at_random_amounts_of_traffic_ends_like_the_run_that_was_never_killed) {
   std::mt19937_64 random(2024);
   for (int i = 0; i < 20; ++i) {
-    expect_same_after({.kill_after_bytes = static_cast<int64_t>(random() % static_cast<uint64_t>(whole_.traffic))});
+    expect_same_after({.update = GetParam(),
+                       .kill_after_bytes = static_cast<int64_t>(random() % static_cast<uint64_t>(whole_.traffic))});
   }
 }
 
-TEST_F(Kill, between_a_tables_write_and_its_superblocks_ends_like_the_run_that_was_never_killed) {
+TEST_P(Kill, between_a_tables_write_and_its_superblocks_ends_like_the_run_that_was_never_killed) {
   ASSERT_GE(whole_.superblocks, 4);  // creation, and steps 2, 4, 6
-  for (int64_t nth = 1; nth <= whole_.superblocks; ++nth) expect_same_after({.kill_at_superblock = nth});
+  for (int64_t nth = 1; nth <= whole_.superblocks; ++nth)
+    expect_same_after({.update = GetParam(), .kill_at_superblock = nth});
 }
 
-TEST_F(Kill, of_a_resume_and_of_its_resume_ends_the_same) {
+TEST_P(Kill, of_a_resume_and_of_its_resume_ends_the_same) {
   TempFolder folder;
-  run_child(folder, {.kill_after_bytes = whole_.traffic / 2});
-  run_child(folder, {.mode = "resume", .kill_after_bytes = whole_.traffic / 4});
-  run_child(folder, {.mode = "resume", .kill_at_superblock = 1});
-  EXPECT_EQ(run_child(folder, {.mode = "resume"}).state, whole_.state);
+  run_child(folder, {.update = GetParam(), .kill_after_bytes = whole_.traffic / 2});
+  run_child(folder, {.update = GetParam(), .mode = "resume", .kill_after_bytes = whole_.traffic / 4});
+  run_child(folder, {.update = GetParam(), .mode = "resume", .kill_at_superblock = 1});
+  EXPECT_EQ(run_child(folder, {.update = GetParam(), .mode = "resume"}).state, whole_.state);
 }
+
+INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Values("deferred", "speculative"),
+                         [](const auto& update) { return update.param; });
 
 }  // namespace
 }  // namespace sluice::testing
