@@ -280,6 +280,14 @@ RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& option
   return Reference(model, options).run();
 }
 
+double median_norm(const ModelSpec& model, ReferenceOptions options) {
+  options.max_norm = 0;
+  std::vector<double> norms;
+  for (const StepRecord& step : train_reference(model, options).steps) norms.push_back(step.grad_norm);
+  std::sort(norms.begin(), norms.end());
+  return norms[norms.size() / 2];
+}
+
 Compute toy_compute(const ModelSpec&, const int64_t& step) {
   return [&step](Use& use) { run_toy_turn(use, step); };
 }

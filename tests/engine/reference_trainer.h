@@ -32,6 +32,8 @@ struct ReferenceOptions {
   AdamOptions adam;
 };
 RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& options);
+// A max_norm that about half of this run's steps exceed.
+double median_norm(const ModelSpec& model, ReferenceOptions options);
 
 // The same turns by the engine: `step` says which data they see.
 Compute toy_compute(const ModelSpec& model, const int64_t& step);

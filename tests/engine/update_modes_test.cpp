@@ -70,15 +70,6 @@ class UpdateModes : public ::testing::Test {
 
 constexpr double kNeverClips = 1e9, kAlwaysClips = 1e-3;
 
-// A bound that about half of this run's steps exceed.
-double clips_now_and_then(const ModelSpec& model, ReferenceOptions reference) {
-  reference.max_norm = kNeverClips;
-  std::vector<double> norms;
-  for (const StepRecord& step : train_reference(model, reference).steps) norms.push_back(step.grad_norm);
-  std::sort(norms.begin(), norms.end());
-  return norms[norms.size() / 2];
-}
-
 TEST_F(UpdateModes, a_clip_that_never_engages_makes_every_prediction_right) {
   reference_.max_norm = kNeverClips;
   for (double share : {0.3, 1.0}) {
@@ -104,7 +95,7 @@ TEST_F(UpdateModes, a_clip_that_always_engages_changes_no_bit) {
 }
 
 TEST_F(UpdateModes, a_clip_that_engages_now_and_then_changes_no_bit_wherever_records_live) {
-  reference_.max_norm = clips_now_and_then(model_, reference_);
+  reference_.max_norm = median_norm(model_, reference_);
   for (HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
     for (HomeKind state : {kHost, kNvme}) {
       for (HomeKind gradient : {kHost, kDevice}) {
@@ -126,7 +117,7 @@ TEST_F(UpdateModes, a_clip_that_engages_now_and_then_changes_no_bit_wherever_rec
 }
 
 TEST_F(UpdateModes, train_within_the_smallest_budgets) {
-  reference_.max_norm = clips_now_and_then(model_, reference_);
+  reference_.max_norm = median_norm(model_, reference_);
   for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
     for (HomeKind home : {kHost, kNvme}) {
       choose(mode);
@@ -201,7 +192,7 @@ TEST_F(UpdateModes, a_skipped_step_undoes_what_was_updated_early) {
 }
 
 TEST_F(UpdateModes, a_step_that_throws_undoes_what_was_updated_early) {
-  reference_.max_norm = clips_now_and_then(model_, reference_);
+  reference_.max_norm = median_norm(model_, reference_);
   const RunRecord expected = train_reference(model_, reference_);
   for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
     for (HomeKind home : {kHost, kNvme}) {
@@ -228,7 +219,7 @@ TEST_F(UpdateModes, a_step_that_throws_undoes_what_was_updated_early) {
 }
 
 TEST_F(UpdateModes, a_run_left_at_any_step_resumes_to_the_same_bits) {
-  reference_.max_norm = clips_now_and_then(model_, reference_);
+  reference_.max_norm = median_norm(model_, reference_);
   const RunRecord expected = train_reference(model_, reference_);
   for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
     for (int stop = 1; stop < reference_.steps; ++stop) {
