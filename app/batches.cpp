@@ -29,17 +29,21 @@ std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Datase
   const int64_t micro_batches = std::min(data.validation_samples(), wanted) / batch.micro;
   if (micro_batches == 0) return std::nullopt;
   Batches batches(data, batch.train);
+  std::vector<int64_t> samples(static_cast<size_t>(micro_batches * batch.micro));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i] = static_cast<int64_t>(i) * data.validation_samples() / static_cast<int64_t>(samples.size());
+  }
   double sum = 0;
   for (int64_t done = 0; done < micro_batches; done += batch.accumulation) {
     const int64_t now = std::min(batch.accumulation, micro_batches - done);
-    const TokenBatches tokens =
-        batches.fill(Batches::Part::kValidation, now * batch.micro, [&](int64_t j) { return done * batch.micro + j; });
+    const TokenBatches tokens = batches.fill(Batches::Part::kValidation, now * batch.micro, [&](int64_t j) {
+      return samples[static_cast<size_t>(done * batch.micro + j)];
+    });
     sum += engine.evaluate(static_cast<int>(now), model.compute(tokens)) * static_cast<double>(now);
   }
-  const int64_t samples = micro_batches * batch.micro;
   return Validation{.loss = sum / static_cast<double>(micro_batches),
                     .unigram_nats = data.validation_unigram_nats(samples),
-                    .tokens = samples * data.options().sequence_length};
+                    .tokens = static_cast<int64_t>(samples.size()) * data.options().sequence_length};
 }
 
 }  // namespace sluice

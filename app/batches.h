@@ -30,8 +30,8 @@ struct Validation {
   double loss = 0, unigram_nats = 0;
   int64_t tokens = 0;
 };
-// The mean loss over the first whole micro-batches of the validation part, at most kValidationTokens tokens, beside
-// the unigram cross-entropy of the same tokens. nullopt where the part holds less than a micro-batch.
+// The mean loss over whole micro-batches, samples spread evenly over the validation part, at most kValidationTokens
+// tokens, beside the unigram cross-entropy of the same tokens. nullopt where the part holds less than a micro-batch.
 constexpr int64_t kValidationTokens = 16384;
 std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data, const BatchConfig& batch);
 

@@ -173,11 +173,12 @@ void Dataset::validation_sample(int64_t sample, std::span<int64_t> inputs, std::
   sample_from(validation_first_ + sample * options_.sequence_length, inputs, targets);
 }
 
-double Dataset::validation_unigram_nats(int64_t samples) const {
-  SLUICE_CHECK(samples >= 0 && samples <= validation_samples_, "as many validation samples as there are");
+double Dataset::validation_unigram_nats(std::span<const int64_t> samples) const {
   std::vector<int64_t> counts(static_cast<size_t>(tokenizer_->vocabulary_size()));
-  for (int64_t i = 1; i <= samples * options_.sequence_length; ++i) {
-    ++counts[static_cast<size_t>(stream_.at(validation_first_ + i))];
+  for (const int64_t sample : samples) {
+    SLUICE_CHECK(sample >= 0 && sample < validation_samples_, "a validation sample");
+    const int64_t first = validation_first_ + sample * options_.sequence_length;
+    for (int64_t i = 1; i <= options_.sequence_length; ++i) ++counts[static_cast<size_t>(stream_.at(first + i))];
   }
   return unigram_nats(counts);
 }

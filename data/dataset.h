@@ -50,9 +50,9 @@ class Dataset {
   // Fills S inputs and S targets of one sample.
   void training_sample(int64_t sample, std::span<int64_t> inputs, std::span<int64_t> targets) const;
   void validation_sample(int64_t sample, std::span<int64_t> inputs, std::span<int64_t> targets) const;
-  // Entropy in nats per token of the unigram distribution of the targets of the first `samples` validation samples: the
-  // least loss of any model that sees no context, on just these tokens.
-  double validation_unigram_nats(int64_t samples) const;
+  // Entropy in nats per token of the unigram distribution of these validation samples' targets: the least loss of any
+  // model that sees no context, on just these tokens.
+  double validation_unigram_nats(std::span<const int64_t> samples) const;
 
  private:
   Dataset(const DataOptions& options, std::unique_ptr<Tokenizer> tokenizer, TokenStream stream, int64_t text_bytes);

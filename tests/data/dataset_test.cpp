@@ -80,8 +80,9 @@ TEST_F(DatasetTest, sample_i_takes_its_tokens_and_the_last_part_is_for_validatio
     EXPECT_EQ(targets, sequence(82 + 4 * i, 4));
   }
   EXPECT_THROW(dataset.training_sample(19, inputs, targets), std::logic_error);
-  EXPECT_NEAR(dataset.validation_unigram_nats(4), std::log(16.0), 1e-12) << "16 different targets";
-  EXPECT_NEAR(dataset.validation_unigram_nats(1), std::log(4.0), 1e-12);
+  EXPECT_NEAR(dataset.validation_unigram_nats(std::vector<int64_t>{0, 1, 2, 3}), std::log(16.0), 1e-12)
+      << "16 different targets";
+  EXPECT_NEAR(dataset.validation_unigram_nats(std::vector<int64_t>{2}), std::log(4.0), 1e-12);
 }
 
 TEST_F(DatasetTest, a_second_run_takes_the_cache_and_a_changed_text_makes_it_anew) {
