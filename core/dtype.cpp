@@ -43,8 +43,8 @@ std::string_view name_of(Group group) {
   return {};
 }
 
-std::span<const Plane> planes_of(Precision precision, Group group) {
-  const bool wide = precision == Precision::kFp32;
+std::span<const Plane> planes_of(RecordFormat format, Group group) {
+  const bool wide = format.precision == Precision::kFp32;
   switch (group) {
     case Group::kWeights:
       return wide ? std::span<const Plane>(kWeights4) : std::span<const Plane>(kWeights2);
@@ -53,21 +53,24 @@ std::span<const Plane> planes_of(Precision precision, Group group) {
     case Group::kState:
       break;
   }
-  switch (precision) {
+  // The last plane is the second moment's.
+  const size_t without = format.moments == Moments::kOne ? 1 : 0;
+  const auto state = [&](std::span<const Plane> planes) { return planes.first(planes.size() - without); };
+  switch (format.precision) {
     case Precision::kBf16:
-      return kStateBf16;
+      return state(kStateBf16);
     case Precision::kFp16:
-      return kStateFp16;
+      return state(kStateFp16);
     case Precision::kFp32:
-      return kStateFp32;
+      return state(kStateFp32);
   }
   SLUICE_CHECK(false, "unknown precision");
   return {};
 }
 
-int64_t bytes_per_element(Precision precision, Group group) {
+int64_t bytes_per_element(RecordFormat format, Group group) {
   int64_t sum = 0;
-  for (const Plane& plane : planes_of(precision, group)) sum += plane.bytes_per_element;
+  for (const Plane& plane : planes_of(format, group)) sum += plane.bytes_per_element;
   return sum;
 }
 

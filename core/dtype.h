@@ -21,14 +21,25 @@ constexpr DType weights_dtype(Precision p) {
 enum class Group : uint8_t { kWeights = 0, kState = 1, kGradient = 2 };
 std::string_view name_of(Group group);
 
+// How many moments the optimizer keeps of each parameter, in fp32.
+enum class Moments : uint8_t { kTwo = 0, kOne = 1 };
+
+// What fixes the planes of a run's records. A precision alone stands for two moments.
+struct RecordFormat {
+  constexpr RecordFormat(Precision p, Moments m = Moments::kTwo) : precision(p), moments(m) {}  // implicit on purpose
+  Precision precision;
+  Moments moments;
+};
+
 struct Plane {
   std::string_view name;      // "weights", "residual", "master", "moment1", "moment2"
   int64_t bytes_per_element;  // 2 or 4
 };
 constexpr int kMaxPlanes = 3;
 
-// weights: 1 plane; state: bf16 residual+moments (10 B), fp16 master+moments (12 B), fp32 moments (8 B).
-std::span<const Plane> planes_of(Precision precision, Group group);
-int64_t bytes_per_element(Precision precision, Group group);
+// weights: 1 plane; state: bf16 residual+moments (10 B), fp16 master+moments (12 B), fp32 moments (8 B); 4 B less where
+// there is one moment.
+std::span<const Plane> planes_of(RecordFormat format, Group group);
+int64_t bytes_per_element(RecordFormat format, Group group);
 
 }  // namespace sluice

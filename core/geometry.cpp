@@ -92,9 +92,9 @@ int Geometry::find_parameter(std::string_view name) const {
   return at != canonical_.end() && parameters_[static_cast<size_t>(*at)].name == name ? *at : -1;
 }
 
-RecordLayout record_layout(Precision precision, Group group, int64_t elements) {
+RecordLayout record_layout(RecordFormat format, Group group, int64_t elements) {
   RecordLayout layout;
-  for (const Plane& plane : planes_of(precision, group)) {
+  for (const Plane& plane : planes_of(format, group)) {
     const int64_t payload = elements * plane.bytes_per_element;
     layout.plane_offset[layout.plane_count] = layout.bytes;
     layout.plane_bytes[layout.plane_count] = payload;

@@ -91,6 +91,6 @@ struct RecordLayout {
   int64_t bytes = 0;                      // whole record, padded
   int64_t payload_bytes = 0;
 };
-RecordLayout record_layout(Precision precision, Group group, int64_t elements);
+RecordLayout record_layout(RecordFormat format, Group group, int64_t elements);
 
 }  // namespace sluice

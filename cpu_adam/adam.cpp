@@ -9,8 +9,9 @@ namespace sluice {
 AdamStep adam_step(const AdamOptions& options, int64_t t, double scale) {
   SLUICE_CHECK(t >= 1, "the first applied step is number 1");
   const double power = static_cast<double>(t);
-  const double correction1 = 1.0 - std::pow(options.beta1, power);
-  const double correction2 = 1.0 - std::pow(options.beta2, power);
+  const bool corrected = moments_of(options.kind) == Moments::kTwo;
+  const double correction1 = corrected ? 1.0 - std::pow(options.beta1, power) : 1.0;
+  const double correction2 = corrected ? 1.0 - std::pow(options.beta2, power) : 1.0;
   return {
       .kind = options.kind,
       .scale = static_cast<float>(scale),
@@ -22,7 +23,12 @@ AdamStep adam_step(const AdamOptions& options, int64_t t, double scale) {
       .correction2 = static_cast<float>(std::sqrt(correction2)),
       .epsilon = static_cast<float>(options.epsilon),
       .step_size = static_cast<float>(options.learning_rate / correction1),
+      .momentum = static_cast<float>(options.momentum),
   };
+}
+
+Moments moments_of(AdamKind kind) {
+  return kind == AdamKind::kAdamW || kind == AdamKind::kAdam ? Moments::kTwo : Moments::kOne;
 }
 
 AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t element) {
@@ -30,7 +36,7 @@ AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t elemen
   at.weights += element * bytes_of(weights_dtype(format.precision));
   at.gradient += element * bytes_of(format.gradient);
   at.moment1 += element;
-  at.moment2 += element;
+  if (at.moment2) at.moment2 += element;
   if (at.residual) at.residual += element;
   if (at.master) at.master += element;
   return at;

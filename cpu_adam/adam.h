@@ -1,4 +1,5 @@
-// AdamW on the host, exact to the bit: every implementation gives the bits of adam_scalar (numerics: ARCHITECTURE.md).
+// AdamW on the host, and its kin, exact to the bit: every implementation gives the bits of adam_scalar (numerics:
+// ARCHITECTURE.md).
 // Pure functions on the caller's memory; any thread, disjoint ranges in parallel.
 //
 // Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019), algorithm 2; Kingma and Ba, "Adam"
@@ -13,7 +14,13 @@
 
 namespace sluice {
 
-enum class AdamKind : uint8_t { kAdamW, kAdam };  // decoupled decay, or L2
+// With g the scaled gradient, p the master; one moment (m) or two (m, v):
+//   kAdamW    decoupled decay                      kAdam  the same with L2: g = fma(weight_decay, p, g)
+//   kAdagrad  L2; m = fma(g, g, m); p -= (lr * g) / (sqrt(m) + eps)
+//   kLion     p *= decay; c = fma(1 - beta1, g - m, m); p -= sign(c) * lr; m = fma(1 - beta2, g - m, m)
+//   kSgd      L2; m = fma(momentum, m, g); p -= lr * m
+enum class AdamKind : uint8_t { kAdamW, kAdam, kAdagrad, kLion, kSgd };
+Moments moments_of(AdamKind kind);
 
 struct AdamOptions {
   AdamKind kind = AdamKind::kAdamW;
@@ -21,6 +28,7 @@ struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
+  double momentum = 0;  // kSgd
 };
 
 // The scalars of one step, computed in double and rounded once.
@@ -32,7 +40,8 @@ struct AdamStep {
   float one_minus_beta1 = 0.1f, beta2 = 0.999f, one_minus_beta2 = 0.001f;
   float correction2 = 1;  // sqrt(1 - beta2^t)
   float epsilon = 1e-8f;
-  float step_size = 1e-3f;  // lr / (1 - beta1^t)
+  float step_size = 1e-3f;  // lr / (1 - beta1^t); without bias correction lr
+  float momentum = 0;
 };
 // t >= 1: the number of this applied step. scale = clip / loss_scale.
 AdamStep adam_step(const AdamOptions& options, int64_t t, double scale);
@@ -43,7 +52,7 @@ struct AdamPlanes {
   int16_t* residual = nullptr;   // bf16 only
   float* master = nullptr;       // fp16 only
   float* moment1 = nullptr;
-  float* moment2 = nullptr;
+  float* moment2 = nullptr;             // kinds with two moments only
   const std::byte* gradient = nullptr;  // closed, of gradient_dtype
 };
 

@@ -51,8 +51,43 @@ void store_master(const AdamPlanes& planes, int64_t i, float master) {
   }
 }
 
+struct Moved {
+  float p, m;
+};
+
+Moved with_one_moment(const AdamStep& step, float p, float m, float g) {
+  if (step.kind == AdamKind::kLion) {
+    p = p * step.decay;
+    const float c = std::fma(step.one_minus_beta1, g - m, m);
+    // A zero and a NaN stand for themselves.
+    p = p - (std::fabs(c) > 0 ? std::copysign(step.step_size, c) : c);
+    return {p, std::fma(step.one_minus_beta2, g - m, m)};
+  }
+  g = std::fma(step.weight_decay, p, g);
+  if (step.kind == AdamKind::kAdagrad) {
+    m = std::fma(g, g, m);
+    return {p - (step.step_size * g) / (std::sqrt(m) + step.epsilon), m};
+  }
+  m = std::fma(step.momentum, m, g);
+  return {p - step.step_size * m, m};
+}
+
+template <Precision kPrecision, DType kGradient>
+Finite update_one(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
+  bool finite = true;
+  for (int64_t i = 0; i < elements; ++i) {
+    const float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;
+    const Moved moved = with_one_moment(step, load_master<kPrecision>(planes, i), planes.moment1[i], g);
+    planes.moment1[i] = moved.m;
+    store_master<kPrecision>(planes, i, moved.p);
+    finite = finite && std::isfinite(moved.p) && std::isfinite(moved.m);
+  }
+  return finite ? Finite::kYes : Finite::kNo;
+}
+
 template <Precision kPrecision, DType kGradient>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
+  if (moments_of(step.kind) == Moments::kOne) return update_one<kPrecision, kGradient>(step, planes, elements);
   bool finite = true;
   for (int64_t i = 0; i < elements; ++i) {
     float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;

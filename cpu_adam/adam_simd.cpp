@@ -75,7 +75,7 @@ HWY_INLINE void store_master(const AdamPlanes& planes, int64_t i, F master) {
 }
 
 struct StepLanes {
-  F scale, decay, weight_decay, one_minus_beta1, beta2, one_minus_beta2, correction2, epsilon, step_size;
+  F scale, decay, weight_decay, one_minus_beta1, beta2, one_minus_beta2, correction2, epsilon, step_size, momentum;
 };
 HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
   const Floats df;
@@ -87,18 +87,16 @@ HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
           .one_minus_beta2 = hn::Set(df, step.one_minus_beta2),
           .correction2 = hn::Set(df, step.correction2),
           .epsilon = hn::Set(df, step.epsilon),
-          .step_size = hn::Set(df, step.step_size)};
+          .step_size = hn::Set(df, step.step_size),
+          .momentum = hn::Set(df, step.momentum)};
 }
 
-// One vector at element i. Returns the greatest pattern of |p|, v and `largest`. m needs no look: from a non-finite m
-// comes a non-finite p, whatever the denominator; and so does it from a v below zero.
-template <Precision kPrecision, DType kGradient, AdamKind kKind>
-HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int64_t i, U largest) {
+// Two moments. Returns the new p; the greatest pattern of v goes to `top`. m needs no look: from a non-finite m comes a
+// non-finite p, whatever the denominator; and so does it from a v below zero.
+template <AdamKind kKind, class I>
+HWY_INLINE F with_two_moments(const StepLanes& step, const AdamPlanes& planes, int64_t i, F p, F g, I& top) {
   const Floats df;
-  const Patterns du;
-  const U gradient = load_float_bits<kGradient>(du, planes.gradient + i * bytes_of(kGradient));
-  F g = hn::Mul(hn::BitCast(df, gradient), step.scale);
-  F p = load_master<kPrecision>(planes, i);
+  const hn::RebindToSigned<Floats> di;
   if constexpr (kKind == AdamKind::kAdamW) {
     p = hn::Mul(p, step.decay);
   } else {
@@ -112,11 +110,53 @@ HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int6
   p = hn::Sub(p, hn::Div(hn::Mul(step.step_size, m), den));
   hn::StoreU(m, df, planes.moment1 + i);
   hn::StoreU(v, df, planes.moment2 + i);
-  store_master<kPrecision>(planes, i, p);
+  top = hn::Max(top, hn::BitCast(di, v));
+  return p;
+}
+
+template <AdamKind kKind, class I>
+HWY_INLINE F with_one_moment(const StepLanes& step, const AdamPlanes& planes, int64_t i, F p, F g, I& top) {
+  const Floats df;
+  const hn::RebindToSigned<Floats> di;
+  F m = hn::LoadU(df, planes.moment1 + i);
+  if constexpr (kKind == AdamKind::kLion) {
+    const F way = hn::Sub(g, m);
+    const F c = fused_multiply_add(step.one_minus_beta1, way, m);
+    const F signed_step = hn::CopySignToAbs(step.step_size, c);  // a zero and a NaN stand for themselves
+    p = hn::Sub(hn::Mul(p, step.decay), hn::IfThenElse(hn::Gt(hn::Abs(c), hn::Zero(df)), signed_step, c));
+    m = fused_multiply_add(step.one_minus_beta2, way, m);
+  } else {
+    g = fused_multiply_add(step.weight_decay, p, g);
+    if constexpr (kKind == AdamKind::kAdagrad) {
+      m = fused_multiply_add(g, g, m);
+      p = hn::Sub(p, hn::Div(hn::Mul(step.step_size, g), hn::Add(hn::Sqrt(m), step.epsilon)));
+    } else {
+      m = fused_multiply_add(step.momentum, m, g);
+      p = hn::Sub(p, hn::Mul(step.step_size, m));
+    }
+  }
+  hn::StoreU(m, df, planes.moment1 + i);
+  top = hn::Max(top, hn::And(hn::BitCast(di, m), hn::Set(di, 0x7fffffff)));
+  return p;
+}
+
+// One vector at element i. Returns the greatest pattern of what must be finite, `largest` included.
+template <Precision kPrecision, DType kGradient, AdamKind kKind>
+HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int64_t i, U largest) {
+  const Floats df;
+  const Patterns du;
   const hn::RebindToSigned<Patterns> di;
-  const auto magnitude = hn::And(hn::BitCast(di, p), hn::Set(di, 0x7fffffff));
-  const auto top = hn::Max(hn::Max(hn::BitCast(di, largest), magnitude), hn::BitCast(di, v));
-  return hn::BitCast(du, top);
+  const U gradient = load_float_bits<kGradient>(du, planes.gradient + i * bytes_of(kGradient));
+  const F g = hn::Mul(hn::BitCast(df, gradient), step.scale);
+  F p = load_master<kPrecision>(planes, i);
+  auto top = hn::BitCast(di, largest);
+  if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) {
+    p = with_two_moments<kKind>(step, planes, i, p, g, top);
+  } else {
+    p = with_one_moment<kKind>(step, planes, i, p, g, top);
+  }
+  store_master<kPrecision>(planes, i, p);
+  return hn::BitCast(du, hn::Max(top, hn::And(hn::BitCast(di, p), hn::Set(di, 0x7fffffff))));
 }
 
 // Five or six streams, each read and most written, are more than the hardware's prefetchers keep up with. Asking for
@@ -129,13 +169,13 @@ HWY_INLINE void prefetch_block(const void* plane, int64_t i) {
   hwy::Prefetch(line);
   if constexpr (kElementBytes == 4) hwy::Prefetch(line + 64);
 }
-template <Precision kPrecision, DType kGradient>
+template <Precision kPrecision, DType kGradient, AdamKind kKind>
 HWY_INLINE void prefetch_planes(const AdamPlanes& planes, int64_t i) {
   prefetch_block<bytes_of(weights_dtype(kPrecision))>(planes.weights, i);
   if constexpr (kPrecision == Precision::kBf16) prefetch_block<2>(planes.residual, i);
   if constexpr (kPrecision == Precision::kFp16) prefetch_block<4>(planes.master, i);
   prefetch_block<4>(planes.moment1, i);
-  prefetch_block<4>(planes.moment2, i);
+  if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) prefetch_block<4>(planes.moment2, i);
   prefetch_block<bytes_of(kGradient)>(planes.gradient, i);
 }
 
@@ -148,7 +188,7 @@ Finite update_range(const AdamStep& step, const AdamPlanes& given, int64_t eleme
   U largest = hn::Zero(du);
   int64_t i = 0;
   while (i + kBlock <= elements) {
-    prefetch_planes<kPrecision, kGradient>(planes, i);
+    prefetch_planes<kPrecision, kGradient, kKind>(planes, i);
     for (const int64_t end = i + kBlock; i < end; i += lanes) {
       largest = update_vector<kPrecision, kGradient, kKind>(step_lanes, planes, i, largest);
     }
@@ -165,8 +205,19 @@ Finite update_range(const AdamStep& step, const AdamPlanes& given, int64_t eleme
 
 template <Precision kPrecision, DType kGradient>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
-  return step.kind == AdamKind::kAdamW ? update_range<kPrecision, kGradient, AdamKind::kAdamW>(step, planes, elements)
-                                       : update_range<kPrecision, kGradient, AdamKind::kAdam>(step, planes, elements);
+  switch (step.kind) {
+    case AdamKind::kAdamW:
+      return update_range<kPrecision, kGradient, AdamKind::kAdamW>(step, planes, elements);
+    case AdamKind::kAdam:
+      return update_range<kPrecision, kGradient, AdamKind::kAdam>(step, planes, elements);
+    case AdamKind::kAdagrad:
+      return update_range<kPrecision, kGradient, AdamKind::kAdagrad>(step, planes, elements);
+    case AdamKind::kLion:
+      return update_range<kPrecision, kGradient, AdamKind::kLion>(step, planes, elements);
+    case AdamKind::kSgd:
+      break;
+  }
+  return update_range<kPrecision, kGradient, AdamKind::kSgd>(step, planes, elements);
 }
 
 AdamKernel kernel_of(AdamFormat format) {

@@ -67,5 +67,53 @@ TEST(AdamScalar, rounds_every_operation_of_adam_with_l2_once_in_the_order_writte
   for (const AdamFormat format : all_formats()) ASSERT_NO_FATAL_FAILURE(expect_the_oracle(format, AdamKind::kAdam));
 }
 
+Element updated_by_one_moment(const AdamStep& step, Element e, float gradient) {
+  float g = multiply(gradient, step.scale);
+  if (step.kind == AdamKind::kLion) {
+    const float c = fused(step.one_minus_beta1, add(g, -e.m), e.m);
+    e.p = add(multiply(e.p, step.decay), c > 0 ? -step.step_size : c < 0 ? step.step_size : 0.0f);
+    e.m = fused(step.one_minus_beta2, add(g, -e.m), e.m);
+    return e;
+  }
+  g = fused(step.weight_decay, e.p, g);
+  if (step.kind == AdamKind::kAdagrad) {
+    e.m = fused(g, g, e.m);
+    const float root = static_cast<float>(std::sqrt(static_cast<double>(e.m)));
+    e.p = add(e.p, -divide(multiply(step.step_size, g), add(root, step.epsilon)));
+  } else {
+    e.m = fused(step.momentum, e.m, g);
+    e.p = add(e.p, -multiply(step.step_size, e.m));
+  }
+  return e;
+}
+
+TEST(AdamScalar, rounds_every_operation_of_kinds_with_one_moment_once_and_touches_no_second) {
+  for (const AdamKind kind : {AdamKind::kAdagrad, AdamKind::kLion, AdamKind::kSgd}) {
+    const AdamOptions options{.kind = kind, .learning_rate = 1e-3, .weight_decay = 0.05, .momentum = 0.9};
+    for (const AdamFormat format : all_formats()) {
+      TestState state(format, 5'000, 0);
+      fill(state, Values::kOrdinary, 17);
+      // A sum of squares for Adagrad is not below zero.
+      for (int64_t i = 0; i < state.elements; ++i) state.moment1.set(i, std::fabs(state.moment1.get(i)));
+      for (int64_t t = 1; t <= 3; ++t) {
+        const AdamStep step = adam_step(options, t, 0.77);
+        std::vector<Element> expected;
+        for (int64_t i = 0; i < state.elements; ++i) {
+          expected.push_back(
+              updated_by_one_moment(step, {state.master(i), state.moment1.get(i), 0}, state.gradient(i)));
+        }
+        AdamPlanes planes = state.planes();
+        planes.moment2 = nullptr;
+        ASSERT_EQ(adam_scalar(format)(step, planes, state.elements), Finite::kYes);
+        for (int64_t i = 0; i < state.elements; ++i) {
+          const Element& e = expected[static_cast<size_t>(i)];
+          ASSERT_EQ(std::bit_cast<uint32_t>(state.master(i)), std::bit_cast<uint32_t>(e.p)) << i;
+          ASSERT_EQ(std::bit_cast<uint32_t>(state.moment1.get(i)), std::bit_cast<uint32_t>(e.m)) << i;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -132,6 +132,12 @@ inline const std::vector<AdamFormat>& all_formats() {
   return formats;
 }
 
+inline const std::vector<AdamKind>& all_kinds() {
+  static const std::vector<AdamKind> kinds = {AdamKind::kAdamW, AdamKind::kAdam, AdamKind::kAdagrad, AdamKind::kLion,
+                                              AdamKind::kSgd};
+  return kinds;
+}
+
 enum class Values { kOrdinary, kAnyPattern };
 
 // kOrdinary: what training sees. kAnyPattern: every second value is an edge case (Inf, NaN, subnormals, largest, -0)
