@@ -28,9 +28,9 @@ Json homes_json(const Plan& plan) {
       row["chunks"] = row["chunks"].get<int64_t>() + 1;
       row["bytes"] = row["bytes"].get<int64_t>() + elements * bytes_each;
     };
-    const Precision precision = plan.options.precision;
-    add(Group::kWeights, homes.weights, bytes_per_element(precision, Group::kWeights));
-    add(Group::kState, homes.state, bytes_per_element(precision, Group::kState));
+    const RecordFormat format = plan.options.format();
+    add(Group::kWeights, homes.weights, bytes_per_element(format, Group::kWeights));
+    add(Group::kState, homes.state, bytes_per_element(format, Group::kState));
     add(Group::kGradient, homes.gradient, bytes_of(plan.options.gradient_dtype));
   }
   return json;

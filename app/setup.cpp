@@ -67,6 +67,7 @@ WorkspaceNeed find_workspace(RunSetup& setup) {
 PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes) {
   const RunConfig& config = setup.config;
   return {.precision = config.precision,
+          .optimizer = optimizer_of(config.optimizer.kind),
           .gradient_dtype = weights_dtype(config.precision),
           .device_bytes = config.sluice.device_memory_bytes,
           .host_bytes = config.sluice.host_memory_bytes,

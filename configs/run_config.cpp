@@ -127,12 +127,25 @@ class Reader {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
-  reader.choice<AdamKind>("optimizer.type", optimizer.kind, {{"AdamW", AdamKind::kAdamW}, {"Adam", AdamKind::kAdam}});
-  if (optimizer.kind == AdamKind::kAdam) optimizer.weight_decay = 0;
-  reader.number("optimizer.params.lr", optimizer.learning_rate, 0, kNoLimit);
-  reader.number("optimizer.params.eps", optimizer.epsilon, std::numeric_limits<double>::min(), kNoLimit);
-  reader.number("optimizer.params.weight_decay", optimizer.weight_decay, 0, kNoLimit);
+// The hyper-parameters that each type knows beside lr and weight_decay, and its defaults, which are the incumbent's.
+struct OptimizerType {
+  std::string_view name;
+  AdamOptions defaults;
+  bool betas, eps, momentum;
+};
+const OptimizerType kOptimizerTypes[] = {
+    {"AdamW", {.kind = AdamKind::kAdamW}, true, true, false},
+    {"Adam", {.kind = AdamKind::kAdam, .weight_decay = 0}, true, true, false},
+    {"Adagrad",
+     {.kind = AdamKind::kAdagrad, .learning_rate = 1e-2, .epsilon = 1e-10, .weight_decay = 0},
+     false,
+     true,
+     false},
+    {"Lion", {.kind = AdamKind::kLion, .beta2 = 0.99, .weight_decay = 0}, true, false, false},
+    {"SGD", {.kind = AdamKind::kSgd, .weight_decay = 0}, false, false, true},
+};
+
+void read_betas(const Reader& reader, AdamOptions& optimizer) {
   constexpr std::string_view kBetas = "optimizer.params.betas";
   const Json* betas = reader.find(kBetas);
   if (betas == nullptr) return;
@@ -141,6 +154,30 @@ void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
     reader.refuse(kBetas, *betas);
   optimizer.beta1 = (*betas)[0].get<double>();
   optimizer.beta2 = (*betas)[1].get<double>();
+}
+
+void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
+  const OptimizerType* type = &kOptimizerTypes[0];
+  reader.choice<const OptimizerType*>("optimizer.type", type,
+                                      {{"AdamW", &kOptimizerTypes[0]},
+                                       {"Adam", &kOptimizerTypes[1]},
+                                       {"Adagrad", &kOptimizerTypes[2]},
+                                       {"Lion", &kOptimizerTypes[3]},
+                                       {"SGD", &kOptimizerTypes[4]}});
+  optimizer = type->defaults;
+  const auto only_of_others = [&](std::string_view key, bool known) {
+    const Json* value = reader.find(key);
+    if (value && !known)
+      reader.refuse(key, *value, fmt::format(", and not with \"optimizer.type\" \"{}\"", type->name));
+  };
+  only_of_others("optimizer.params.betas", type->betas);
+  only_of_others("optimizer.params.eps", type->eps);
+  only_of_others("optimizer.params.momentum", type->momentum);
+  reader.number("optimizer.params.lr", optimizer.learning_rate, 0, kNoLimit);
+  reader.number("optimizer.params.eps", optimizer.epsilon, std::numeric_limits<double>::min(), kNoLimit);
+  reader.number("optimizer.params.weight_decay", optimizer.weight_decay, 0, kNoLimit);
+  reader.number("optimizer.params.momentum", optimizer.momentum, 0, 1);
+  read_betas(reader, optimizer);
 }
 
 void read_schedule(const Reader& reader, ScheduleConfig& schedule) {

@@ -51,6 +51,17 @@ Json sluice_json(const SluiceConfig& sluice) {
   return object;
 }
 
+Json optimizer_json(const AdamOptions& options) {
+  const bool adam = optimizer_of(options.kind) == Optimizer::kAdam;
+  const std::string type(options.kind == AdamKind::kAdamW ? "AdamW" : name_of(optimizer_of(options.kind)));
+  Json params = {{"lr", options.learning_rate}};
+  if (adam || options.kind == AdamKind::kLion) params["betas"] = Json::array({options.beta1, options.beta2});
+  if (adam || options.kind == AdamKind::kAdagrad) params["eps"] = options.epsilon;
+  if (options.kind == AdamKind::kSgd) params["momentum"] = options.momentum;
+  params["weight_decay"] = options.weight_decay;
+  return {{"type", type}, {"params", params}};
+}
+
 }  // namespace
 
 std::string_view name_of(TokenizerKind kind) { return kind == TokenizerKind::kByte ? "byte" : "sentencepiece"; }
@@ -82,12 +93,7 @@ std::string to_json(const RunConfig& config) {
   object["train_batch_size"] = config.batch.train;
   object["train_micro_batch_size_per_gpu"] = config.batch.micro;
   object["gradient_accumulation_steps"] = config.batch.accumulation;
-  object["optimizer"] = {{"type", adam.kind == AdamKind::kAdamW ? "AdamW" : "Adam"},
-                         {"params",
-                          {{"lr", adam.learning_rate},
-                           {"betas", Json::array({adam.beta1, adam.beta2})},
-                           {"eps", adam.epsilon},
-                           {"weight_decay", adam.weight_decay}}}};
+  object["optimizer"] = optimizer_json(adam);
   const ScheduleConfig& schedule = config.schedule;
   if (schedule.kind != ScheduleKind::kConstant) {
     const bool decays = schedule.kind == ScheduleKind::kWarmupDecay;

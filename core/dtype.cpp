@@ -30,6 +30,21 @@ std::string_view name_of(DType type) {
 
 std::string_view name_of(Precision precision) { return name_of(weights_dtype(precision)); }
 
+std::string_view name_of(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::kAdam:
+      return "Adam";
+    case Optimizer::kAdagrad:
+      return "Adagrad";
+    case Optimizer::kLion:
+      return "Lion";
+    case Optimizer::kSgd:
+      return "SGD";
+  }
+  SLUICE_CHECK(false, "unknown optimizer");
+  return {};
+}
+
 std::string_view name_of(Group group) {
   switch (group) {
     case Group::kWeights:
@@ -54,7 +69,7 @@ std::span<const Plane> planes_of(RecordFormat format, Group group) {
       break;
   }
   // The last plane is the second moment's.
-  const size_t without = format.moments == Moments::kOne ? 1 : 0;
+  const size_t without = moments_of(format.optimizer) == 1 ? 1 : 0;
   const auto state = [&](std::span<const Plane> planes) { return planes.first(planes.size() - without); };
   switch (format.precision) {
     case Precision::kBf16:

@@ -21,14 +21,16 @@ constexpr DType weights_dtype(Precision p) {
 enum class Group : uint8_t { kWeights = 0, kState = 1, kGradient = 2 };
 std::string_view name_of(Group group);
 
-// How many moments the optimizer keeps of each parameter, in fp32.
-enum class Moments : uint8_t { kTwo = 0, kOne = 1 };
+// Whose moments the state has, in fp32: Adam's are two, of the others one. The numbers stand in stores.
+enum class Optimizer : uint8_t { kAdam = 0, kAdagrad = 1, kLion = 2, kSgd = 3 };
+std::string_view name_of(Optimizer optimizer);  // "Adam", "Adagrad", "Lion", "SGD"
+constexpr int moments_of(Optimizer optimizer) { return optimizer == Optimizer::kAdam ? 2 : 1; }
 
-// What fixes the planes of a run's records. A precision alone stands for two moments.
+// What fixes the planes of a run's records. A precision alone stands for Adam.
 struct RecordFormat {
-  constexpr RecordFormat(Precision p, Moments m = Moments::kTwo) : precision(p), moments(m) {}  // implicit on purpose
+  constexpr RecordFormat(Precision p, Optimizer o = Optimizer::kAdam) : precision(p), optimizer(o) {}
   Precision precision;
-  Moments moments;
+  Optimizer optimizer;
 };
 
 struct Plane {

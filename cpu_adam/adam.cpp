@@ -9,7 +9,7 @@ namespace sluice {
 AdamStep adam_step(const AdamOptions& options, int64_t t, double scale) {
   SLUICE_CHECK(t >= 1, "the first applied step is number 1");
   const double power = static_cast<double>(t);
-  const bool corrected = moments_of(options.kind) == Moments::kTwo;
+  const bool corrected = moments_of(optimizer_of(options.kind)) == 2;
   const double correction1 = corrected ? 1.0 - std::pow(options.beta1, power) : 1.0;
   const double correction2 = corrected ? 1.0 - std::pow(options.beta2, power) : 1.0;
   return {
@@ -27,8 +27,19 @@ AdamStep adam_step(const AdamOptions& options, int64_t t, double scale) {
   };
 }
 
-Moments moments_of(AdamKind kind) {
-  return kind == AdamKind::kAdamW || kind == AdamKind::kAdam ? Moments::kTwo : Moments::kOne;
+Optimizer optimizer_of(AdamKind kind) {
+  switch (kind) {
+    case AdamKind::kAdamW:
+    case AdamKind::kAdam:
+      return Optimizer::kAdam;
+    case AdamKind::kAdagrad:
+      return Optimizer::kAdagrad;
+    case AdamKind::kLion:
+      return Optimizer::kLion;
+    case AdamKind::kSgd:
+      break;
+  }
+  return Optimizer::kSgd;
 }
 
 AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t element) {

@@ -20,7 +20,7 @@ namespace sluice {
 //   kLion     p *= decay; c = fma(1 - beta1, g - m, m); p -= sign(c) * lr; m = fma(1 - beta2, g - m, m)
 //   kSgd      L2; m = fma(momentum, m, g); p -= lr * m
 enum class AdamKind : uint8_t { kAdamW, kAdam, kAdagrad, kLion, kSgd };
-Moments moments_of(AdamKind kind);
+Optimizer optimizer_of(AdamKind kind);  // AdamW and Adam keep the same state
 
 struct AdamOptions {
   AdamKind kind = AdamKind::kAdamW;

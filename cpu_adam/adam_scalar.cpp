@@ -87,7 +87,7 @@ Finite update_one(const AdamStep& step, const AdamPlanes& planes, int64_t elemen
 
 template <Precision kPrecision, DType kGradient>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
-  if (moments_of(step.kind) == Moments::kOne) return update_one<kPrecision, kGradient>(step, planes, elements);
+  if (moments_of(optimizer_of(step.kind)) == 1) return update_one<kPrecision, kGradient>(step, planes, elements);
   bool finite = true;
   for (int64_t i = 0; i < elements; ++i) {
     float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;

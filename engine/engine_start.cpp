@@ -12,6 +12,7 @@ namespace {
 // A store that is there decides the chunk size where the configuration does not.
 PlanOptions plan_for_store(const EngineOptions& options) {
   PlanOptions plan = options.plan;
+  plan.optimizer = optimizer_of(options.adam.kind);
   plan.drives = static_cast<int>(options.store.folders().size());
   if (options.open != OpenMode::kResume || plan.chunk_elements > 0) return plan;
   if (const auto identity = RecordStore::identify(options.store.folder)) plan.chunk_elements = identity->chunk_elements;
@@ -61,6 +62,7 @@ void Engine::Impl::charge_ledger() {
 StoreIdentity Engine::Impl::identity() const {
   return {.model = model.canonical_text(),
           .precision = plan.options.precision,
+          .optimizer = plan.options.optimizer,
           .chunk_elements = plan.geometry.chunk_elements(),
           .chunk_count = static_cast<int64_t>(plan.chunks.size())};
 }

@@ -47,9 +47,9 @@ UpdateLayout Plan::update_layout(int chunk) const {
     layout.bytes += round_up(bytes, kPlaneAlignmentBytes);
     return at;
   };
-  if (homes.state == Home::kNvme) layout.state = place(record_layout(options.precision, Group::kState, elements).bytes);
+  if (homes.state == Home::kNvme) layout.state = place(record_layout(options.format(), Group::kState, elements).bytes);
   if (homes.weights == Home::kNvme) {
-    layout.weights = place(record_layout(options.precision, Group::kWeights, elements).bytes);
+    layout.weights = place(record_layout(options.format(), Group::kWeights, elements).bytes);
   }
   if (homes.gradient == Home::kDevice || homes.gradient == Home::kNowhere) {
     layout.gradient = place(gradient_bytes(elements));

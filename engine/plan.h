@@ -20,6 +20,7 @@ constexpr int64_t kDeviceAlignmentBytes = 256;
 
 struct PlanOptions {
   Precision precision = Precision::kBf16;
+  Optimizer optimizer = Optimizer::kAdam;
   DType gradient_dtype = DType::kBf16;  // of closed gradients: the weights' type, or fp32
   int64_t device_bytes = 0;             // hard cap, workspace included
   int64_t host_bytes = 0;               // hard cap on the mapping and our tables
@@ -32,6 +33,7 @@ struct PlanOptions {
   int io_depth = 64;                       // of the store's queue for each drive, for its share of the host budget
   int drives = 1;                          // of the store; an engine counts its folders
   Placement placement;
+  RecordFormat format() const { return {precision, optimizer}; }
 };
 
 // kNowhere: gradients under replay, which the update takes from its slot.

@@ -78,7 +78,7 @@ void Planner::assign_offsets(Plan& plan) const {
     if (ahead > plan.host_update.bytes) break;
     ++plan.prefetched_chunks;
   }
-  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.precision, options_.drives);
+  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.format(), options_.drives);
   describe(plan);
 }
 

@@ -58,8 +58,8 @@ Planner::Planner(const ModelSpec& model, const PlanOptions& options) : model_(mo
 int64_t Planner::default_chunk_elements(int64_t host_bytes) const {
   int64_t elements = kLargestChunkElements;
   const auto slot = [&](int64_t n) {
-    return record_layout(options_.precision, Group::kState, n).bytes +
-           record_layout(options_.precision, Group::kWeights, n).bytes + n * bytes_of(options_.gradient_dtype);
+    return record_layout(options_.format(), Group::kState, n).bytes +
+           record_layout(options_.format(), Group::kWeights, n).bytes + n * bytes_of(options_.gradient_dtype);
   };
   while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot(elements) > host_bytes / 4)
     elements /= 2;
@@ -67,7 +67,7 @@ int64_t Planner::default_chunk_elements(int64_t host_bytes) const {
 }
 
 int64_t Planner::record_bytes(const Plan& plan, int chunk, Group group) const {
-  return record_layout(options_.precision, group, plan.geometry.chunks()[chunk].elements).bytes;
+  return record_layout(options_.format(), group, plan.geometry.chunks()[chunk].elements).bytes;
 }
 
 int64_t Planner::gradient_home_bytes(const Plan& plan, int chunk) const {
@@ -346,9 +346,8 @@ void Planner::fill_host(Plan& plan, Room& room) const {
 int64_t Planner::tables(const Plan& plan) const {
   // What does not grow with the model: queues, threads, the topology; then names.
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
-  bytes += RecordStore::predicted_table_bytes({.chunk_count = static_cast<int64_t>(plan.chunks.size()),
-                                               .depth = options_.io_depth,
-                                               .drives = options_.drives});
+  bytes += RecordStore::predicted_table_bytes(
+      {.chunk_count = static_cast<int64_t>(plan.chunks.size()), .depth = options_.io_depth, .drives = options_.drives});
   size_t longest = 0;
   for (UnitKind kind : unit_kinds(plan)) {
     const UnitProgram unit = build_unit(model_, plan, kind);

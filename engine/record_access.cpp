@@ -42,7 +42,7 @@ RecordAccess::RecordAccess(const Plan& plan, RecordStore& store, const UpdatePas
     : plan_(plan), store_(store), pass_(pass), host_(host) {}
 
 RecordLayout RecordAccess::layout_of(int chunk, Group group) const {
-  return record_layout(plan_.options.precision, group, plan_.geometry.chunks()[chunk].elements);
+  return record_layout(plan_.options.format(), group, plan_.geometry.chunks()[chunk].elements);
 }
 
 std::byte* RecordAccess::address(int chunk, Group group) {
@@ -183,7 +183,7 @@ Digests RecordAccess::digests() {
     }
   };
   add_plane({Group::kWeights, 0}, digests.weights_crc32c);
-  const auto planes = static_cast<int>(planes_of(plan_.options.precision, Group::kState).size());
+  const auto planes = static_cast<int>(planes_of(plan_.options.format(), Group::kState).size());
   for (int plane = 0; plane < planes; ++plane) add_plane({Group::kState, plane}, digests.state_crc32c);
   return digests;
 }

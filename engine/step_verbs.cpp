@@ -22,7 +22,7 @@ constexpr int64_t kScale = 0, kFirstNormPart = 1;
 }  // namespace
 
 RecordLayout Verbs::record(int c, Group group) const {
-  return record_layout(plan_.options.precision, group, chunk(c).elements);
+  return record_layout(plan_.options.format(), group, chunk(c).elements);
 }
 Range Verbs::state_at(int c, int64_t at) const {
   return host(at, record(c, Group::kState).bytes, content(Content::kState, c));

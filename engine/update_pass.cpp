@@ -25,7 +25,7 @@ UpdatePass::UpdatePass(const ModelSpec& model, const Plan& plan, RecordStore& st
       kernel_(adam_simd({.precision = plan.options.precision, .gradient = plan.options.gradient_dtype})) {}
 
 RecordLayout UpdatePass::layout_of(RecordId record) const {
-  return record_layout(plan_.options.precision, record.group, plan_.geometry.chunks()[record.chunk].elements);
+  return record_layout(plan_.options.format(), record.group, plan_.geometry.chunks()[record.chunk].elements);
 }
 
 UpdatePass::Sums UpdatePass::seeds(RecordId record) const {
@@ -78,7 +78,7 @@ AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) 
   if (precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
   if (precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
   planes.moment1 = reinterpret_cast<float*>(plane(next++));
-  planes.moment2 = reinterpret_cast<float*>(plane(next));
+  if (next < layout.plane_count) planes.moment2 = reinterpret_cast<float*>(plane(next));
   planes.gradient = host_ + operands.gradient + plan_.gradient_bytes(first);
   return planes;
 }
@@ -135,7 +135,7 @@ void UpdatePass::report_non_finite(const UpdateOperands& operands, int64_t first
   const AdamPlanes planes = planes_at(operands, first);
   int64_t at = chunk.first + first;
   for (int64_t i = 0; i < elements; ++i) {
-    if (std::isfinite(planes.moment1[i]) && std::isfinite(planes.moment2[i])) continue;
+    if (std::isfinite(planes.moment1[i]) && (!planes.moment2 || std::isfinite(planes.moment2[i]))) continue;
     at += i;
     break;
   }

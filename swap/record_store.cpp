@@ -34,7 +34,7 @@ RecordStore::Impl::Impl(const Geometry& geometry, const StoreIdentity& store_ide
                         Place place)
     : identity(store_identity),
       options(std::move(store_options)),
-      layout(geometry, store_identity.precision, place.weights),
+      layout(geometry, store_identity.format(), place.weights),
       weights(std::move(place.weights)),
       drives(std::move(place.drives)),
       fingerprint(fingerprint_of(store_identity)),
@@ -244,12 +244,12 @@ int RecordStore::in_flight() const { return impl_->transfers.in_flight(); }
 RecordLayout RecordStore::layout(RecordId record) const { return impl_->layout.layout(record); }
 
 std::span<const uint32_t> RecordStore::checksums(RecordId record) const {
-  const size_t planes = planes_of(impl_->identity.precision, record.group).size();
+  const size_t planes = planes_of(impl_->identity.format(), record.group).size();
   return std::span(impl_->entry(record).written).first(planes);
 }
 
 void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs) {
-  SLUICE_CHECK(crcs.size() == planes_of(impl_->identity.precision, record.group).size(), "one checksum for each plane");
+  SLUICE_CHECK(crcs.size() == planes_of(impl_->identity.format(), record.group).size(), "one checksum for each plane");
   std::copy(crcs.begin(), crcs.end(), std::begin(impl_->entry(record).next));
 }
 
@@ -263,7 +263,7 @@ CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t fou
       "(offset {} "
       "of {}); nothing was trained on them; check the drive and its cables, then --resume, or start over with "
       "--overwrite",
-      block, record.chunk, name_of(record.group), planes_of(impl_->identity.precision, record.group)[p].name,
+      block, record.chunk, name_of(record.group), planes_of(impl_->identity.format(), record.group)[p].name,
       e.written[p], found, at.offset, impl_->drives[static_cast<size_t>(at.drive)].path().string()));
 }
 

@@ -35,10 +35,12 @@ struct RecordId {
 struct StoreIdentity {
   std::string model;  // canonical text of the model's partitions and shapes (hashed into the fingerprint)
   Precision precision = Precision::kBf16;
+  Optimizer optimizer = Optimizer::kAdam;
   int64_t chunk_elements = 0;
   int64_t chunk_count = 0;
   int rank = 0;
   int world_size = 1;
+  RecordFormat format() const { return {precision, optimizer}; }
 };
 
 // The small state that a commit carries.
@@ -89,7 +91,7 @@ struct StoreCompletion {
 class RecordStore {
  public:
   // Bytes of the files that create() will make, all drives together: what `sluice plan` prints as disk needed.
-  static int64_t file_bytes(const Geometry& geometry, Precision precision, int drives = 1);
+  static int64_t file_bytes(const Geometry& geometry, RecordFormat format, int drives = 1);
   // An upper bound of table_bytes() that needs no store: for the planner.
   static int64_t predicted_table_bytes(const TableNeeds& needs);
 

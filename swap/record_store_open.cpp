@@ -166,9 +166,9 @@ void RecordStore::Impl::open_step(int64_t step) {
   run_now({.op = IoOp::kSync}, everywhere().first(1));
 }
 
-int64_t RecordStore::file_bytes(const Geometry& geometry, Precision precision, int drives) {
+int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, int drives) {
   const std::vector<uint32_t> any(static_cast<size_t>(drives), 1);
-  const StoreLayout layout(geometry, precision, any);
+  const StoreLayout layout(geometry, format, any);
   return std::reduce(layout.file_bytes().begin(), layout.file_bytes().end());
 }
 
@@ -178,7 +178,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   std::vector<uint32_t> weights = options.drive_weights;
   if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
-  const StoreLayout layout(geometry, identity.precision, weights);
+  const StoreLayout layout(geometry, identity.format(), weights);
   std::vector<Drive> drives = create_drives(paths, layout.file_bytes());
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options),

@@ -30,7 +30,7 @@ struct IdentityBlock {
   int32_t rank = 0, world_size = 0, drive = 0, drive_count = 0;
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
   char model[3072] = {};
-  uint32_t reserved = 0;
+  uint32_t optimizer = 0;
   uint32_t crc = 0;  // of all before
 };
 struct DrivesBlock {
@@ -122,8 +122,8 @@ AlignedBuffer::AlignedBuffer(int64_t bytes)
 
 void AlignedBuffer::Free::operator()(std::byte* memory) const { ::operator delete[](memory, kBufferAlignment); }
 
-StoreLayout::StoreLayout(const Geometry& geometry, Precision precision, std::span<const uint32_t> weights)
-    : precision_(precision) {
+StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::span<const uint32_t> weights)
+    : format_(format) {
   SLUICE_CHECK(!weights.empty() && weights.size() <= kMaxDrives, "a store has 1 to 16 drives");
   for (const uint32_t weight : weights) {
     SLUICE_CHECK(weight > 0 && weight <= UINT16_MAX, "a drive's weight is 1 to 65535");
@@ -141,7 +141,7 @@ StoreLayout::StoreLayout(const Geometry& geometry, Precision precision, std::spa
       int64_t& end = file_bytes_[static_cast<size_t>(drive)];
       offsets_.push_back(end);
       for (Group group : {Group::kWeights, Group::kState})
-        end += 2 * part_bytes(record_layout(precision, group, chunk.elements).bytes, drive);
+        end += 2 * part_bytes(record_layout(format, group, chunk.elements).bytes, drive);
     }
   }
 }
@@ -160,12 +160,12 @@ int64_t StoreLayout::part_bytes(int64_t record_bytes, int drive) const {
 }
 
 RecordLayout StoreLayout::layout(RecordId record) const {
-  return record_layout(precision_, record.group, elements_[record.chunk]);
+  return record_layout(format_, record.group, elements_[record.chunk]);
 }
 
 Extents StoreLayout::extents(RecordId record, int slot) const {
   const int64_t bytes = layout(record).bytes;
-  const int64_t weights_bytes = record_layout(precision_, Group::kWeights, elements_[record.chunk]).bytes;
+  const int64_t weights_bytes = record_layout(format_, Group::kWeights, elements_[record.chunk]).bytes;
   Extents extents;
   for (int drive = 0; drive < drives(); ++drive) {
     const int64_t part = part_bytes(bytes, drive);
@@ -256,8 +256,18 @@ BlockState read_opening(std::span<const std::byte> block, uint64_t& generation) 
   return is_blank(block) ? BlockState::kBlank : BlockState::kDamaged;
 }
 
+namespace {
+
+// Adam's stores were there before the others': their text is the precision alone.
+std::string planes_text(RecordFormat format) {
+  const std::string precision(name_of(format.precision));
+  return format.optimizer == Optimizer::kAdam ? precision : fmt::format("{} {}", precision, name_of(format.optimizer));
+}
+
+}  // namespace
+
 uint64_t fingerprint_of(const StoreIdentity& identity) {
-  return stream_of(fmt::format("{}|{}|{}|{}|{}|{}", identity.model, name_of(identity.precision),
+  return stream_of(fmt::format("{}|{}|{}|{}|{}|{}", identity.model, planes_text(identity.format()),
                                identity.chunk_elements, identity.chunk_count, identity.rank, identity.world_size));
 }
 
@@ -273,7 +283,8 @@ void write_identity(std::span<std::byte> block, const StoreIdentity& identity, c
                        .drive_count = static_cast<int32_t>(place.weights.size()),
                        .fingerprint = fingerprint_of(identity),
                        .model_hash = stream_of(identity.model),
-                       .model_bytes = identity.model.size()};
+                       .model_bytes = identity.model.size(),
+                       .optimizer = static_cast<uint32_t>(identity.optimizer)};
   std::memcpy(header.model, identity.model.data(), std::min(identity.model.size(), sizeof header.model));
   put(block, header);
   if (place.weights.size() > 1) put(block.subspan(kDrivesOffset), drives_block(place));
@@ -289,7 +300,8 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
   if (header.version != kStoreVersion) return HeaderState::kOtherVersion;
   if (header.crc != crc_of(header)) return HeaderState::kDamaged;
   if (header.drive_count < 1 || header.drive_count > kMaxDrives || header.drive < 0 ||
-      header.drive >= header.drive_count || header.precision > static_cast<uint32_t>(Precision::kFp32)) {
+      header.drive >= header.drive_count || header.precision > static_cast<uint32_t>(Precision::kFp32) ||
+      header.optimizer > static_cast<uint32_t>(Optimizer::kSgd)) {
     return HeaderState::kDamaged;
   }
   into.fingerprint = header.fingerprint;
@@ -297,6 +309,7 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
   into.model_bytes = header.model_bytes;
   into.identity = {.model = std::string(header.model, std::min(header.model_bytes, sizeof header.model)),
                    .precision = static_cast<Precision>(header.precision),
+                   .optimizer = static_cast<Optimizer>(header.optimizer),
                    .chunk_elements = header.chunk_elements,
                    .chunk_count = header.chunk_count,
                    .rank = header.rank,
@@ -315,6 +328,7 @@ std::vector<std::string> differences(const IdentityHeader& store, const StoreIde
   };
   if (store.model_hash != stream_of(run.model)) found.push_back(model_difference(store, run));
   compare("precision", name_of(store.identity.precision), name_of(run.precision));
+  compare("optimizer", name_of(store.identity.optimizer), name_of(run.optimizer));
   compare("chunk_elements", store.identity.chunk_elements, run.chunk_elements);
   compare("chunk count", store.identity.chunk_count, run.chunk_count);
   compare("rank", store.identity.rank, run.rank);

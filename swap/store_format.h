@@ -66,7 +66,7 @@ struct Extents {
 // and all drives end a transfer at the same time when the weights are their speeds.
 class StoreLayout {
  public:
-  StoreLayout(const Geometry& geometry, Precision precision, std::span<const uint32_t> weights);
+  StoreLayout(const Geometry& geometry, RecordFormat format, std::span<const uint32_t> weights);
   int drives() const { return static_cast<int>(file_bytes_.size()); }
   int64_t file_bytes(int drive) const { return file_bytes_[static_cast<size_t>(drive)]; }
   std::span<const int64_t> file_bytes() const { return file_bytes_; }
@@ -82,7 +82,7 @@ class StoreLayout {
  private:
   int64_t part_bytes(int64_t record_bytes, int drive) const;
 
-  Precision precision_;
+  RecordFormat format_;
   std::vector<int64_t> weights_up_to_;  // by drive: its own and those before
   std::vector<int64_t> elements_;       // by chunk
   std::vector<int64_t> offsets_;        // by chunk, then by drive: of weights slot 0

@@ -39,7 +39,11 @@ const Case kBadValues[] = {
      R"(run.json: "gradient_clipping" is -1; allowed: a number, 0 or more (0: none))"},
     {"word_for_a_number", "optimizer.params.lr=fast",
      R"(run.json: "optimizer.params.lr" is "fast"; allowed: a number, 0 or more)"},
-    {"unknown_optimizer", "optimizer.type=SGD", R"(run.json: "optimizer.type" is "SGD"; allowed: "AdamW" or "Adam")"},
+    {"unknown_optimizer", "optimizer.type=Muon",
+     R"(run.json: "optimizer.type" is "Muon"; allowed: "AdamW", "Adam", "Adagrad", "Lion" or "SGD")"},
+    {"momentum_of_adam", "optimizer.params.momentum=0.9",
+     R"(run.json: "optimizer.params.momentum" is 0.9; allowed: a number from 0 to below 1, for SGD)"
+     R"(, and not with "optimizer.type" "AdamW")"},
     {"three_betas", "optimizer.params.betas=[0.9,0.95,0.99]",
      R"(run.json: "optimizer.params.betas" is [0.9,0.95,0.99]; allowed: a list of two numbers from 0 to below 1)"},
     {"beta_of_one", "optimizer.params.betas=[0.9,1]",

@@ -162,6 +162,23 @@ TEST(GoodFiles, budgets_default_to_shares_of_the_memory_that_is_free) {
   EXPECT_EQ(config.sluice.compute_threads, 2);
 }
 
+TEST(GoodFiles, every_optimizer_has_the_incumbents_defaults_and_writes_its_own_parameters) {
+  const auto with = [](std::vector<std::string> overrides) { return parse(kSmallest, std::move(overrides)); };
+  const RunConfig adagrad = with({"optimizer.type=Adagrad", "optimizer.params.eps=1e-9"});
+  EXPECT_EQ(adagrad.optimizer.kind, AdamKind::kAdagrad);
+  EXPECT_EQ(adagrad.optimizer.learning_rate, 1e-2);
+  EXPECT_EQ(adagrad.optimizer.epsilon, 1e-9);
+  const RunConfig lion = with({"optimizer.type=Lion", "optimizer.params.weight_decay=0.3"});
+  EXPECT_EQ(lion.optimizer.kind, AdamKind::kLion);
+  EXPECT_EQ(lion.optimizer.beta2, 0.99);
+  EXPECT_EQ(lion.optimizer.weight_decay, 0.3);
+  const RunConfig sgd = with({"optimizer.type=SGD", "optimizer.params.momentum=0.9"});
+  EXPECT_EQ(sgd.optimizer.kind, AdamKind::kSgd);
+  EXPECT_EQ(sgd.optimizer.momentum, 0.9);
+  EXPECT_EQ(sgd.optimizer.weight_decay, 0);
+  for (const RunConfig& config : {adagrad, lion, sgd}) EXPECT_EQ(to_json(parse(to_json(config))), to_json(config));
+}
+
 TEST(GoodFiles, update_threads_leave_a_core_for_each_drive_and_one_for_the_compute) {
   const auto threads = [](std::vector<std::string> overrides, int cores) {
     RunConfig config = parse(kSmallest, std::move(overrides));

@@ -51,12 +51,12 @@ TEST(Names, are_those_of_the_configuration) {
 TEST(DType, an_optimizer_with_one_moment_has_a_plane_less_of_state) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
     const auto two = planes_of(precision, Group::kState);
-    const auto one = planes_of({precision, Moments::kOne}, Group::kState);
+    const auto one = planes_of({precision, Optimizer::kLion}, Group::kState);
     ASSERT_EQ(one.size() + 1, two.size());
     EXPECT_EQ(one.back().name, "moment1");
-    EXPECT_EQ(bytes_per_element({precision, Moments::kOne}, Group::kState) + 4,
+    EXPECT_EQ(bytes_per_element({precision, Optimizer::kSgd}, Group::kState) + 4,
               bytes_per_element(precision, Group::kState));
-    EXPECT_EQ(bytes_per_element({precision, Moments::kOne}, Group::kWeights),
+    EXPECT_EQ(bytes_per_element({precision, Optimizer::kSgd}, Group::kWeights),
               bytes_per_element(precision, Group::kWeights));
   }
 }

@@ -121,6 +121,43 @@ class Variation : public ::testing::Test {
   RunRecord expected_ = train_reference(model_, reference_);
 };
 
+TEST_F(Variation, optimizers_with_one_moment_move_a_plane_less_and_have_the_bits_of_the_reference) {
+  for (const AdamKind kind : {AdamKind::kAdagrad, AdamKind::kLion, AdamKind::kSgd}) {
+    for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
+      ReferenceOptions reference = reference_options(precision);
+      reference.adam = {.kind = kind, .weight_decay = 0.1, .momentum = 0.9};
+      const ModelSpec model = toy_model({.visits = 7, .shape = ToyShape::kBoth}, precision);
+      const RunRecord expected = train_reference(model, reference);
+      for (const HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+        TempFolder folder;
+        EngineOptions options = engine_options(folder, reference);
+        options.plan.placement.state = {{home, 1}};
+        Engine engine(model, options, toy_source());
+        EXPECT_EQ(train_engine(engine, model, reference), expected) << name_of(optimizer_of(kind));
+        if (home == HomeKind::kHost) continue;
+        EXPECT_EQ(engine.last_lanes().state_read_bytes,
+                  engine.geometry().padded_elements() * (precision == Precision::kBf16 ? 6 : 4));
+      }
+    }
+  }
+}
+
+TEST_F(Variation, a_store_of_another_optimizer_is_refused_by_name) {
+  TempFolder folder;
+  EngineOptions options = engine_options(folder, reference_);
+  options.adam.kind = AdamKind::kLion;
+  Engine(model_, options, toy_source()).drain();
+  options.open = OpenMode::kResume;
+  options.adam.kind = AdamKind::kSgd;
+  try {
+    const Engine engine(model_, options, toy_source());
+    FAIL() << "opened";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("optimizer: the store has Lion, this run SGD"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(Variation, chunk_sizes_that_do_not_divide_change_no_bit) {
   for (int64_t chunk : {128, 129, 200, 333, 1000, 100000}) {
     expect_same([chunk](EngineOptions& o) { o.plan.chunk_elements = chunk; });

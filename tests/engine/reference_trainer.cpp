@@ -80,7 +80,9 @@ class Reference {
       for (auto& [name, w] : all_) add(record.state_crc32c, w.residual.data(), w.residual.size() * 2);
     }
     for (auto& [name, w] : all_) add(record.state_crc32c, w.moment1.data(), w.moment1.size() * 4);
-    for (auto& [name, w] : all_) add(record.state_crc32c, w.moment2.data(), w.moment2.size() * 4);
+    if (moments_of(optimizer_of(options_.adam.kind)) == 2) {
+      for (auto& [name, w] : all_) add(record.state_crc32c, w.moment2.data(), w.moment2.size() * 4);
+    }
     return record;
   }
 
