@@ -131,7 +131,7 @@ const Case kBadKeys[] = {
          "Allowed at the top: " + kTopKeys},
     {"typo_two_levels_down", "optimizer.params.beta=[0.9,0.95]",
      R"(run.json: unknown key "optimizer.params.beta" (value [0.9,0.95]); did you mean "optimizer.params.betas"? )"
-     R"(Allowed in "optimizer.params": lr, betas, eps, weight_decay)"},
+     R"(Allowed in "optimizer.params": lr, betas, eps, momentum, weight_decay)"},
     {"typo_of_a_long_section", R"(optimiser={"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"eps":1e-8}})",
      std::string(R"(run.json: unknown key "optimiser" (value )") +
          R"({"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"e...); did you mean "optimizer"? )" +
