@@ -54,13 +54,33 @@ std::byte* RecordAccess::address(int chunk, Group group) {
   return host_ + plan_.host_update.offset + layout_of(chunk, Group::kWeights).bytes;
 }
 
-void RecordAccess::fill_chunk(int chunk, const ParameterSource& source) {
-  const Chunk& range = plan_.geometry.chunks()[chunk];
-  const RecordLayout weights = layout_of(chunk, Group::kWeights), state = layout_of(chunk, Group::kState);
-  std::byte* weights_at = address(chunk, Group::kWeights);
-  std::byte* state_at = address(chunk, Group::kState);
-  std::memset(weights_at, 0, static_cast<size_t>(weights.bytes));
-  std::memset(state_at, 0, static_cast<size_t>(state.bytes));
+// How many chunks the ring has room for, each with both records.
+int RecordAccess::ring_parts() const {
+  constexpr int64_t kMostParts = 8;
+  int64_t largest = 1;
+  for (size_t c = 0; c < plan_.chunks.size(); ++c) {
+    const int chunk = static_cast<int>(c);
+    largest = std::max(largest, layout_of(chunk, Group::kWeights).bytes + layout_of(chunk, Group::kState).bytes);
+  }
+  return static_cast<int>(std::clamp<int64_t>(plan_.host_update.bytes / largest, 1, kMostParts));
+}
+
+RecordAccess::NewChunk RecordAccess::new_chunk(int chunk, int parts) {
+  const int64_t part_bytes = plan_.host_update.bytes / parts / kPlaneAlignmentBytes * kPlaneAlignmentBytes;
+  NewChunk place{.chunk = chunk, .weights = address(chunk, Group::kWeights), .state = address(chunk, Group::kState)};
+  const ChunkHomes& homes = plan_.chunks[chunk];
+  if (homes.weights == Home::kHost && homes.state == Home::kHost) return place;
+  place.part = chunk % parts;
+  if (homes.weights != Home::kHost) place.weights += place.part * part_bytes;
+  if (homes.state != Home::kHost) place.state += place.part * part_bytes;
+  return place;
+}
+
+void RecordAccess::fill_chunk(const NewChunk& place, const ParameterSource& source) {
+  const Chunk& range = plan_.geometry.chunks()[place.chunk];
+  const RecordLayout weights = layout_of(place.chunk, Group::kWeights), state = layout_of(place.chunk, Group::kState);
+  std::memset(place.weights, 0, static_cast<size_t>(weights.bytes));
+  std::memset(place.state, 0, static_cast<size_t>(state.bytes));
   std::array<float, kPieceElements> values;
   for (const Parameter& parameter : plan_.geometry.parameters_of(range.partition)) {
     const int64_t begin = std::max(range.first, parameter.offset);
@@ -69,24 +89,41 @@ void RecordAccess::fill_chunk(int chunk, const ParameterSource& source) {
       const std::span<float> piece(values.data(), static_cast<size_t>(std::min(kPieceElements, end - at)));
       source(parameter, at - parameter.offset, piece);
       const int64_t element = at - range.first;
-      store_values(plan_.options.precision, piece, weights_at + element * weights.bytes_per_element[0],
-                   state_at + element * state.bytes_per_element[0]);
+      store_values(plan_.options.precision, piece, place.weights + element * weights.bytes_per_element[0],
+                   place.state + element * state.bytes_per_element[0]);
     }
   }
 }
 
 void RecordAccess::create(const ParameterSource& source, const std::function<void(int64_t, int64_t)>& progress) {
+  constexpr int kMostInFlight = kMaxTransfers - 2;
   const auto count = static_cast<int64_t>(plan_.chunks.size());
-  for (int64_t c = 0; c < count; ++c) {
-    const int chunk = static_cast<int>(c);
-    fill_chunk(chunk, source);
-    for (Group group : {Group::kWeights, Group::kState}) {
-      const RecordId record{static_cast<uint32_t>(c), group};
-      pass_.sum(record, address(chunk, group));
-      write_now(store_, record, address(chunk, group));
+  const int parts = ring_parts();
+  std::vector<int> busy(static_cast<size_t>(parts), 0);  // writes under way, by part of the ring
+  const auto take_ends = [&](Wait wait) {
+    std::array<StoreCompletion, 16> done;
+    const size_t ended = store_.poll(done, wait);
+    for (const StoreCompletion& each : std::span(done).first(ended)) {
+      if (each.error) std::rethrow_exception(each.error);
+      if (each.tag > 0) --busy[each.tag - 1];
     }
+  };
+  for (int64_t c = 0; c < count; ++c) {
+    const NewChunk place = new_chunk(static_cast<int>(c), parts);
+    while (store_.in_flight() > kMostInFlight || (place.part >= 0 && busy[static_cast<size_t>(place.part)] > 0))
+      take_ends(Wait::kUntilOne);
+    fill_chunk(place, source);
+    for (const Group group : {Group::kWeights, Group::kState}) {
+      const RecordId record{static_cast<uint32_t>(c), group};
+      const std::byte* const bytes = group == Group::kWeights ? place.weights : place.state;
+      pass_.sum(record, bytes);
+      store_.write(record, bytes, static_cast<uint64_t>(place.part + 1));
+      if (place.part >= 0) ++busy[static_cast<size_t>(place.part)];
+    }
+    take_ends(Wait::kNo);
     if (progress) progress(c + 1, count);
   }
+  while (store_.in_flight() > 0) take_ends(Wait::kUntilOne);
 }
 
 void RecordAccess::load() {

@@ -24,7 +24,8 @@ class RecordAccess {
   // All must outlive it. `host` is the start of the host arena.
   RecordAccess(const Plan& plan, RecordStore& store, const UpdatePass& pass, std::byte* host);
 
-  // Writes every record of a new store from `source`, moments zero; host homes keep theirs.
+  // Writes every record of a new store from `source`, moments zero; host homes keep theirs. While a chunk is filled,
+  // those before it are being written: as many as the update ring has room for, and those at home in host memory.
   void create(const ParameterSource& source, const std::function<void(int64_t, int64_t)>& progress);
   // Reads and verifies every record whose home is host memory.
   void load();
@@ -43,7 +44,14 @@ class RecordAccess {
     int plane = 0;
   };
   void for_each_piece(const Parameter& parameter, PlaneOf plane, const Piece& piece);
-  void fill_chunk(int chunk, const ParameterSource& source);
+  // Where a new chunk's records are filled. part: of the ring, -1 where both are at home in host memory.
+  struct NewChunk {
+    int chunk = 0, part = -1;
+    std::byte *weights = nullptr, *state = nullptr;
+  };
+  int ring_parts() const;
+  NewChunk new_chunk(int chunk, int parts);
+  void fill_chunk(const NewChunk& place, const ParameterSource& source);
   std::byte* address(int chunk, Group group);  // its home in host memory, or scratch
   const std::byte* loaded(int chunk, Group group);
   RecordLayout layout_of(int chunk, Group group) const;

@@ -55,6 +55,8 @@ struct StepState {
 };
 
 constexpr int kMaxDrives = 16;
+constexpr int kMaxTransfers = 64;                        // of a store, in flight
+constexpr int64_t kMaxIoBlockBytes = int64_t{64} << 20;  // of what users may ask for
 
 struct StoreOptions {
   std::filesystem::path folder;  // of the first drive, which also has the table and the superblocks
@@ -64,7 +66,7 @@ struct StoreOptions {
   std::vector<uint32_t> drive_weights{};
   IoQueueFactory make_queue = make_io_queue;
   IoQueueOptions queue;
-  int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size
+  int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size, a multiple of 4096
   Log log;
 
   std::vector<std::filesystem::path> folders() const;  // of all drives
@@ -119,8 +121,8 @@ class RecordStore {
 
   // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read
   // takes what was last written. A write goes to the slot that is not committed. Never two transfers of a record at
-  // once when one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks. At most 64
-  // transfers may be in flight: starting more is a programmer's error.
+  // once when one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks. At most
+  // kMaxTransfers may be in flight: starting more is a programmer's error.
   void read(RecordId record, std::byte* into, uint64_t tag);
   void write(RecordId record, const std::byte* from, uint64_t tag);
   // Gives up what was written since the last commit: reads take the committed content again. No transfer of the record

@@ -15,10 +15,9 @@
 
 #include "swap/drive.h"
 #include "swap/io_queue.h"
+#include "swap/record_store.h"
 
 namespace sluice {
-
-constexpr int kMaxTransfers = 64;
 
 // What is moved lies in `extents`, at most one a drive, one after the other in memory. A sync: extents of no bytes.
 struct Transfer {
