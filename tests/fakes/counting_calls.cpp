@@ -1,0 +1,60 @@
+// Replaces open, close and the locking of mutexes in the program it is linked into.
+#include "tests/fakes/counting_calls.h"
+
+#include <atomic>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+
+namespace sluice {
+CallsCounted calls_are_counted() { return CallsCounted::kNo; }
+CallCounts count_calls() { return {}; }
+}  // namespace sluice
+
+#else
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdarg>
+
+namespace {
+
+std::atomic<int64_t> opens{0}, closes{0}, locks{0};
+
+template <typename Function>
+Function* next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+namespace sluice {
+CallsCounted calls_are_counted() { return CallsCounted::kYes; }
+CallCounts count_calls() { return {opens.load(), closes.load(), locks.load()}; }
+}  // namespace sluice
+
+extern "C" int open(const char* path, int flags, ...) {
+  static auto* const real = next<int(const char*, int, ...)>("open");
+  opens.fetch_add(1);
+  va_list arguments;
+  va_start(arguments, flags);
+  const auto mode = va_arg(arguments, unsigned);
+  va_end(arguments);
+  return real(path, flags, mode);
+}
+
+extern "C" int close(int file) {
+  static auto* const real = next<int(int)>("close");
+  closes.fetch_add(1);
+  return real(file);
+}
+
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  static auto* const real = next<int(pthread_mutex_t*)>("pthread_mutex_lock");
+  locks.fetch_add(1);
+  return real(mutex);
+}
+
+#endif

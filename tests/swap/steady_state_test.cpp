@@ -1,0 +1,92 @@
+// What a request costs besides the request: nothing is allocated, opened, closed or locked once a store is under way.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/arena.h"
+#include "swap/record_store.h"
+#include "tests/fakes/counting_calls.h"
+#include "tests/fakes/counting_new.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+struct Counts {
+  int64_t allocations = 0;
+  CallCounts calls;
+  bool operator==(const Counts&) const = default;
+};
+Counts counts() { return {heap_allocations(), count_calls()}; }
+void PrintTo(const Counts& c, std::ostream* out) {
+  *out << c.allocations << " allocations, " << c.calls.opens << " opens, " << c.calls.closes << " closes, "
+       << c.calls.locks << " locks";
+}
+
+class SteadyState : public testing::TestWithParam<int> {
+ protected:
+  // All records read and written again, several in flight, with their checksums; and a commit.
+  void round(RecordStore& store, int64_t step) {
+    const std::array<uint32_t, 8> crcs{};
+    for (const Group group : {Group::kWeights, Group::kState}) {
+      const size_t planes = store.checksums({0, group}).size();
+      for (uint32_t chunk = 0; chunk < chunks(); ++chunk) {
+        if (step > 0) {
+          store.read({chunk, group}, memory_.at(int64_t{chunk} * slot_bytes()), chunk);
+          drain(store);
+        }
+        store.set_checksums({chunk, group}, std::span(crcs).first(planes));
+        store.write({chunk, group}, memory_.at(int64_t{chunk} * slot_bytes()), chunk);
+      }
+      drain(store);
+    }
+    state_.step = step;
+    store.commit(state_, 99);
+    drain(store);
+  }
+  void drain(RecordStore& store) {
+    std::array<StoreCompletion, 8> done;
+    while (store.in_flight() > 0) {
+      const size_t count = store.poll(done, Wait::kUntilOne);
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(done[i].error, nullptr);
+    }
+  }
+  uint32_t chunks() const { return static_cast<uint32_t>(run_.geometry.chunks().size()); }
+  int64_t slot_bytes() const { return run_.layout({0, Group::kState}).bytes; }
+
+  TempFolder folder_;
+  TestRun run_;
+  Arena memory_{static_cast<int64_t>(run_.geometry.chunks().size()) * run_.layout({0, Group::kState}).bytes};
+  StepState state_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Drives, SteadyState, testing::Values(1, 2), testing::PrintToStringParamName());
+
+TEST_P(SteadyState, moves_records_and_commits_without_allocating_opening_closing_or_locking) {
+  StoreOptions options{.folder = folder_.path() / "0", .queue = {.backend = IoBackend::kUring, .depth = 4}};
+  for (int drive = 1; drive < GetParam(); ++drive)
+    options.more_folders.push_back(folder_.path() / std::to_string(drive));
+  options.drive_weights.assign(static_cast<size_t>(GetParam()), 1);
+  options.block_bytes = 4096;
+  options.queue.memory = {memory_.span()};
+  std::unique_ptr<RecordStore> store;
+  try {
+    store = RecordStore::create(run_.geometry, run_.identity, options);
+  } catch (const IoError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  for (int64_t step = 0; step < 3; ++step) round(*store, step);
+  const Counts before = counts();
+  for (int64_t step = 3; step < 13; ++step) round(*store, step);
+  const Counts after = counts();
+  EXPECT_EQ(after, before);
+  // The counters count.
+  store.reset();
+  EXPECT_GT(after.allocations, 0);
+  if (calls_are_counted() == CallsCounted::kNo) GTEST_SKIP() << "a sanitizer stands before open, close and the locks";
+  EXPECT_GT(count_calls().closes, after.calls.closes);
+  EXPECT_GT(count_calls().opens, 0);
+}
+
+}  // namespace
+}  // namespace sluice
