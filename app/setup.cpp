@@ -90,6 +90,10 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   options.store.more_folders.assign(stores.begin() + 1, stores.end());
   options.store.queue = {.backend = sluice.io_backend, .depth = sluice.io_depth, .memory = {}, .log = log};
   options.store.log = log;
+  if (sluice.io_block_bytes > 0) {
+    options.store.block_bytes = sluice.io_block_bytes;
+    options.block = EngineOptions::Block::kStays;
+  }
   options.adam = setup.config.optimizer;
   options.max_norm = setup.config.gradient_clipping;
   options.update_threads = sluice.update_threads;

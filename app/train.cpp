@@ -187,6 +187,7 @@ void Training::open_engine() {
   RunConfig& config = setup_.config;
   EngineOptions options = engine_options(setup_, *plan_options_, folder_.stores(config), console_.log());
   options.open = mode_;
+  options.probe_io = ProbeIo::kYes;
   options.store.make_queue = options_.make_queue;
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };
   const ParameterSource source = setup_.section.folder.empty()

@@ -55,6 +55,7 @@ constexpr KeyInfo kKeys[] = {
     {"sluice.chunk_elements", KeyKind::kValue, "an integer, 128 or more, or \"auto\""},
     {"sluice.commit_interval", KeyKind::kValue, kCountOrAuto},
     {"sluice.io_backend", KeyKind::kValue, "\"auto\", \"uring\" or \"threads\""},
+    {"sluice.io_block", KeyKind::kValue, "bytes in multiples of 4096 up to 64MiB, as \"1MiB\""},
     {"sluice.io_depth", KeyKind::kValue, "an integer from 1 to 4096"},
     {"sluice.placement", KeyKind::kSection, "an object"},
     {"sluice.placement.weights", KeyKind::kValue, kHomes},

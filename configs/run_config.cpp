@@ -268,6 +268,9 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
   reader.choice<IoBackend>(
       "sluice.io_backend", sluice.io_backend,
       {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}});
+  reader.bytes("sluice.io_block", sluice.io_block_bytes);
+  if (sluice.io_block_bytes % kPlaneAlignmentBytes != 0 || sluice.io_block_bytes > kMaxIoBlockBytes)
+    reader.refuse("sluice.io_block", *reader.find("sluice.io_block"));
   reader.integer("sluice.io_depth", sluice.io_depth, 1, 4096);
   read_placement(reader, sluice.placement);
   reader.choice<UpdateMode>("sluice.update", sluice.update,

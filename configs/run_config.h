@@ -32,7 +32,8 @@ struct SluiceConfig {
   int64_t chunk_elements = 0;
   int commit_interval = 0;
   IoBackend io_backend = IoBackend::kAuto;
-  int io_depth = 64;  // requests in flight, for each drive
+  int64_t io_block_bytes = 0;  // of a request; 0: 1 MiB, or what the probe of io_backend "auto" finds faster
+  int io_depth = 64;           // requests in flight, for each drive
   Placement placement;
   UpdateMode update = UpdateMode::kAuto;
   int64_t loss_tile_tokens = 0;

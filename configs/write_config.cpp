@@ -38,6 +38,7 @@ Json sluice_json(const SluiceConfig& sluice) {
   object["chunk_elements"] = count_or_auto(sluice.chunk_elements);
   object["commit_interval"] = count_or_auto(sluice.commit_interval);
   object["io_backend"] = std::string(name_of(sluice.io_backend));
+  if (sluice.io_block_bytes > 0) object["io_block"] = sluice.io_block_bytes;
   object["io_depth"] = sluice.io_depth;
   object["placement"] = {{"weights", homes_json(sluice.placement.weights)},
                          {"state", homes_json(sluice.placement.state)},

@@ -104,12 +104,18 @@ struct StepLanes {
   int64_t state_read_bytes = 0, state_write_bytes = 0, weights_read_bytes = 0, weights_write_bytes = 0;
 };
 
+enum class ProbeIo : uint8_t { kNo, kYes };
+
 enum class OpenMode : uint8_t { kCreate, kOverwrite, kResume };
 
 struct EngineOptions {
   PlanOptions plan;
   OpenMode open = OpenMode::kCreate;
   StoreOptions store;  // folder, queue
+  // Where the store's backend is kAuto: the backend and, unless the store's block_bytes is said to stay, the size of
+  // requests that are fastest here are found by trying them for two seconds at the most. Changes no bits.
+  ProbeIo probe_io = ProbeIo::kNo;
+  enum class Block : uint8_t { kProbed, kStays } block = Block::kProbed;
   AdamOptions adam;
   double max_norm = 0;  // gradient clipping; 0: none
   int update_threads = 0;

@@ -136,6 +136,7 @@ class Engine::Impl final : public LaneWork {
 
  private:
   void open_store(const ParameterSource& source);
+  void probe(StoreOptions& store_options) const;
   StoreIdentity identity() const;
   void charge_ledger();
   void reserve_scratch();

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/engine_impl.h"
+#include "swap/io_probe.h"
 
 namespace sluice {
 namespace {
@@ -67,12 +69,45 @@ StoreIdentity Engine::Impl::identity() const {
           .chunk_count = static_cast<int64_t>(plan.chunks.size())};
 }
 
+// The host arena is still empty: it is the memory that the store will use, and already counted.
+void Engine::Impl::probe(StoreOptions& store_options) const {
+  constexpr int64_t kMostBytes = 64 * kMiB;
+  const std::span<std::byte> memory = host.span().first(static_cast<size_t>(std::min(host.bytes(), kMostBytes)));
+  // A small store is not worth many bytes.
+  IoProbeOptions probe{.folders = store_options.folders(),
+                       .memory = memory,
+                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes)};
+  std::vector<int64_t> blocks = {store_options.block_bytes};
+  if (options.block == EngineOptions::Block::kProbed) blocks = {kMiB, 256 * kKiB, 4 * kMiB};
+  for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
+    for (const int64_t block : blocks) {
+      if (block <= host.bytes())
+        probe.candidates.push_back({.backend = backend, .block_bytes = block, .depth = plan.options.io_depth});
+    }
+  }
+  if (probe.candidates.empty()) return;
+  try {
+    const IoProbe found = probe_io(probe);
+    const IoTrial& best = found.trials[found.best];
+    // kAuto stays where io_uring is best or cannot be had: the store's queue then says why.
+    const auto by_uring = [](const IoTrial& trial) { return trial.settings.backend == IoBackend::kUring; };
+    if (!by_uring(best) && std::ranges::any_of(found.trials, by_uring))
+      store_options.queue.backend = IoBackend::kThreads;
+    store_options.block_bytes = best.settings.block_bytes;
+    say(options.log, LogLevel::kInfo,
+        fmt::format("I/O, the best of {} settings tried: {}", found.trials.size(), sluice::describe(best)));
+  } catch (const IoError& error) {
+    say(options.log, LogLevel::kWarning, fmt::format("I/O settings are not probed: {}", error.what()));
+  }
+}
+
 void Engine::Impl::open_store(const ParameterSource& source) {
   StoreOptions store_options = options.store;
   store_options.queue.memory = {host.span()};
   store_options.queue.depth = plan.options.io_depth;
   store_options.queue.log = options.log;
   store_options.log = options.log;
+  if (options.probe_io == ProbeIo::kYes && store_options.queue.backend == IoBackend::kAuto) probe(store_options);
   const bool resume = options.open == OpenMode::kResume && find_store(store_options.folders()) == StoreExists::kYes;
   if (resume) store = RecordStore::open(plan.geometry, identity(), store_options);
   const bool opened = store != nullptr;

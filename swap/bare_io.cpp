@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
+#include "core/arena.h"
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/errors.h"
@@ -46,40 +47,83 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes) : b
   }
 }
 
-ScratchFile::~ScratchFile() { close(file_); }
+ScratchFile::ScratchFile(ScratchFile&& other) noexcept : file_(std::exchange(other.file_, -1)), bytes_(other.bytes_) {}
 
-BareEnd run_bare(IoQueue& queue, const BareRun& run) {
-  const int64_t file_blocks = run.file_bytes / run.block_bytes;
-  const int64_t slots = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
-  const int depth = static_cast<int>(std::min<int64_t>({run.depth, queue.depth(), slots}));
-  SLUICE_CHECK(file_blocks > 0 && depth > 0, "no room for one block");
-  std::array<IoCompletion, 64> done;
-  const int64_t begin_ns = now_ns();
-  int64_t wanted = run.bytes / run.block_bytes, started = 0, ended = 0;
-  // Slots of memory may be shared by requests in flight that end out of order: the bytes are nobody's.
-  while (ended < wanted) {
-    for (; started < wanted && started - ended < depth; ++started) {
-      queue.submit({.op = run.op,
-                    .file = run.file,
-                    .memory = run.memory.data() + started % slots * run.block_bytes,
-                    .bytes = static_cast<uint32_t>(run.block_bytes),
-                    .offset = static_cast<uint64_t>(run.first + started % file_blocks * run.block_bytes)});
-    }
-    queue.flush();
-    const size_t count = queue.poll(done, Wait::kUntilOne);
-    for (size_t i = 0; i < count; ++i) {
-      if (done[i].result == run.block_bytes) continue;
-      throw IoError({.action = run.op == IoOp::kRead ? "read" : "write",
-                     .path = "scratch file",
-                     .bytes = run.block_bytes,
-                     .error_number = static_cast<int>(std::max<int64_t>(0, -done[i].result)),
-                     .advice = "look at the drive's health (dmesg)"});
-    }
-    ended += static_cast<int64_t>(count);
-    if (now_ns() - begin_ns > run.limit_ns) wanted = started;
-  }
-  return {.bytes = ended * run.block_bytes, .ns = now_ns() - begin_ns};
+ScratchFile::~ScratchFile() {
+  if (file_ >= 0) close(file_);
 }
+
+namespace {
+
+// The requests of a run; one range's are numbered on their own.
+class BareLoop {
+ public:
+  BareLoop(IoQueue& queue, const BareRun& run)
+      : queue_(queue), run_(run), wanted_(run.bytes / run.block_bytes), progress_(run.ranges.size()) {
+    slots_ = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
+    const auto ranges = static_cast<int64_t>(run.ranges.size());
+    depth_ = std::min<int64_t>(run.depth, queue.depth() / ranges);
+    SLUICE_CHECK(slots_ > 0 && depth_ > 0, "no room for one block");
+  }
+
+  BareEnd run() {
+    const int64_t begin_ns = now_ns();
+    std::array<IoCompletion, 64> done;
+    while (ended_ < wanted_) {
+      submit();
+      const size_t count = queue_.poll(done, Wait::kUntilOne);
+      for (size_t i = 0; i < count; ++i) finish(done[i]);
+      if (now_ns() - begin_ns > run_.limit_ns) wanted_ = started_;
+    }
+    return {.bytes = ended_ * run_.block_bytes, .ns = now_ns() - begin_ns};
+  }
+
+ private:
+  struct Progress {
+    int64_t started = 0, in_flight = 0;
+  };
+
+  // Blocks of memory may be shared by requests in flight: the bytes are nobody's.
+  void submit() {
+    for (size_t range = 0; range < progress_.size(); ++range) {
+      Progress& at = progress_[range];
+      const int64_t blocks = run_.ranges[range].bytes / run_.block_bytes;
+      SLUICE_CHECK(blocks > 0, "a range without one block");
+      for (; started_ < wanted_ && at.in_flight < depth_; ++started_, ++at.started, ++at.in_flight) {
+        const bool reads = run_.op == BareOp::kRead || (run_.op == BareOp::kAlternate && at.started % 2 == 0);
+        queue_.submit(
+            {.op = reads ? IoOp::kRead : IoOp::kWrite,
+             .file = run_.ranges[range].file,
+             .memory = run_.memory.data() + started_ % slots_ * run_.block_bytes,
+             .bytes = static_cast<uint32_t>(run_.block_bytes),
+             .offset = static_cast<uint64_t>(run_.ranges[range].first + at.started % blocks * run_.block_bytes),
+             .tag = range});
+      }
+    }
+    queue_.flush();
+  }
+
+  void finish(const IoCompletion& completion) {
+    --progress_[completion.tag].in_flight;
+    ++ended_;
+    if (completion.result == run_.block_bytes) return;
+    throw IoError({.action = "bare request",
+                   .path = "scratch file",
+                   .bytes = run_.block_bytes,
+                   .error_number = static_cast<int>(std::max<int64_t>(0, -completion.result)),
+                   .advice = "look at the drive's health (dmesg)"});
+  }
+
+  IoQueue& queue_;
+  const BareRun& run_;
+  int64_t wanted_, started_ = 0, ended_ = 0;
+  std::vector<Progress> progress_;  // by range
+  int64_t slots_ = 0, depth_ = 0;
+};
+
+}  // namespace
+
+BareEnd run_bare(IoQueue& queue, const BareRun& run) { return BareLoop(queue, run).run(); }
 
 DriveSpeed measure_drive(const std::filesystem::path& folder, const StoreOptions& options) {
   const ScratchFile scratch(folder, kScratchBytes);
@@ -88,9 +132,8 @@ DriveSpeed measure_drive(const std::filesystem::path& folder, const StoreOptions
   queue_options.memory = {memory.span()};
   queue_options.log = nullptr;
   const auto queue = options.make_queue(queue_options);
-  BareRun run{.op = IoOp::kWrite,
-              .file = scratch.file(),
-              .file_bytes = kScratchBytes,
+  BareRun run{.op = BareOp::kWrite,
+              .ranges = {{.file = scratch.file(), .bytes = kScratchBytes}},
               .bytes = kScratchBytes,
               .depth = queue->depth(),
               .memory = memory.span()};
@@ -99,7 +142,7 @@ DriveSpeed measure_drive(const std::filesystem::path& folder, const StoreOptions
   run.limit_ns = kMeasuredNs;
   DriveSpeed speed;
   speed.write_gb_per_s = run_bare(*queue, run).gb_per_s();
-  run.op = IoOp::kRead;
+  run.op = BareOp::kRead;
   speed.read_gb_per_s = run_bare(*queue, run).gb_per_s();
   return speed;
 }

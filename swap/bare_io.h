@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <vector>
 
-#include "core/arena.h"
 #include "swap/io_queue.h"
 #include "swap/record_store.h"
 
@@ -19,7 +19,8 @@ class ScratchFile {
   // Throws IoError (no space, no direct I/O).
   ScratchFile(const std::filesystem::path& folder, int64_t bytes);
   ~ScratchFile();
-  ScratchFile(ScratchFile&&) = delete;
+  ScratchFile(ScratchFile&& other) noexcept;
+  ScratchFile& operator=(ScratchFile&&) = delete;
   int file() const { return file_; }
   int64_t bytes() const { return bytes_; }
 
@@ -28,21 +29,25 @@ class ScratchFile {
   int64_t bytes_;
 };
 
-struct BareRun {
-  IoOp op = IoOp::kRead;
+enum class BareOp : uint8_t { kRead, kWrite, kAlternate };  // kAlternate: a read, a write, a read, ...
+struct BareRange {
   int file = -1;
-  int64_t first = 0, file_bytes = 0;  // the range that is gone through, again and again
-  int64_t bytes = 0;                  // to move; rounded down to whole blocks
+  int64_t first = 0, bytes = 0;  // gone through in blocks, again and again
+};
+struct BareRun {
+  BareOp op = BareOp::kRead;
+  std::vector<BareRange> ranges;  // each has `depth` requests in flight, whatever the others do
+  int64_t bytes = 0;              // to move in all; rounded down to whole blocks
   int64_t block_bytes = int64_t{1} << 20;
   int depth = 32;
-  std::span<std::byte> memory;  // used as a ring of blocks; aligned to 4096
+  std::span<std::byte> memory;   // used as a ring of blocks; aligned to 4096
   int64_t limit_ns = INT64_MAX;  // no new requests after that time
 };
 struct BareEnd {
   int64_t bytes = 0, ns = 0;
   double gb_per_s() const { return ns > 0 ? static_cast<double>(bytes) / static_cast<double>(ns) : 0; }
 };
-// Keeps `depth` requests in flight, in file order. Throws IoError for a request that fails or comes up short.
+// Throws IoError for a request that fails or comes up short.
 BareEnd run_bare(IoQueue& queue, const BareRun& run);
 
 struct DriveSpeed {

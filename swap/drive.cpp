@@ -155,8 +155,7 @@ namespace {
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error)
-    fail("creation of the folder", folder, error.value(), "give a folder that can be written (sluice.nvme)");
+  if (error) fail("creation of the folder", folder, error.value(), "give a folder that can be written (sluice.nvme)");
 }
 
 // Space is looked at before a file that is there is emptied: a store is not lost to a refusal.

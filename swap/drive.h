@@ -29,8 +29,7 @@ class Drive {
   int64_t alignment_bytes() const { return alignment_bytes_; }
 
  private:
-  friend std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths,
-                                          std::span<const int64_t> bytes);
+  friend std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
   Drive(const std::filesystem::path& path, int open_flags);
   void lock();
   void find_alignment();

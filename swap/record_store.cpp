@@ -256,8 +256,7 @@ void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs)
 CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t found, const std::string& block) const {
   const Impl::Entry& e = impl_->entry(record);
   const auto p = static_cast<size_t>(plane);
-  const Extent at =
-      impl_->layout.place_of(record, e.working_slot, impl_->layout.layout(record).plane_offset[p]);
+  const Extent at = impl_->layout.place_of(record, e.working_slot, impl_->layout.layout(record).plane_offset[p]);
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
       "(offset {} "
@@ -281,16 +280,15 @@ int64_t RecordStore::predicted_table_bytes(const TableNeeds& needs) {
   return 2 * needs.chunk_count * static_cast<int64_t>(sizeof(Impl::Entry)) +
          StoreLayout::memory_bytes(needs.chunk_count, needs.drives) +
          needs.drives * static_cast<int64_t>(sizeof(Drive) + sizeof(uint32_t)) +
-         table_buffer_bytes_for(2 * needs.chunk_count, needs.caller_bytes) + 2 * needs.caller_bytes +
-         kStoreBlockBytes + kIdentityBytes + static_cast<int64_t>(sizeof(Impl)) +
+         table_buffer_bytes_for(2 * needs.chunk_count, needs.caller_bytes) + 2 * needs.caller_bytes + kStoreBlockBytes +
+         kIdentityBytes + static_cast<int64_t>(sizeof(Impl)) +
          Transfers::memory_bytes(needs.drives, queue_depth(needs.depth, needs.drives));
 }
 
 int64_t RecordStore::table_bytes() const {
   const Impl& impl = *impl_;
-  const int64_t plain = predicted_table_bytes({.chunk_count = impl.layout.chunk_count(),
-                                               .depth = impl.options.queue.depth,
-                                               .drives = impl.layout.drives()});
+  const int64_t plain = predicted_table_bytes(
+      {.chunk_count = impl.layout.chunk_count(), .depth = impl.options.queue.depth, .drives = impl.layout.drives()});
   const int64_t grown = impl.table.bytes() - table_buffer_bytes_for(impl.record_count(), 0);
   return plain + grown + static_cast<int64_t>(impl.committed.caller.capacity() + impl.pending.caller.capacity());
 }

@@ -88,15 +88,14 @@ std::optional<IdentityHeader> check_first(BlockReader& reader, const std::string
 
 std::string order_of(const DrivePlace& place) {
   if (place.folders.empty()) return "it was made with one folder (sluice.nvme)";
-  return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)",
-                     fmt::join(place.folders, ", "));
+  return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)", fmt::join(place.folders, ", "));
 }
 
 [[noreturn]] void refuse_count(const std::string& path, const DrivePlace& place, size_t given) {
-  throw ConfigError(fmt::format("the store {} lies on {} drive{}, this run names {}: {}; name all of them, or start "
-                                "over with --overwrite",
-                                path, place.weights.size(), place.weights.size() == 1 ? "" : "s", given,
-                                order_of(place)));
+  throw ConfigError(
+      fmt::format("the store {} lies on {} drive{}, this run names {}: {}; name all of them, or start "
+                  "over with --overwrite",
+                  path, place.weights.size(), place.weights.size() == 1 ? "" : "s", given, order_of(place)));
 }
 
 void check_further(const StoreOptions& options, const Drive& drive, int number, const DrivePlace& first) {
@@ -104,14 +103,14 @@ void check_further(const StoreOptions& options, const Drive& drive, int number, 
   IdentityHeader header;
   BlockReader reader(options, drive);
   if (reader.header(header) != HeaderState::kValid || header.place.store != first.store) {
-    throw ConfigError(fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or start "
-                                  "over with --overwrite",
-                                  path, number, options.folder.string(), order_of(first)));
+    throw ConfigError(
+        fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or start "
+                    "over with --overwrite",
+                    path, number, options.folder.string(), order_of(first)));
   }
   if (header.place.drive == number) return;
-  throw ConfigError(
-      fmt::format("{} is drive {} of the store, and was given as drive {}: {}", path, header.place.drive, number,
-                  order_of(first)));
+  throw ConfigError(fmt::format("{} is drive {} of the store, and was given as drive {}: {}", path, header.place.drive,
+                                number, order_of(first)));
 }
 
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
@@ -166,7 +165,8 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
     sum += speeds.back();
   }
   std::vector<uint32_t> weights;
-  for (const double speed : speeds) weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
+  for (const double speed : speeds)
+    weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
   return weights;
 }
 
@@ -183,8 +183,8 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
     if (!header) return std::nullopt;
     first = header->place;
     if (first.drive != 0) {
-      throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive 0: {}", path, first.drive,
-                                    order_of(first)));
+      throw ConfigError(
+          fmt::format("{} is drive {} of a store, and was given as drive 0: {}", path, first.drive, order_of(first)));
     }
     // The other drives' headers are durable before the first superblock is written.
     if (first.weights.size() > 1 && reader.superblocks_are_blank(header->fingerprint)) return std::nullopt;

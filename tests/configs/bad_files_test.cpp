@@ -76,6 +76,8 @@ const Case kBadValues[] = {
      R"(run.json: "sluice.commit_interval" is 4294967297; allowed: a positive integer or "auto")"},
     {"unknown_backend", "sluice.io_backend=libaio",
      R"(run.json: "sluice.io_backend" is "libaio"; allowed: "auto", "uring" or "threads")"},
+    {"odd_block", "sluice.io_block=5000",
+     R"(run.json: "sluice.io_block" is 5000; allowed: bytes in multiples of 4096 up to 64MiB, as "1MiB")"},
     {"no_depth", "sluice.io_depth=0", R"(run.json: "sluice.io_depth" is 0; allowed: an integer from 1 to 4096)"},
     {"unknown_home", "sluice.placement.weights=disk",
      R"(run.json: "sluice.placement.weights" is "disk"; allowed: a home ("auto", "host", ...) or shares as )"
@@ -115,7 +117,7 @@ constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
     "scheduler, gradient_clipping, bf16, zero_optimization, steps_per_print, seed, sluice";
 constexpr const char* kSluiceKeys =
-    "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_depth, placement, "
+    "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_block, io_depth, placement, "
     "update, loss_tile_tokens, compute_threads, update_threads, trace";
 
 const Case kBadKeys[] = {

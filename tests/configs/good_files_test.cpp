@@ -28,7 +28,8 @@ const std::string kFull = R"({
   "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
   "seed": 11,
   "sluice": {"device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
-             "commit_interval": 5, "update": "deferred", "io_backend": "threads", "io_depth": 3,
+             "commit_interval": 5, "update": "deferred", "io_backend": "threads", "io_block": "256KiB",
+             "io_depth": 3,
              "placement": {"weights": {"nvme+device": 0.25, "host": 0.5, "nvme": 0.25}, "state": "host",
                            "gradient": "device", "activations": "auto"},
              "loss_tile_tokens": 16, "compute_threads": 2, "update_threads": 1, "trace": "hops.json"}})";
@@ -84,6 +85,7 @@ TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
   EXPECT_EQ(sluice.update, UpdateMode::kDeferred);
   EXPECT_EQ(sluice.io_backend, IoBackend::kThreads);
   EXPECT_EQ(sluice.io_depth, 3);
+  EXPECT_EQ(sluice.io_block_bytes, 256 * 1024);
   EXPECT_EQ(sluice.loss_tile_tokens, 16);
   EXPECT_EQ(sluice.compute_threads, 2);
   EXPECT_EQ(sluice.update_threads, 1);

@@ -199,6 +199,16 @@ TEST_F(Variation, drives_and_their_weights_change_no_bit) {
   }
 }
 
+TEST_F(Variation, a_probe_of_the_drive_changes_no_bit_and_is_logged) {
+  auto text = std::make_shared<std::string>();
+  expect_same([&](EngineOptions& o) {
+    o.probe_io = ProbeIo::kYes;
+    o.log = [text](LogLevel, const std::string& line) { *text += line + "\n"; };
+    o.plan.placement.weights = o.plan.placement.state = {{HomeKind::kNvme, 1}};
+  });
+  EXPECT_NE(text->find("I/O, the best of"), std::string::npos) << *text;
+}
+
 TEST_F(Variation, commit_intervals_change_no_bit) {
   for (int interval : {1, 2, 3, 10}) {
     for (HomeKind state : {HomeKind::kHost, HomeKind::kNvme}) {

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, StoreDrives, testing::Values(IoBackend::kAuto
                          [](const auto& each) { return each.param == IoBackend::kAuto ? "auto" : "threads"; });
 
 TEST_P(StoreDrives, records_split_over_any_drives_come_back_whole_after_every_commit) {
-  const std::vector<std::vector<uint32_t>> all = {{1, 1}, {900, 100}, {1, 65535}, {3, 2, 1}, std::vector<uint32_t>(16, 1)};
+  const std::vector<std::vector<uint32_t>> all = {
+      {1, 1}, {900, 100}, {1, 65535}, {3, 2, 1}, std::vector<uint32_t>(16, 1)};
   for (const std::vector<uint32_t>& weights : all) {
     {
       const auto store = create(options(weights));
@@ -106,8 +107,8 @@ TEST_P(StoreDrives, speeds_are_measured_where_no_weights_are_given) {
 TEST_P(StoreDrives, a_missing_drive_is_refused_by_its_name) {
   make_two();
   fs::rename(file(1), folder_.path() / "elsewhere");
-  EXPECT_THAT(refusal(options({1, 1})),
-              AllOf(HasSubstr("drive 1 of the store is missing"), HasSubstr(file(1).string()), HasSubstr("--overwrite")));
+  EXPECT_THAT(refusal(options({1, 1})), AllOf(HasSubstr("drive 1 of the store is missing"), HasSubstr(file(1).string()),
+                                              HasSubstr("--overwrite")));
 }
 
 TEST_P(StoreDrives, fewer_or_more_folders_than_the_store_has_are_refused_with_those_it_was_made_in) {

@@ -1,0 +1,199 @@
+#include "app/bench_io.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/console.h"
+#include "bench/io_bench.h"
+#include "configs/run_config.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "swap/io_probe.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::vector<std::string> folders;
+  std::string size = "4GiB", block = "1MiB", record = "64MiB";
+  IoStoreOptions options{.depth = 64};
+  int rounds = 5;
+  enum class Print { kText, kJson } print = Print::kText;
+  enum class Task { kMeasure, kSweep } task = Task::kMeasure;
+};
+
+int64_t bytes_of(const char* option, const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const ConfigError&) {
+    throw ConfigError(fmt::format("{} is \"{}\": allowed are bytes, as \"4GiB\" or \"1048576\"", option, text));
+  }
+}
+
+void read_options(Arguments& arguments) {
+  IoStoreOptions& options = arguments.options;
+  for (const std::string& folder : arguments.folders)
+    options.folders.push_back(fs::absolute(folder).lexically_normal());
+  options.size_bytes = bytes_of("--size", arguments.size);
+  options.block_bytes = bytes_of("--block", arguments.block);
+  options.record_bytes = bytes_of("--record", arguments.record);
+  if (options.record_bytes < 64 * kKiB || options.record_bytes > kGiB)
+    throw ConfigError(fmt::format("--record is {}: allowed are 64KiB to 1GiB", arguments.record));
+  if (options.size_bytes < 16 * kMiB)
+    throw ConfigError(fmt::format("--size is {}: allowed are 16MiB and more", arguments.size));
+  if (options.block_bytes % 4096 != 0 || options.block_bytes < 4096 || options.block_bytes > kMaxIoBlockBytes)
+    throw ConfigError(fmt::format("--block is {}: allowed are multiples of 4096 up to 64MiB", arguments.block));
+  if (options.folders.size() > kMaxDrives) throw ConfigError("--path names more than 16 folders");
+  if (options.depth > 4096 / static_cast<int>(options.folders.size()))
+    throw ConfigError(fmt::format("--depth is {}: allowed are up to 4096 for all drives together", options.depth));
+  Throttle& throttle = options.throttle;
+  if (throttle.gb_per_s.empty()) return;
+  if (throttle.gb_per_s.size() != options.folders.size())
+    throw ConfigError("--throttle takes one number for each folder of --path");
+  throttle.folders = options.folders;
+}
+
+Json json_of(const IoFigure& figure) {
+  return {{"gb_per_s", figure.gb_per_s},
+          {"ceiling_gb_per_s", figure.ceiling_gb_per_s},
+          {"percent_of_ceiling", figure.percent_of_ceiling()},
+          {"cpu_ms_per_gb", figure.cpu_ms_per_gb},
+          {"p50_us", figure.p50_us},
+          {"p99_us", figure.p99_us}};
+}
+
+std::string row(const char* name, const IoFigure& figure) {
+  return fmt::format(
+      "  {:<8}{:>8.2f} GB/s {:>7.1f} % of {:.2f} GB/s {:>8.1f} ms of CPU per GB {:>9.0f} us p50 {:>9.0f} us p99", name,
+      figure.gb_per_s, figure.percent_of_ceiling(), figure.ceiling_gb_per_s, figure.cpu_ms_per_gb, figure.p50_us,
+      figure.p99_us);
+}
+
+void measure(const Arguments& arguments) {
+  Console console;
+  const IoBenchEnd end = run_io_bench(arguments.options, arguments.rounds,
+                                      [&](int done, int total) { console.progress(done, total, "measuring"); });
+  console.finish_progress();
+  if (arguments.print == Arguments::Print::kJson) {
+    const Json json = {{"read", json_of(end.read)}, {"write", json_of(end.write)}, {"mixed", json_of(end.mixed)}};
+    return console.print(json.dump());
+  }
+  console.print(fmt::format(
+      "{} of records, requests of {}, checksums {}; {}\nmedians of {} rounds; the ceiling is bare requests on the same "
+      "files in the same rounds; latencies are those of single requests with {} in flight on each drive",
+      format_bytes(arguments.options.size_bytes), format_bytes(arguments.options.block_bytes),
+      arguments.options.verify == Verify::kOn ? "on" : "off", end.queue, arguments.rounds, arguments.options.depth));
+  console.print(row("read", end.read));
+  console.print(row("write", end.write));
+  console.print(row("mixed", end.mixed));
+}
+
+// The settings of a configuration that uses what was found.
+Json sluice_section(const Arguments& arguments, const IoSettings& best) {
+  Json folders = Json::array();
+  for (const fs::path& folder : arguments.options.folders) folders.push_back(folder.string());
+  return {{"nvme", folders},
+          {"io_backend", std::string(name_of(best.backend))},
+          {"io_block", best.block_bytes},
+          {"io_depth", best.depth}};
+}
+
+void sweep(const Arguments& arguments) {
+  constexpr int64_t kMemoryBytes = 64 * kMiB, kLimitNs = 20'000'000'000;
+  Console console;
+  const Arena memory(kMemoryBytes);
+  IoProbeOptions options{.folders = arguments.options.folders,
+                         .memory = memory.span(),
+                         .scratch_bytes = std::clamp<int64_t>(arguments.options.size_bytes / 4, 8 * kMiB, 512 * kMiB),
+                         .limit_ns = kLimitNs};
+  RequestTimes ignored;
+  options.make_queue = timed_queue_factory(&ignored, arguments.options.throttle);
+  std::vector<IoBackend> backends = {IoBackend::kUring, IoBackend::kThreads};
+  if (arguments.options.backend != IoBackend::kAuto) backends = {arguments.options.backend};
+  for (const IoBackend backend : backends) {
+    for (const int64_t block : {kMiB, 256 * kKiB, 512 * kKiB, 2 * kMiB, 4 * kMiB}) {
+      for (const int depth : {64, 32, 16, 8, 4})
+        options.candidates.push_back({.backend = backend, .block_bytes = block, .depth = depth});
+    }
+  }
+  const IoProbe probe = probe_io(options);
+  const Json section = {{"sluice", sluice_section(arguments, probe.trials[probe.best].settings)}};
+  if (arguments.print == Arguments::Print::kJson) {
+    Json trials = Json::array();
+    for (const IoTrial& trial : probe.trials) {
+      trials.push_back({{"backend", std::string(name_of(trial.settings.backend))},
+                        {"block", trial.settings.block_bytes},
+                        {"depth", trial.settings.depth},
+                        {"read_gb_per_s", trial.read_gb_per_s},
+                        {"write_gb_per_s", trial.write_gb_per_s}});
+    }
+    Json json = section;
+    json["sweep"] = trials;
+    return console.print(json.dump());
+  }
+  for (size_t i = 0; i < probe.trials.size(); ++i)
+    console.print(fmt::format("{} {}", i == probe.best ? "*" : " ", describe(probe.trials[i])));
+  console.print("\nIn the configuration:\n" + section.dump(2));
+}
+
+void run(Arguments& arguments) {
+  read_options(arguments);
+  if (arguments.task == Arguments::Task::kSweep) return sweep(arguments);
+  measure(arguments);
+}
+
+template <typename T>
+void add_choice(CLI::App& command, const char* name, T& into, std::map<std::string, T> choices, const char* words) {
+  command.add_option(name, into, words)->transform(CLI::CheckedTransformer(std::move(choices), CLI::ignore_case));
+}
+
+}  // namespace
+
+void add_bench_io(CLI::App& bench) {
+  auto arguments = std::make_shared<Arguments>();
+  IoStoreOptions& options = arguments->options;
+  CLI::App* io = bench.add_subcommand("io", "The store that training uses, beside bare requests on the same files");
+  io->add_option("--path", arguments->folders, "Folders, one for each drive; twice --size is taken and given back")
+      ->required()
+      ->delimiter(',');
+  io->add_option("--size", arguments->size, "Bytes of all records")->capture_default_str();
+  io->add_option("--record", arguments->record, "Bytes of the largest record")->capture_default_str();
+  io->add_option("--block", arguments->block, "Bytes of a request")->capture_default_str();
+  io->add_option("--depth", options.depth, "Requests in flight, for each drive")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  add_choice<IoPattern>(
+      *io, "--pattern", options.pattern,
+      {{"sequential", IoPattern::kSequential}, {"chunks", IoPattern::kChunks}, {"mixed", IoPattern::kMixed}},
+      "sequential: records of one size in file order. chunks: of the sizes that a model gives (default). mixed: these "
+      "in random order, reads and writes together");
+  add_choice<IoBackend>(*io, "--backend", options.backend,
+                        {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}},
+                        "auto, uring or threads (default: auto)");
+  add_choice<Verify>(*io, "--verify", options.verify, {{"on", Verify::kOn}, {"off", Verify::kOff}},
+                     "Checksums as in training (default: on)");
+  io->add_option("--rounds", arguments->rounds, "Of which the median is taken")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  io->add_option("--throttle", options.throttle.gb_per_s,
+                 "GB/s for each drive at the most (0: no limit): plays a slower one")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
+  io->add_flag_callback(
+      "--sweep", [arguments] { arguments->task = Arguments::Task::kSweep; },
+      "Find the best backend, block and depth, and print the configuration that uses them");
+  io->add_flag_callback(
+      "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the text");
+  io->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace sluice

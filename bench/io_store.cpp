@@ -1,0 +1,240 @@
+#include "bench/io_store.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <random>
+#include <utility>
+
+#include "core/bytes.h"
+#include "core/checksum.h"
+#include "core/clock.h"
+#include "core/errors.h"
+#include "swap/drive.h"
+#include "swap/store_format.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kSlots = 8;  // records under way at once
+constexpr int64_t kLeastChunks = 16;
+constexpr int64_t kBytesPerElement = 12, kStateBytesPerElement = 10;
+
+// Signals wait while files have names.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(SignalsHeld&&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Chunks of one size, or of the sizes that partitions of a model give: a whole one, a half, a third, a
+// sixteenth; at 10 bytes of state an element, the largest record is one of state.
+Geometry make_geometry(const IoStoreOptions& options) {
+  const int64_t elements = options.size_bytes / kBytesPerElement;
+  const int64_t wanted = options.record_bytes / kStateBytesPerElement / 128 * 128;
+  const int64_t largest = std::min(wanted, std::max<int64_t>(elements / kLeastChunks / 128 * 128, 4096));
+  const std::array<int64_t, 4> mix = {largest, largest / 2, largest / 3, largest / 16};
+  std::vector<PartitionSpec> partitions;
+  for (int64_t at = 0; at < elements;) {
+    const int64_t size = options.pattern == IoPattern::kSequential ? largest : mix[partitions.size() % mix.size()];
+    const std::string name = std::to_string(partitions.size());
+    partitions.push_back({name, {{name, {std::max<int64_t>(128, size / 128 * 128)}}}});
+    at += partitions.back().parameters[0].shape[0];
+  }
+  return Geometry(partitions, largest);
+}
+
+int64_t cpu_ns() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto ns = [](const timeval& time) { return (time.tv_sec * int64_t{1'000'000} + time.tv_usec) * 1000; };
+  return ns(use.ru_utime) + ns(use.ru_stime);
+}
+
+template <typename Work>
+PassEnd timed(const Work& work) {
+  const int64_t begin_ns = now_ns(), begin_cpu_ns = cpu_ns();
+  const int64_t bytes = work();
+  return {.bytes = bytes, .ns = now_ns() - begin_ns, .cpu_ns = cpu_ns() - begin_cpu_ns};
+}
+
+}  // namespace
+
+IoStore::IoStore(const IoStoreOptions& options) : options_(options), geometry_(make_geometry(options)) {
+  for (uint32_t chunk = 0; chunk < geometry_.chunks().size(); ++chunk) {
+    for (const Group group : {Group::kState, Group::kWeights}) {
+      order_.push_back({chunk, group});
+      record_bytes_ += layout_of(order_.back()).bytes;
+      slot_bytes_ = std::max(slot_bytes_, layout_of(order_.back()).bytes);
+    }
+  }
+  if (options_.pattern == IoPattern::kMixed) std::shuffle(order_.begin(), order_.end(), std::mt19937_64(1));
+  slots_.resize(kSlots);
+  for (int slot = 0; slot < kSlots; ++slot) free_slots_.push_back(slot);
+  memory_ = Arena(kSlots * slot_bytes_);
+  std::mt19937_64 random(7);
+  for (int64_t at = 0; at + 8 <= memory_.bytes(); at += 8) *reinterpret_cast<uint64_t*>(memory_.at(at)) = random();
+  make_store();
+  bare_queue_ =
+      timed_queue_factory(&bare_times_, options_.throttle)({.backend = IoBackend::kAuto,
+                                                            .depth = options_.depth * static_cast<int>(files_.size()),
+                                                            .files = static_cast<int>(files_.size()),
+                                                            .memory = {memory_.span()},
+                                                            .log = {}});
+  lane_ = std::make_unique<ChecksumLane>([this](int slot) { check(slot); }, [this] { store_->interrupt(); }, kSlots);
+  // Both slots of every record, so that no pass meets a block that was never written.
+  for (int i = 0; i < 2; ++i) {
+    run(Direction::kWrite);
+    commit();
+  }
+}
+
+IoStore::~IoStore() {
+  lane_.reset();
+  bare_queue_.reset();
+  for (const int file : files_) close(file);
+}
+
+void IoStore::make_store() {
+  const SignalsHeld held;
+  StoreOptions options{.folder = options_.folders[0] / "sluice-bench-io"};
+  for (size_t drive = 1; drive < options_.folders.size(); ++drive)
+    options.more_folders.push_back(options_.folders[drive] / "sluice-bench-io");
+  options.make_queue = timed_queue_factory(&times_, options_.throttle);
+  options.queue = {.backend = options_.backend, .depth = options_.depth, .memory = {memory_.span()}, .log = {}};
+  options.block_bytes = options_.block_bytes;
+  const StoreIdentity identity{.model = "bench",
+                               .chunk_elements = geometry_.chunk_elements(),
+                               .chunk_count = static_cast<int64_t>(geometry_.chunks().size())};
+  std::exception_ptr error;
+  try {
+    store_ = RecordStore::create(geometry_, identity, options);
+    open_files();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::error_code ignored;
+  for (const std::filesystem::path& folder : options.folders()) {
+    if (store_) std::filesystem::remove(store_path(folder, 0), ignored);
+    std::filesystem::remove(folder, ignored);  // only where nothing else is in it
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void IoStore::open_files() {
+  for (const std::filesystem::path& folder : options_.folders) {
+    const std::filesystem::path path = store_path(folder / "sluice-bench-io", 0);
+    files_.push_back(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+    if (files_.back() < 0) throw IoError({.action = "open", .path = path.string(), .error_number = errno});
+  }
+}
+
+RecordLayout IoStore::layout_of(RecordId record) const {
+  return record_layout(Precision::kBf16, record.group, geometry_.chunks()[record.chunk].elements);
+}
+
+std::vector<uint32_t> IoStore::checksums_of(RecordId record, const std::byte* bytes) const {
+  const RecordLayout layout = layout_of(record);
+  std::vector<uint32_t> crcs;
+  for (int plane = 0; plane < layout.plane_count; ++plane) {
+    crcs.push_back(crc32c(plane_seed(record.chunk, record.group, plane),
+                          {bytes + layout.plane_offset[plane], static_cast<size_t>(layout.plane_bytes[plane])}));
+  }
+  return crcs;
+}
+
+void IoStore::verify(const Slot& slot, const std::byte* bytes) const {
+  const std::vector<uint32_t> found = checksums_of(slot.record, bytes);
+  for (size_t plane = 0; plane < found.size(); ++plane) {
+    if (found[plane] != store_->checksums(slot.record)[plane])
+      throw store_->corruption(slot.record, static_cast<int>(plane), found[plane], "of the benchmark");
+  }
+}
+
+void IoStore::check(int slot) {
+  const Slot& s = slots_[static_cast<size_t>(slot)];
+  if (s.direction != Direction::kWrite) verify(s, memory_of(slot));
+  if (s.direction != Direction::kRead) store_->set_checksums(s.record, checksums_of(s.record, memory_of(slot)));
+}
+
+void IoStore::start(int slot) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  s.use = Slot::Use::kReading;
+  if (s.direction == Direction::kWrite) return finish(slot);
+  store_->read(s.record, memory_of(slot), static_cast<uint64_t>(slot));
+}
+
+void IoStore::finish(int slot) {
+  Slot& s = slots_[static_cast<size_t>(slot)];
+  if (s.use == Slot::Use::kReading && options_.verify == Verify::kOn) {
+    s.use = Slot::Use::kChecking;
+    return lane_->start(slot);
+  }
+  if (s.use != Slot::Use::kWriting && s.direction != Direction::kRead) {
+    s.use = Slot::Use::kWriting;
+    return store_->write(s.record, memory_of(slot), static_cast<uint64_t>(slot));
+  }
+  s.use = Slot::Use::kFree;
+  free_slots_.push_back(slot);
+}
+
+PassEnd IoStore::run(Direction direction) {
+  times_.read.clear();
+  times_.write.clear();
+  return timed([&] {
+    std::array<StoreCompletion, kSlots> done;
+    size_t started = 0;
+    while (started < order_.size() || free_slots_.size() < kSlots) {
+      for (; started < order_.size() && !free_slots_.empty(); ++started) {
+        const int slot = free_slots_.back();
+        free_slots_.pop_back();
+        slots_[static_cast<size_t>(slot)] = {.record = order_[started], .direction = direction};
+        start(slot);
+      }
+      const size_t count = store_->poll(done, Wait::kUntilOne);  // the lane interrupts it
+      for (const StoreCompletion& each : std::span(done).first(count)) {
+        if (each.error) std::rethrow_exception(each.error);
+        finish(static_cast<int>(each.tag));
+      }
+      lane_->take_ended(checked_);
+      for (const int slot : checked_) finish(slot);
+    }
+    return record_bytes_ * (direction == Direction::kBoth ? 2 : 1);
+  });
+}
+
+PassEnd IoStore::run_bare_requests(Direction direction) {
+  const int64_t head_bytes =
+      round_up(RecordStore::file_bytes(geometry_, Precision::kBf16) - 2 * record_bytes_, options_.block_bytes);
+  BareRun bare{.op = direction == Direction::kRead    ? BareOp::kRead
+                     : direction == Direction::kWrite ? BareOp::kWrite
+                                                      : BareOp::kAlternate,
+               .bytes = record_bytes_ * (direction == Direction::kBoth ? 2 : 1),
+               .block_bytes = options_.block_bytes,
+               .depth = options_.depth,
+               .memory = memory_.span()};
+  for (const int file : files_) {
+    const int64_t end = lseek(file, 0, SEEK_END);
+    bare.ranges.push_back({.file = file, .first = head_bytes, .bytes = end - head_bytes});
+  }
+  bare_times_.read.clear();
+  bare_times_.write.clear();
+  return timed([&] { return run_bare(*bare_queue_, bare).bytes; });
+}
+
+void IoStore::commit() { commit_now(*store_, {.step = step_++, .caller = {}}); }
+
+}  // namespace sluice

@@ -1,0 +1,42 @@
+// Which backend and block size move bytes fastest here: tried on scratch files, with the memory that will be used.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "swap/io_queue.h"
+
+namespace sluice {
+
+struct IoSettings {
+  IoBackend backend = IoBackend::kUring;
+  int64_t block_bytes = int64_t{1} << 20;
+  int depth = 64;
+};
+struct IoTrial {
+  IoSettings settings;
+  double read_gb_per_s = 0, write_gb_per_s = 0;
+  double both_gb_per_s() const { return 2 / (1 / read_gb_per_s + 1 / write_gb_per_s); }
+};
+
+struct IoProbeOptions {
+  std::vector<std::filesystem::path> folders;  // all drives at once
+  std::vector<IoSettings> candidates;          // the first wins unless another is more than 5 % faster
+  std::span<std::byte> memory;                 // scratch; aligned to 4096
+  int64_t scratch_bytes = int64_t{64} << 20;  // file on each drive; and what a trial moves at the most, each way, twice
+  int64_t limit_ns = 2'000'000'000;           // for all trials together, about
+  IoQueueFactory make_queue = make_io_queue;
+};
+struct IoProbe {
+  std::vector<IoTrial> trials;  // that ran: a backend that is not there has none
+  size_t best = 0;
+};
+// Blocking. Throws IoError where no candidate can run.
+IoProbe probe_io(const IoProbeOptions& options);
+
+// "io_uring, blocks of 1 MiB, depth 64: reads 4.1, writes 9.2 GB/s"
+std::string describe(const IoTrial& trial);
+
+}  // namespace sluice

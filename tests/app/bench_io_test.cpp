@@ -1,0 +1,103 @@
+// `sluice bench io`: what it prints for programs, that its sweep can be used, and that it leaves nothing behind; a run
+// on two drives. Figures are not judged here.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class BenchIo : public CommandTest {
+ protected:
+  // Of 16 MiB, one round.
+  Ended io(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"bench", "io", "--path", "@drive", "--size", "16MiB", "--rounds", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return sluice(arguments);
+  }
+};
+
+TEST_F(BenchIo, prints_three_directions_with_their_keys_and_leaves_nothing_behind) {
+  for (const std::string pattern : {"sequential", "chunks", "mixed"}) {
+    const Ended ended = io({"--pattern", pattern, "--block", "128KiB", "--depth", "8", "--json"});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    const auto json = nlohmann::ordered_json::parse(ended.out);
+    std::vector<std::string> names;
+    for (const auto& [name, figure] : json.items()) {
+      names.push_back(name);
+      std::vector<std::string> keys;
+      for (const auto& [key, value] : figure.items()) {
+        keys.push_back(key);
+        EXPECT_GT(value.get<double>(), 0) << pattern << ", " << name << ", " << key;
+      }
+      EXPECT_THAT(keys, testing::ElementsAre("gb_per_s", "ceiling_gb_per_s", "percent_of_ceiling", "cpu_ms_per_gb",
+                                             "p50_us", "p99_us"));
+    }
+    EXPECT_THAT(names, testing::ElementsAre("read", "write", "mixed"));
+  }
+  EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
+TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_drives) {
+  const std::string both = file("a") + "," + file("b");
+  for (const std::string backend : {"threads", "auto"}) {
+    const Ended ended = sluice({"bench", "io", "--path", both, "--size", "16MiB", "--rounds", "1", "--backend", backend,
+                                "--verify", "off", "--throttle", "0,0.5"});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    for (const char* words : {"read", "write", "mixed", "split over 2 drives as", "checksums off"})
+      EXPECT_THAT(ended.out, HasSubstr(words));
+  }
+  EXPECT_TRUE(fs::is_empty(file("a")) && fs::is_empty(file("b")));
+}
+
+TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
+  const Ended swept = io({"--sweep", "--json", "--backend", "threads"});
+  ASSERT_EQ(swept.exit_code, 0) << swept.err;
+  const Json found = Json::parse(swept.out);
+  EXPECT_GE(found["sweep"].size(), 20u);
+  EXPECT_EQ(found["sluice"]["io_backend"], "threads");
+  Json config = Json::parse(std::ifstream(file("run.json")));
+  config["sluice"].update(found["sluice"]);
+  std::ofstream(file("run.json")) << config;
+  const Ended ended = train("run", {"--steps", "1"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_TRUE(fs::exists(file("drive/sluice-0.swap")));
+}
+
+TEST_F(BenchIo, refuses_what_it_cannot_measure) {
+  for (const auto& [option, value] : std::map<std::string, std::string>{{"--block", "5000"},
+                                                                        {"--size", "1MiB"},
+                                                                        {"--pattern", "zigzag"},
+                                                                        {"--backend", "libaio"},
+                                                                        {"--depth", "0"}}) {
+    const Ended ended = io({option, value});
+    EXPECT_EQ(ended.exit_code, 2) << option;
+    EXPECT_THAT(ended.err, HasSubstr(option));
+  }
+}
+
+TEST_F(BenchIo, training_on_two_drives_gives_the_numbers_of_one_and_needs_both_to_go_on) {
+  const Ended one = train("one", {"--steps", "3"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.err, HasSubstr("I/O, the best of"));
+  const std::string both = "sluice.nvme=[\"" + file("a") + "\",\"" + file("b") + "\"]";
+  Ended two = train("two", {"--steps", "2", "--set", both});
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  fs::rename(file("b/sluice-0.swap"), file("b/away"));
+  two = train("two", {"--steps", "3", "--set", both, "--resume"});
+  EXPECT_EQ(two.exit_code, 2);
+  EXPECT_THAT(two.err, HasSubstr("drive 1 of the store is missing"));
+  fs::rename(file("b/away"), file("b/sluice-0.swap"));
+  fs::rename(file("a/sluice-0.swap"), file("a/away"));
+  two = train("two", {"--steps", "3", "--set", both, "--resume"});
+  EXPECT_EQ(two.exit_code, 2);
+  EXPECT_THAT(two.err, HasSubstr("drive 0 of the store is missing"));
+  fs::rename(file("a/away"), file("a/sluice-0.swap"));
+  two = train("two", {"--steps", "3", "--set", both, "--resume"});
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_EQ(numbers(metrics("two")), numbers(metrics("one")));
+}
+
+}  // namespace
+}  // namespace sluice
