@@ -349,6 +349,8 @@ Digests Engine::digests() {
 }
 
 const StepLanes& Engine::last_lanes() const { return impl_->lanes; }
+double Engine::largest_drive_share() const { return impl_->store->largest_drive_share(); }
+int64_t Engine::written_bytes() const { return impl_->store->written_bytes(); }
 const Ledger& Engine::ledger() const { return impl_->ledger; }
 std::vector<std::string> Engine::describe() const {
   return {impl_->store->describe(), impl_->device->describe(), impl_->topology->describe(), impl_->team->describe(),

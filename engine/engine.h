@@ -163,6 +163,8 @@ class Engine {
 
   const StepLanes& last_lanes() const;  // of the last step
   const Ledger& ledger() const;
+  double largest_drive_share() const;  // of the drive that takes most of what is written
+  int64_t written_bytes() const;       // to the drives since this engine opened the store, padding and tables included
   std::vector<std::string> describe() const;  // backend, topology, kernel: lines for the log
 
  private:

@@ -96,6 +96,7 @@ struct Plan {
   int64_t table_bytes = 0;  // programs, the store's table, queues: host memory beside the mapping
   int commit_interval = 1;
   int64_t disk_bytes = 0;
+  double written_bytes_per_step = 0;  // to the drives: records with their padding, tables of commits
   std::vector<UseRow> uses;    // per tier and use; host and device sum to at most their budgets
   std::vector<MoveRow> moves;  // per step
 

@@ -192,11 +192,19 @@ void Planner::count_moves(Plan& plan) const {
     }
     plan.moves.push_back({link, std::move(what), bytes});
   };
+  plan.written_bytes_per_step =
+      static_cast<double>(RecordStore::commit_bytes(static_cast<int64_t>(plan.chunks.size()))) / plan.commit_interval;
   for (const Hop& hop : unit.program.hops()) {
     const int lane = static_cast<int>(hop.lane);
     if (lane >= static_cast<int>(Lane::kCompute) || hop.verb == Verb::kCommit) continue;
     if (!due_in_steady_step(plan, kind, hop)) continue;
     const int64_t bytes = hop.when == When::kCommitDirty ? hop.bytes / plan.commit_interval : hop.bytes;
+    const double due = hop.when == When::kCommitDirty ? 1.0 / plan.commit_interval : 1;
+    if (hop.lane == Lane::kWrite) {
+      const int64_t elements = plan.geometry.chunks()[hop.index].elements;
+      plan.written_bytes_per_step +=
+          due * static_cast<double>(record_layout(options_.format(), hop.group, elements).bytes);
+    }
     const bool tensor = hop.operands >= 0;
     add(kLinks[lane], tensor ? "activations and their gradients" : std::string(name_of(hop.group)), bytes);
   }

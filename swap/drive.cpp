@@ -28,6 +28,17 @@ namespace {
   throw IoError({.action = action, .path = path.string(), .error_number = error_number, .advice = std::move(advice)});
 }
 
+constexpr int64_t kStatBlockBytes = 512;
+
+std::string advice_for(int error_number) {
+  if (error_number == EINVAL)
+    return "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs (sluice.nvme)";
+  if (error_number == EROFS || error_number == EACCES)
+    return "the store is written while it trains: make the drive and the file writable, or give another folder "
+           "(sluice.nvme)";
+  return {};
+}
+
 template <typename Call>
 int retried(Call call) {
   int result;
@@ -82,15 +93,16 @@ std::filesystem::path store_path(const std::filesystem::path& folder, int rank) 
 Drive::Drive(const std::filesystem::path& path, int open_flags) : path_(path) {
   file_ = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | open_flags, 0644);
   if (file_ < 0) {
-    fail("open", path, errno,
-         errno == EINVAL
-             ? "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs (sluice.nvme)"
-             : "");
+    const int error_number = errno;
+    fail("open", path, error_number, advice_for(error_number));
   }
 }
 
 Drive::Drive(Drive&& other) noexcept
-    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), alignment_bytes_(other.alignment_bytes_) {}
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      alignment_bytes_(other.alignment_bytes_),
+      allocated_bytes_(other.allocated_bytes_) {}
 
 Drive::~Drive() {
   if (file_ >= 0) close(file_);
@@ -100,6 +112,25 @@ int64_t Drive::bytes() const {
   struct stat status {};
   if (fstat(file_, &status) != 0) fail("stat", path_, errno);
   return status.st_size;
+}
+
+void Drive::check_whole() const {
+  struct stat status {};
+  if (fstat(file_, &status) != 0) fail("stat", path_, errno);
+  const int64_t allocated = status.st_blocks * kStatBlockBytes;
+  if (allocated >= allocated_bytes_) return;
+  fail("commit", path_, EIO,
+       fmt::format("the file has been cut short: of {} bytes that were allocated {} are left; nothing is committed to "
+                   "it; bring back the file or start over with --overwrite",
+                   allocated_bytes_, allocated));
+}
+
+void Drive::count_allocated() {
+  struct stat status {};
+  if (fstat(file_, &status) != 0) fail("stat", path_, errno);
+  // Of a file that has holes from the start (a copy, a file system that compresses) nothing can be told.
+  allocated_bytes_ = std::min(status.st_blocks * kStatBlockBytes, status.st_size);
+  if (allocated_bytes_ < status.st_size) allocated_bytes_ = 0;
 }
 
 // The lock belongs to the open file description: it refuses a second opening in this process as well, and ends with the
@@ -135,7 +166,7 @@ void Drive::find_alignment() {
 
 void Drive::allocate(int64_t bytes) {
   if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
-  if (retried([this, bytes] { return fallocate(file_, 0, 0, bytes); }) == 0) return;
+  if (retried([this, bytes] { return fallocate(file_, 0, 0, bytes); }) == 0) return count_allocated();
   const int error_number = errno;
   if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
   if (error_number == ENOSPC || error_number == EFBIG || error_number == EDQUOT)
@@ -147,6 +178,7 @@ Drive Drive::open(const std::filesystem::path& path) {
   Drive drive(path, 0);
   drive.lock();
   drive.find_alignment();
+  drive.count_allocated();
   return drive;
 }
 

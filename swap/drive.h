@@ -25,6 +25,9 @@ class Drive {
   int file() const { return file_; }
   const std::filesystem::path& path() const { return path_; }
   int64_t bytes() const;  // of the file now
+  // Throws IoError where the file is shorter than it was made, or has holes: cut short by somebody, and perhaps grown
+  // again by writes.
+  void check_whole() const;
   // Of offsets, lengths and memory of transfers.
   int64_t alignment_bytes() const { return alignment_bytes_; }
 
@@ -34,10 +37,12 @@ class Drive {
   void lock();
   void find_alignment();
   void allocate(int64_t bytes);
+  void count_allocated();
 
   std::filesystem::path path_;
   int file_ = -1;
   int64_t alignment_bytes_ = 4096;
+  int64_t allocated_bytes_ = 0;  // when it was opened
 };
 
 // Makes the folders and files of exactly `bytes`, all of it allocated; files that are there are emptied first, once all

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "core/bytes.h"
@@ -74,6 +75,7 @@ void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory
   const Transfer transfer{.op = op, .memory = memory, .tag = tag, .owner = index_of(record)};
   if (op == IoOp::kWrite && failed) return transfers.start_failed(transfer, failed);
   if (op == IoOp::kWrite) {
+    written_bytes += layout.layout(record).bytes;
     e.working_slot = static_cast<uint8_t>(slot);
     e.has_content = true;
     e.is_committed = false;
@@ -110,6 +112,15 @@ void RecordStore::Impl::fill_table(const StepState& state) {
   }
   // A number is used up by being written anywhere: a commit that fails does not give it back.
   pending_crc = seal_table(table.span(), state, ++generation, record_count());
+}
+
+// A file that was cut short and grew again by the writes of this step would be committed to without its header.
+void RecordStore::Impl::check_drives() {
+  try {
+    for (const Drive& drive : drives) drive.check_whole();
+  } catch (const IoError&) {
+    if (!failed) failed = std::current_exception();
+  }
 }
 
 void RecordStore::Impl::start_stage(Stage next) {
@@ -157,6 +168,7 @@ bool RecordStore::Impl::advance_commit(const TransferEnd& end) {
     return true;
   }
   if (stage == Stage::kSuperblockSync) {
+    written_bytes += commit_bytes(layout.chunk_count(), static_cast<int64_t>(pending.caller.size()));
     adopt_commit();
     return true;
   }
@@ -214,6 +226,7 @@ void RecordStore::commit(const StepState& state, uint64_t tag) {
   SLUICE_CHECK(impl.stage == Impl::Stage::kIdle, "a commit beside another");
   SLUICE_CHECK(impl.writes_in_flight == 0, "a commit while records are being written");
   impl.commit_tag = tag;
+  impl.check_drives();
   if (impl.failed) return impl.transfers.start_failed({.tag = tag, .owner = Impl::kCommitOwner}, impl.failed);
   impl.fill_table(state);
   impl.start_stage(Impl::Stage::kTable);
@@ -284,6 +297,17 @@ int64_t RecordStore::predicted_table_bytes(const TableNeeds& needs) {
          kIdentityBytes + static_cast<int64_t>(sizeof(Impl)) +
          Transfers::memory_bytes(needs.drives, queue_depth(needs.depth, needs.drives));
 }
+
+int64_t RecordStore::commit_bytes(int64_t chunk_count, int64_t caller_bytes) {
+  return table_buffer_bytes_for(2 * chunk_count, caller_bytes) + kStoreBlockBytes;
+}
+
+double RecordStore::largest_drive_share() const {
+  const std::vector<uint32_t>& weights = impl_->weights;
+  return static_cast<double>(std::ranges::max(weights)) / std::accumulate(weights.begin(), weights.end(), 0.0);
+}
+
+int64_t RecordStore::written_bytes() const { return impl_->written_bytes; }
 
 int64_t RecordStore::table_bytes() const {
   const Impl& impl = *impl_;

@@ -94,6 +94,8 @@ class RecordStore {
  public:
   // Bytes of the files that create() will make, all drives together: what `sluice plan` prints as disk needed.
   static int64_t file_bytes(const Geometry& geometry, RecordFormat format, int drives = 1);
+  // What a commit writes beside the records: table and superblock.
+  static int64_t commit_bytes(int64_t chunk_count, int64_t caller_bytes = 0);
   // An upper bound of table_bytes() that needs no store: for the planner.
   static int64_t predicted_table_bytes(const TableNeeds& needs);
 
@@ -145,6 +147,8 @@ class RecordStore {
   CorruptionError corruption(RecordId record, int plane, uint32_t found, const std::string& block) const;
 
   const std::filesystem::path& path() const;  // of the first drive's file
+  double largest_drive_share() const;         // of the drive that takes most of every record
+  int64_t written_bytes() const;              // to the drives since this was created or opened, tables included
   int64_t table_bytes() const;                // host memory of the table and buffers, for the ledger
   std::string describe() const;               // the queue's words, and how records are split over several drives
 

@@ -55,6 +55,7 @@ struct RecordStore::Impl {
   int64_t table_buffer_bytes() const { return table.bytes(); }
   int spare_area() const { return has_generation ? 1 - current_area : 0; }
   void start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag);
+  void check_drives();
   void fill_table(const StepState& state);
   void start_stage(Stage next);
   void end_record(const TransferEnd& end);
@@ -81,6 +82,7 @@ struct RecordStore::Impl {
   int64_t pending_table_bytes = 0;
   uint64_t commit_tag = 0;
   int writes_in_flight = 0;
+  int64_t written_bytes = 0;
   Stage stage = Stage::kIdle;
   std::exception_ptr failed;  // a write or a commit: nothing more is written or committed
   Transfers transfers;        // last: its end waits for what uses the buffers

@@ -77,6 +77,24 @@ TEST_F(Lifecycle, a_drained_step_is_what_a_resume_finds) {
   EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
 }
 
+TEST_F(Lifecycle, a_plan_tells_to_the_byte_what_steps_write_to_the_drives) {
+  for (const HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+    for (const int interval : {1, 3}) {
+      EngineOptions with = options();
+      with.plan.commit_interval = interval;
+      with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+      auto running = engine(with);
+      while (running->step() < 3) step(*running);
+      running->drain();
+      const int64_t before = running->written_bytes();
+      while (running->step() < 9) step(*running);
+      running->drain();  // six steps and their commits
+      EXPECT_EQ(static_cast<double>(running->written_bytes() - before), 6 * running->plan().written_bytes_per_step)
+          << "interval " << interval;
+    }
+  }
+}
+
 TEST_F(Lifecycle, resume_without_a_store_starts_from_the_beginning_and_says_so) {
   EngineOptions with = options();
   with.open = OpenMode::kResume;

@@ -15,8 +15,8 @@ constexpr int64_t kBlockBytes = 4096;
 
 }  // namespace
 
-CrashExplorer::CrashExplorer(const RecordedDrives& recorded, std::vector<StepMark> marks)
-    : events_(recorded.events), marks_(std::move(marks)) {
+CrashExplorer::CrashExplorer(const RecordedDrives& recorded, std::vector<StepMark> marks, int every_nth)
+    : events_(recorded.events), marks_(std::move(marks)), every_nth_(every_nth) {
   drives_->record = RecordedDrives::Record::kNo;
   drives_->paths = recorded.paths;
   drives_->images.resize(recorded.images.size());
@@ -93,6 +93,7 @@ void CrashExplorer::visit_subsets(size_t cut, const Visit& visit) {
 }
 
 void CrashExplorer::visit_state(size_t cut, const std::vector<size_t>& survivors, Torn torn, const Visit& visit) {
+  if (states_++ % every_nth_ != 0) return;
   const size_t surely_torn = torn == Torn::kNot ? survivors.size() : random_() % survivors.size();
   for (size_t i = 0; i < survivors.size(); ++i) {
     const DriveEvent& write = events_[survivors[i]];
@@ -102,7 +103,6 @@ void CrashExplorer::visit_state(size_t cut, const std::vector<size_t>& survivors
       apply_torn(write, torn == Torn::kAtSectors ? kSectorBytes : kBlockBytes);
     }
   }
-  ++states_;
   visit({.drives = drives_,
          .allowed = allowed_,
          .description = fmt::format("cut after event {}, torn {}, surviving writes {}", cut, static_cast<int>(torn),

@@ -32,8 +32,9 @@ class CrashExplorer {
   using Visit = std::function<void(const CrashState&)>;
 
   // The marks are in the order of their events. Copies of the traffic only.
-  CrashExplorer(const RecordedDrives& recorded, std::vector<StepMark> marks);
-  // States visited.
+  // every_nth: one of so many states is visited, for builds in which a visit takes long.
+  CrashExplorer(const RecordedDrives& recorded, std::vector<StepMark> marks, int every_nth = 1);
+  // States gone through.
   int64_t explore(const Visit& visit);
 
  private:
@@ -53,6 +54,7 @@ class CrashExplorer {
   std::set<int64_t> allowed_ = {-1};
   size_t next_mark_ = 0;
   int64_t states_ = 0;
+  int every_nth_;
   std::mt19937_64 random_{7};
 };
 

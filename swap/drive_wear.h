@@ -1,0 +1,33 @@
+// What a drive's own counters tell of how much has been written to it. Any thread.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace sluice {
+
+struct DriveWear {
+  std::string device;                    // "nvme0n1"; empty: no block device lies behind the folder
+  std::optional<int64_t> written_bytes;  // over the drive's life, by its SMART log
+  std::optional<int> used_percent;       // of its rated endurance, by its own estimate
+  std::string reason;                    // why there is no count, in words; empty where there is one
+};
+
+// Of the drive below a file or folder. Where the kernel's and the devices' folders are, for tests.
+struct WearSources {
+  std::filesystem::path sysfs = "/sys", devices = "/dev";
+};
+// Never throws for a drive that tells nothing: `reason` says why.
+DriveWear read_drive_wear(const std::filesystem::path& path, const WearSources& sources = {});
+
+// The count in an NVMe SMART log (NVM Express Base Specification, log page 02h; 512 bytes).
+struct SmartLog {
+  int64_t written_bytes = 0;
+  int used_percent = 0;
+};
+SmartLog read_smart_log(std::span<const std::byte> log);
+
+}  // namespace sluice
