@@ -3,6 +3,8 @@
 #include "app/commands.h"
 #include "app/setup.h"
 #include "core/bytes.h"
+#include "core/errors.h"
+#include "swap/trim.h"
 
 namespace sluice {
 
@@ -27,6 +29,21 @@ void run_export(const ExportCommand& command, Console& console) {
   console.finish_progress();
   console.print(fmt::format("{}: config.json and model.safetensors, {} parameters in {} after step {}", command.out,
                             engine.geometry().parameter_elements(), name_of(dtype), engine.step()));
+}
+
+void run_trim(const TrimCommand& command, Console& console) {
+  const RunFolder folder(command.folder);
+  const std::vector<std::filesystem::path> stores = folder.stores(folder.load());
+  if (command.consent == TrimCommand::Consent::kNotGiven) {
+    throw ConfigError(
+        fmt::format("{}: without its store in {} the run can neither be resumed nor exported nor generated from; "
+                    "export what is to be kept, and say --yes",
+                    command.folder, stores.front().string()));
+  }
+  for (const std::filesystem::path& store : stores) {
+    const int64_t freed = trim_store(store);
+    console.print(fmt::format("{}: {} ({} bytes) given back", store.string(), format_bytes(freed), freed));
+  }
 }
 
 }  // namespace sluice

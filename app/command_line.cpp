@@ -101,8 +101,21 @@ void add_generate(CLI::App& app, GenerateCommand& options) {
   });
 }
 
-void add_checkpoint(CLI::App& app, ExportCommand& options) {
+void add_trim(CLI::App& checkpoint, TrimCommand& options) {
+  CLI::App* command = checkpoint.add_subcommand(
+      "trim", "Remove the store of a run that is no longer needed; its blocks are given back to the drive (TRIM)");
+  command->add_option("DIR", options.folder, "Folder of the run")->required();
+  command->add_flag_callback(
+      "--yes", [&options] { options.consent = TrimCommand::Consent::kGiven; }, "The run cannot be resumed afterwards");
+  command->callback([&options] {
+    Console console;
+    run_trim(options, console);
+  });
+}
+
+void add_checkpoint(CLI::App& app, ExportCommand& options, TrimCommand& trim) {
   CLI::App* checkpoint = app.add_subcommand("checkpoint", "Checkpoints of a run")->require_subcommand(1);
+  add_trim(*checkpoint, trim);
   CLI::App* command =
       checkpoint->add_subcommand("export", "Write a Hugging Face folder: config.json, model.safetensors");
   command->add_option("DIR", options.folder, "Folder of the run")->required();
@@ -136,10 +149,11 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   PlanCommand plan;
   GenerateCommand generate;
   ExportCommand export_options;
+  TrimCommand trim;
   add_train(app, train, exit_code);
   add_plan(app, plan);
   add_generate(app, generate);
-  add_checkpoint(app, export_options);
+  add_checkpoint(app, export_options, trim);
   add_bench(app);
   app.add_subcommand("info", "This machine: backends and why, CPU, memory, limits, versions")->callback([] {
     Console console;

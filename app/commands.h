@@ -33,6 +33,12 @@ struct ExportCommand {
 };
 void run_export(const ExportCommand& command, Console& console);
 
+struct TrimCommand {
+  std::string folder;
+  enum class Consent { kNotGiven, kGiven } consent = Consent::kNotGiven;
+};
+void run_trim(const TrimCommand& command, Console& console);
+
 void run_info(Console& console);
 
 }  // namespace sluice

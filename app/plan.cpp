@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/endurance.h"
 #include "app/setup.h"
 #include "core/bytes.h"
 
@@ -32,6 +34,41 @@ Json homes_json(const Plan& plan) {
     add(Group::kWeights, homes.weights, bytes_per_element(format, Group::kWeights));
     add(Group::kState, homes.state, bytes_per_element(format, Group::kState));
     add(Group::kGradient, homes.gradient, bytes_of(plan.options.gradient_dtype));
+  }
+  return json;
+}
+
+// Drives share the bytes in proportion to their speeds, which are measured when the store is made.
+WriteRate rate_of(const Plan& plan, const RunConfig& config) {
+  return {.bytes_per_step = std::llround(plan.written_bytes_per_step),
+          .largest_share = 1.0 / static_cast<double>(std::max<size_t>(1, config.sluice.nvme.size()))};
+}
+
+// Where no folder is named, the run's own will be made under the current one.
+std::vector<DriveWear> drives_of(const RunConfig& config) {
+  std::vector<DriveWear> worn;
+  for (const std::string& folder : config.sluice.nvme) worn.push_back(read_drive_wear(existing_part(folder)));
+  if (worn.empty()) worn.push_back(read_drive_wear("."));
+  return worn;
+}
+
+Json endurance_json(const EnduranceConfig& asked, const WriteRate& rate, const std::vector<DriveWear>& worn) {
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+  const Endurance endurance = endurance_of(asked, rate, worn);
+  Json json = {{"bytes_per_step", rate.bytes_per_step}, {"bytes_per_day", number(endurance.bytes_per_day)}};
+  if (asked.terabytes_written > 0) {
+    json["terabytes_written"] = asked.terabytes_written;
+    json["days"] = asked.days;
+    json["lasts_steps"] = number(endurance.lasts_steps);
+    json["lasts_days"] = number(endurance.lasts_days);
+    json["too_short"] = endurance.is_too_short;
+  }
+  json["drives"] = Json::array();
+  for (const DriveWear& drive : worn) {
+    json["drives"].push_back({{"device", drive.device},
+                              {"written_bytes", drive.written_bytes ? Json(*drive.written_bytes) : Json(nullptr)},
+                              {"used_percent", drive.used_percent ? Json(*drive.used_percent) : Json(nullptr)},
+                              {"reason", drive.reason}});
   }
   return json;
 }
@@ -68,14 +105,23 @@ void run_plan(const PlanCommand& command, Console& console) {
   RunSetup setup = set_up(std::move(config));
   const WorkspaceNeed workspace = find_workspace(setup);
   const Plan plan = make_plan(setup.model.spec(), plan_options(setup, workspace.bytes));
+  const EnduranceConfig& asked = setup.config.endurance;
+  const WriteRate rate = rate_of(plan, setup.config);
+  const std::vector<DriveWear> worn = drives_of(setup.config);
+  if (const std::string warning = warning_of(asked, rate, worn); !warning.empty()) {
+    say(console.log(), LogLevel::kWarning, warning);
+  }
   if (command.output == PlanOutput::kJson) {
-    console.print(plan_json(setup, plan, workspace).dump(2));
+    Json json = plan_json(setup, plan, workspace);
+    json["endurance"] = endurance_json(asked, rate, worn);
+    console.print(json.dump(2));
     return;
   }
   console.print(fmt::format("{} parameters in {}; workspace {} ({})", setup.model.parameter_count(),
                             name_of(plan.options.precision), format_bytes(workspace.bytes),
                             workspace.from == WorkspaceNeed::From::kMeasured ? "measured" : "by the closed form"));
   console.print(plan.table());
+  console.print(words_of(asked, rate, worn));
 }
 
 }  // namespace sluice

@@ -60,6 +60,7 @@ std::string summary(const RunSummary& run, const Ledger& ledger) {
   }
   fmt::format_to(out, "nvme    peak      {} ({} bytes)\n", format_bytes(ledger.peak(Tier::kNvme)),
                  ledger.peak(Tier::kNvme));
+  text += run.endurance;
   const int64_t rss = peak_resident_bytes();
   fmt::format_to(out, "process peak      {}, of it {} outside the two budgets' arenas and tables (runtime)\n",
                  format_bytes(rss),

@@ -22,6 +22,7 @@ struct RunSummary {
   std::optional<double> first_loss, last_loss;
   std::optional<Validation> validation;
   double seconds = 0;
+  std::string endurance;  // lines of what was written to the drives
   Digests digests;
   std::string folder;
 };

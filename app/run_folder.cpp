@@ -68,11 +68,16 @@ void check_same_run(const RunConfig& before, const RunConfig& now, const fs::pat
   }
 }
 
-void check_free_space(const fs::path& folder, int64_t needed_bytes, int64_t reusable_bytes) {
+fs::path existing_part(const fs::path& folder) {
   std::error_code error;
   fs::path there = fs::absolute(folder, error);
   while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  const fs::space_info space = fs::space(there, error);
+  return there;
+}
+
+void check_free_space(const fs::path& folder, int64_t needed_bytes, int64_t reusable_bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(existing_part(folder), error);
   if (error) return;  // creation itself will tell
   const int64_t free_bytes = static_cast<int64_t>(space.available) + reusable_bytes;
   if (free_bytes >= needed_bytes) return;

@@ -34,6 +34,9 @@ class RunFolder {
 // what is trained, with both values. Budgets, homes, threads, the optimizer and paths may change.
 void check_same_run(const RunConfig& before, const RunConfig& now, const std::filesystem::path& folder);
 
+// The folder, or what of its path is there already.
+std::filesystem::path existing_part(const std::filesystem::path& folder);
+
 // Throws ConfigError (bytes needed, bytes free, path) where a file of this size cannot be made in the folder, whose
 // last parts may not be there yet. `reusable_bytes` of what is there will be given back first.
 void check_free_space(const std::filesystem::path& folder, int64_t needed_bytes, int64_t reusable_bytes);

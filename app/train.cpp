@@ -7,6 +7,7 @@
 #include <span>
 
 #include "app/batches.h"
+#include "app/endurance.h"
 #include "app/metrics.h"
 #include "app/report.h"
 #include "app/sample.h"
@@ -113,6 +114,7 @@ class Training {
   TrainEnd finish(int signal);
   void report_step(const StepMetrics& metrics);
   void print_sample();
+  std::string endurance();
 
   const BatchConfig& batch() const { return setup_.config.batch; }
   int64_t tokens_per_step() const { return batch().train * setup_.config.data.sequence_length; }
@@ -128,7 +130,8 @@ class Training {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<MetricsFile> metrics_;
   int64_t steps_ = 0, first_step_ = 0;
-  int64_t began_ns_ = 0, ended_ns_ = 0;  // of the steps
+  int64_t began_ns_ = 0, ended_ns_ = 0;                   // of the steps
+  int64_t written_before_bytes_ = 0, written_bytes_ = 0;  // up to then
 };
 
 RunSetup Training::first_checks() {
@@ -248,6 +251,7 @@ int Training::train_steps() {
   const StopRequests requests;
   Batches batches(*data_, batch().train);
   began_ns_ = now_ns();
+  written_before_bytes_ = engine_->written_bytes();
   while (engine_->step() < steps_) {
     const StepMetrics metrics = one_step(batches);
     metrics_->step(metrics, engine_->ledger());
@@ -260,6 +264,7 @@ int Training::train_steps() {
   }
   engine_->drain();
   ended_ns_ = now_ns();
+  written_bytes_ = engine_->written_bytes();
   console_.finish_progress();
   return 0;
 }
@@ -279,11 +284,28 @@ TrainEnd Training::finish(int signal) {
                           .last_loss = metrics_->last_loss(),
                           .validation = validation,
                           .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
+                          .endurance = endurance(),
                           .digests = end.digests,
                           .folder = folder_.path().string()},
                          engine_->ledger()));
   if (!options_.sample.empty()) print_sample();
   return end;
+}
+
+// What the steps of this process wrote; empty where there were none.
+std::string Training::endurance() {
+  const int64_t steps = engine_->step() - first_step_;
+  if (steps == 0) return {};
+  const WriteRate rate{.bytes_per_step = (written_bytes_ - written_before_bytes_) / steps,
+                       .step_seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9 / static_cast<double>(steps),
+                       .largest_share = engine_->largest_drive_share()};
+  std::vector<DriveWear> worn;
+  for (const fs::path& store : folder_.stores(setup_.config)) worn.push_back(read_drive_wear(store));
+  const EnduranceConfig& asked = setup_.config.endurance;
+  if (const std::string warning = warning_of(asked, rate, worn); !warning.empty()) {
+    say(console_.log(), LogLevel::kWarning, warning);
+  }
+  return words_of(asked, rate, worn);
 }
 
 void Training::print_sample() {

@@ -259,6 +259,20 @@ void read_nvme(const Reader& reader, std::vector<std::string>& folders) {
   }
 }
 
+// Both or neither: a rating says nothing without how long it is to last.
+void read_endurance(const Reader& reader, EnduranceConfig& endurance) {
+  if (reader.find("endurance") == nullptr) return;
+  const auto read = [&](std::string_view path, double& into) {
+    if (reader.find(path) == nullptr) {
+      throw ConfigError(
+          fmt::format("{}: \"{}\" is missing; allowed: {}", reader.name(), path, find_key(path)->allowed));
+    }
+    reader.number(path, into, std::numeric_limits<double>::min(), kNoLimit);
+  };
+  read("endurance.terabytes_written", endurance.terabytes_written);
+  read("endurance.days", endurance.days);
+}
+
 void read_sluice(const Reader& reader, SluiceConfig& sluice) {
   reader.bytes("sluice.device_memory", sluice.device_memory_bytes);
   reader.bytes("sluice.host_memory", sluice.host_memory_bytes);
@@ -341,6 +355,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   reader.integer("zero_optimization.stage", config.zero_stage, 0, 3);
   reader.integer("steps_per_print", config.steps_per_print, 1);
   reader.integer("seed", config.seed, 0);
+  read_endurance(reader, config.endurance);
   read_sluice(reader, config.sluice);
   return config;
 }

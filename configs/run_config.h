@@ -41,6 +41,11 @@ struct SluiceConfig {
   std::string trace;  // file of the trace of hops; empty: none
 };
 
+// What the drives are rated for and how long they are to last. 0: not said.
+struct EnduranceConfig {
+  double terabytes_written = 0, days = 0;
+};
+
 struct RunConfig {
   std::string model;  // the "model" section as JSON text: its keys are the model's to check
   DataOptions data;   // an empty path: given by --data, or not needed; vocab_size 0: the model's
@@ -52,6 +57,7 @@ struct RunConfig {
   int zero_stage = 0;
   int64_t steps_per_print = 10;
   uint64_t seed = 0;
+  EnduranceConfig endurance;
   SluiceConfig sluice;
 };
 

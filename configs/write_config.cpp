@@ -110,6 +110,9 @@ std::string to_json(const RunConfig& config) {
   object["zero_optimization"] = {{"stage", config.zero_stage}};
   object["steps_per_print"] = config.steps_per_print;
   object["seed"] = config.seed;
+  if (config.endurance.terabytes_written > 0) {
+    object["endurance"] = {{"terabytes_written", config.endurance.terabytes_written}, {"days", config.endurance.days}};
+  }
   object["sluice"] = sluice_json(config.sluice);
   return object.dump(2) + "\n";
 }

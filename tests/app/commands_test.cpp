@@ -43,6 +43,43 @@ TEST_F(CommandsTest, the_disk_that_plan_asks_for_is_what_training_takes) {
   EXPECT_EQ(plan["disk_bytes"], fs::file_size(file("run/sluice-0.swap")));
 }
 
+TEST_F(CommandsTest, plan_tells_what_a_step_writes_and_for_how_many_the_drive_is_rated) {
+  const std::string rating = R"(endurance={"terabytes_written": 0.001, "days": 365})";
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--set", rating});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json endurance = Json::parse(ended.out)["endurance"];
+  ASSERT_GT(endurance["bytes_per_step"], 0);
+  EXPECT_NEAR(endurance["lasts_steps"].get<double>(), 1e9 / endurance["bytes_per_step"].get<double>(), 1);
+  EXPECT_EQ(endurance["drives"].size(), 1u);
+  const std::string table = sluice({"plan", "@run.json", "--set", rating}).out;
+  EXPECT_THAT(table, testing::HasSubstr("nvme writes"));
+  EXPECT_THAT(table, testing::HasSubstr("0.001 TB last"));
+}
+
+TEST_F(CommandsTest, training_ends_with_what_it_wrote_and_warns_of_a_drive_that_will_not_last) {
+  const Ended plain = train("plain");
+  ASSERT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_THAT(plain.out, testing::HasSubstr("TB a day"));
+  EXPECT_THAT(plain.out, testing::Not(testing::HasSubstr("asked for")));
+  const Ended worn = train("worn", {"--set", R"(endurance={"terabytes_written": 0.000001, "days": 365})"});
+  ASSERT_EQ(worn.exit_code, 0) << worn.err;
+  EXPECT_THAT(worn.out, testing::HasSubstr("365 days are asked for"));
+  EXPECT_THAT(worn.err, testing::HasSubstr("endurance.days"));
+}
+
+TEST_F(CommandsTest, trim_gives_back_a_store_when_told_so_twice) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const Ended asked = sluice({"checkpoint", "trim", "@run"});
+  EXPECT_EQ(asked.exit_code, 2);
+  EXPECT_THAT(asked.err, testing::HasSubstr("--yes"));
+  EXPECT_TRUE(fs::exists(file("run/sluice-0.swap")));
+  const Ended ended = sluice({"checkpoint", "trim", "@run", "--yes"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::HasSubstr("given back"));
+  EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
+  EXPECT_THAT(sluice({"checkpoint", "trim", "@run", "--yes"}).err, testing::HasSubstr("no store is there"));
+}
+
 TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed) {
   ASSERT_EQ(train("run").exit_code, 0);
   const std::vector<std::string> command = {"generate", "@run", "--prompt", "line 1", "--tokens", "20", "--seed"};

@@ -100,6 +100,14 @@ const Case kBadValues[] = {
     {"no_sequence", "data.sequence_length=0", R"(run.json: "data.sequence_length" is 0; allowed: a positive integer)"},
     {"small_vocabulary", "data.vocab_size=100",
      R"(run.json: "data.vocab_size" is 100; allowed: an integer, 300 to 1000000 for sentencepiece, 256 or more for byte)"},
+    {"endurance_without_days", "endurance.terabytes_written=600",
+     R"(run.json: "endurance.days" is missing; allowed: a number above 0: how long the drives are to last)"},
+    {"endurance_without_a_rating", "endurance.days=365",
+     R"(run.json: "endurance.terabytes_written" is missing; allowed: a number above 0: what one drive is rated for)"},
+    {"endurance_of_nothing", "endurance={\"terabytes_written\": 0, \"days\": 365}",
+     R"(run.json: "endurance.terabytes_written" is 0; allowed: a number above 0: what one drive is rated for)"},
+    {"endurance_in_words", "endurance={\"terabytes_written\": \"600TB\", \"days\": 365}",
+     R"(run.json: "endurance.terabytes_written" is "600TB"; allowed: a number above 0: what one drive is rated for)"},
     {"negative_seed", "seed=-1", R"(run.json: "seed" is -1; allowed: an integer, 0 or more)"},
     {"huge_seed", "seed=18446744073709551615",
      R"(run.json: "seed" is 18446744073709551615; allowed: an integer, 0 or more)"},
@@ -115,7 +123,7 @@ TEST_P(BadKey, is_refused_with_the_nearest_known_or_the_reason) {
 
 constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
-    "scheduler, gradient_clipping, bf16, zero_optimization, steps_per_print, seed, sluice";
+    "scheduler, gradient_clipping, bf16, zero_optimization, steps_per_print, seed, endurance, sluice";
 constexpr const char* kSluiceKeys =
     "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_block, io_depth, placement, "
     "update, loss_tile_tokens, compute_threads, update_threads, trace";

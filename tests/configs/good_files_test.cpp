@@ -26,7 +26,7 @@ const std::string kFull = R"({
   "train_batch_size": 12, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": "auto",
   "optimizer": {"type": "Adam", "params": {"lr": 3e-4, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
   "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
-  "seed": 11,
+  "seed": 11, "endurance": {"terabytes_written": 600, "days": 365},
   "sluice": {"device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
              "commit_interval": 5, "update": "deferred", "io_backend": "threads", "io_block": "256KiB",
              "io_depth": 3,
@@ -54,6 +54,8 @@ TEST(GoodFiles, what_is_not_given_has_the_documented_default) {
 
 TEST(GoodFiles, every_key_of_batch_data_and_optimizer_arrives) {
   const RunConfig config = parse(kFull);
+  EXPECT_EQ(config.endurance.terabytes_written, 600);
+  EXPECT_EQ(config.endurance.days, 365);
   EXPECT_EQ(config.model, R"({"type":"gpt2","n_embd":72,"n_layer":5})");
   EXPECT_EQ(config.data.path, "/books");
   EXPECT_EQ(config.data.tokenizer, TokenizerKind::kSentencePiece);
