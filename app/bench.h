@@ -7,6 +7,7 @@ class App;
 
 namespace sluice {
 
-void add_bench(CLI::App& app);
+// A command that a signal ended sets exit_code.
+void add_bench(CLI::App& app, int& exit_code);
 
 }  // namespace sluice

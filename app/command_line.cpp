@@ -58,6 +58,7 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
       ->check(check_positive);
   command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)");
   command->add_option("--seed", options.seed, "Seed of initial values and order of samples, in place of the file's");
+  command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing");
   command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
   command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")->check(check_positive);
   CLI::Option* resume = command->add_flag_callback(
@@ -113,6 +114,16 @@ void add_trim(CLI::App& checkpoint, TrimCommand& options) {
   });
 }
 
+void add_report(CLI::App& app, ReportCommand& options) {
+  CLI::App* command = app.add_subcommand("report", "One page about a run: what bound it, and what would help");
+  command->add_option("DIR", options.folder, "Folder of the run")->required();
+  command->add_option("--out", options.out, "The page to write (default: report.html in the run's folder)");
+  command->callback([&options] {
+    Console console;
+    run_report(options, console);
+  });
+}
+
 void add_checkpoint(CLI::App& app, ExportCommand& options, TrimCommand& trim) {
   CLI::App* checkpoint = app.add_subcommand("checkpoint", "Checkpoints of a run")->require_subcommand(1);
   add_trim(*checkpoint, trim);
@@ -148,13 +159,15 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   train.make_queue = make_queue;
   PlanCommand plan;
   GenerateCommand generate;
+  ReportCommand report;
   ExportCommand export_options;
   TrimCommand trim;
   add_train(app, train, exit_code);
   add_plan(app, plan);
   add_generate(app, generate);
+  add_report(app, report);
   add_checkpoint(app, export_options, trim);
-  add_bench(app);
+  add_bench(app, exit_code);
   app.add_subcommand("info", "This machine: backends and why, CPU, memory, limits, versions")->callback([] {
     Console console;
     run_info(console);

@@ -27,6 +27,12 @@ struct GenerateCommand {
 };
 void run_generate(const GenerateCommand& command, Console& console);
 
+struct ReportCommand {
+  std::string folder;
+  std::string out;  // empty: report.html in the folder
+};
+void run_report(const ReportCommand& command, Console& console);
+
 struct ExportCommand {
   std::string folder, out;
   enum class Values { kWeights, kMaster } values = Values::kWeights;  // kMaster: fp32

@@ -16,6 +16,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return folder_; }
   std::filesystem::path config_file() const { return folder_ / "config.json"; }
   std::filesystem::path metrics_file() const { return folder_ / "metrics.jsonl"; }
+  std::filesystem::path timeline_file() const { return folder_ / "timeline.json"; }  // of one step
   std::filesystem::path data_cache() const { return folder_; }
   // Folders of the store, one for each drive.
   std::vector<std::filesystem::path> stores(const RunConfig& config) const;

@@ -32,6 +32,7 @@ RunConfig read_config(const TrainOptions& options) {
   RunConfig config = load_config(options.config, options.overrides);
   if (options.data) config.data.path = *options.data;
   if (options.seed) config.seed = *options.seed;
+  if (!options.trace.empty()) config.sluice.trace = options.trace;
   make_paths_absolute(config);
   return config;
 }
@@ -113,6 +114,7 @@ class Training {
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
   void report_step(const StepMetrics& metrics);
+  void keep_timeline();
   void print_sample();
   std::string endurance();
 
@@ -246,6 +248,26 @@ void Training::report_step(const StepMetrics& metrics) {
                 engine_->ledger()));
 }
 
+// For the run's report: the first steps of this process, until one in the middle of training is there, then the 10th,
+// the 100th ...
+void Training::keep_timeline() {
+  constexpr int64_t kFirst = 3;
+  int64_t count = engine_->step() - first_step_;
+  while (count > kFirst && count % 10 == 0) count /= 10;
+  if (count > kFirst) return;
+  if (count > 1 && engine_->step() - first_step_ > kFirst) return;
+  fs::path part = folder_.timeline_file();
+  part += ".part";
+  std::error_code error;
+  try {
+    engine_->write_timeline(part.string());
+    fs::rename(part, folder_.timeline_file());
+  } catch (const std::exception& failed) {  // a report is not worth a run
+    say(console_.log(), LogLevel::kWarning, fmt::format("the step's timeline is not kept: {}", failed.what()));
+    fs::remove(part, error);
+  }
+}
+
 // Returns the signal that stopped it, or 0.
 int Training::train_steps() {
   const StopRequests requests;
@@ -256,6 +278,7 @@ int Training::train_steps() {
     const StepMetrics metrics = one_step(batches);
     metrics_->step(metrics, engine_->ledger());
     report_step(metrics);
+    keep_timeline();
     if (requests.signal() == 0) continue;
     console_.finish_progress();
     say(console_.log(), LogLevel::kInfo, fmt::format("stopping after step {}: committing", metrics.end.step));

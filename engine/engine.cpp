@@ -22,6 +22,8 @@ std::string_view name_of(Pass pass) {
   return pass == Pass::kForward ? "forward" : pass == Pass::kBackward ? "backward" : "evaluation";
 }
 
+}  // namespace
+
 StepLanes lanes_of(const UnitTimes& times) {
   const auto lane = [&](Lane which) {
     const int i = static_cast<int>(which);
@@ -42,25 +44,11 @@ StepLanes lanes_of(const UnitTimes& times) {
           .weights_write_bytes = group(Lane::kWrite, Group::kWeights)};
 }
 
-}  // namespace
-
 // --- units -----------------------------------------------------------------------------------------------------------
 
 void Engine::Impl::ready() const {
   if (spent) std::rethrow_exception(spent);
   SLUICE_CHECK(running == Flag::kNo, "a step is under way: finish_step() or abort_step() first");
-}
-
-// I/O, corruption and numerics leave a step half applied in memory: only the store is whole.
-template <typename Work>
-auto Engine::Impl::guarded(Work work) {
-  try {
-    return work();
-  } catch (const Error&) {
-    spent = std::current_exception();
-    running = Flag::kNo;
-    throw;
-  }
 }
 
 void Engine::Impl::begin(UnitKind kind) {
@@ -328,6 +316,7 @@ Use Engine::enter(int visit, Pass pass) { return impl_->enter(visit, pass); }
 StepEnd Engine::finish_step() { return impl_->finish_step(); }
 void Engine::abort_step() { impl_->abort_step(); }
 void Engine::drain() { impl_->drain(); }
+Replay Engine::replay(LaneGroup resource, const Compute& compute) { return impl_->replay(resource, compute); }
 
 void Engine::set_progress(int64_t data_position, std::span<const std::byte> caller) {
   impl_->ready();
@@ -351,6 +340,12 @@ Digests Engine::digests() {
 const StepLanes& Engine::last_lanes() const { return impl_->lanes; }
 double Engine::largest_drive_share() const { return impl_->store->largest_drive_share(); }
 int64_t Engine::written_bytes() const { return impl_->store->written_bytes(); }
+void Engine::write_timeline(const std::string& path) const {
+  TraceWriter trace(path);
+  Executor::name_rows(trace);
+  impl_->executor->write_trace(trace);
+  trace.close();
+}
 const Ledger& Engine::ledger() const { return impl_->ledger; }
 std::vector<std::string> Engine::describe() const {
   return {impl_->store->describe(), impl_->device->describe(), impl_->topology->describe(), impl_->team->describe(),

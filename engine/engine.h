@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/log.h"
@@ -106,6 +107,16 @@ struct StepLanes {
 
 enum class ProbeIo : uint8_t { kNo, kYes };
 
+// What works alone in a replay: the drive's two lanes; the update threads; the copies' two lanes; compute with close
+// and clip.
+enum class LaneGroup : uint8_t { kNvme, kCpu, kCopies, kCompute };
+constexpr int kLaneGroupCount = 4;
+std::string_view name_of(LaneGroup group);  // "nvme", "cpu", "copies", "compute"
+struct Replay {
+  double ms = 0;
+  StepLanes lanes;
+};
+
 enum class OpenMode : uint8_t { kCreate, kOverwrite, kResume };
 
 struct EngineOptions {
@@ -153,6 +164,10 @@ class Engine {
 
   // The samples consumed and the embedder's own bytes go with the commit of the step that has just ended.
   void set_progress(int64_t data_position, std::span<const std::byte> caller);
+  // Runs one resource's hops of a step in the middle of training, and nothing else: its own time. Drains first. For
+  // benchmarks: steps go on afterwards, but their numbers are no training's any more.
+  Replay replay(LaneGroup group, const Compute& compute);
+
   // Applies what is pending and commits. Call at the end, before an export, and on a signal.
   void drain();
 
@@ -162,6 +177,8 @@ class Engine {
   Digests digests();
 
   const StepLanes& last_lanes() const;  // of the last step
+  // When each hop of the last step began and ended, as a trace (core/trace.h). Throws IoError.
+  void write_timeline(const std::string& path) const;
   const Ledger& ledger() const;
   double largest_drive_share() const;  // of the drive that takes most of what is written
   int64_t written_bytes() const;       // to the drives since this engine opened the store, padding and tables included

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/arena.h"
+#include "core/errors.h"
 #include "core/ledger.h"
 #include "core/topology.h"
 #include "cpu_adam/update_team.h"
@@ -38,6 +39,8 @@ struct Use::State {
   double loss = 0;
 };
 
+StepLanes lanes_of(const UnitTimes& times);
+
 class Engine::Impl final : public LaneWork {
  public:
   Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source);
@@ -60,7 +63,23 @@ class Engine::Impl final : public LaneWork {
   void drain();
   void ready() const;  // throws what spent the engine
   template <typename Work>
-  auto guarded(Work work);  // an error that spends the engine is remembered
+  auto guarded(Work work) {  // an error that spends the engine is remembered
+    // I/O, corruption and numerics leave a step half applied in memory: only the store is whole.
+    try {
+      return work();
+    } catch (const Error&) {
+      spent = std::current_exception();
+      running = Flag::kNo;
+      throw;
+    }
+  }
+
+  // --- replays (replay.cpp)
+  Replay replay(LaneGroup resource, const Compute& compute);
+  void make_replay(LaneGroup group);
+  void order_of_middle_step();
+  void clear_update_inputs();
+  void end_replay();
 
   // --- turns (use.cpp)
   void fill_use(int hop, const Turn& turn, Pass pass);
@@ -78,7 +97,7 @@ class Engine::Impl final : public LaneWork {
   bool due(const Hop& hop) override;
   void start_update(int hop_number, const Hop& hop) override;
   const StepState& commit_state() override { return captured; }
-  std::string visit_name(int visit) const override { return model.visits[visit].name; }
+  std::string hop_name(const Hop& hop) const override;
   static void update_task(void* self, int hop);
   void update_in_turn(const UpdateOperands& operands);
   void update_early(const UpdateOperands& operands);
@@ -90,6 +109,7 @@ class Engine::Impl final : public LaneWork {
   Plan plan;
   Ledger ledger;
   UnitProgram units[kUnitKinds];
+  UnitProgram replayed;
   Arena host;
   std::unique_ptr<Device> device;
   std::unique_ptr<RecordStore> store;
@@ -110,6 +130,7 @@ class Engine::Impl final : public LaneWork {
   int prefetched = 0;           // chunks in update order that the last unit read ahead for it
   Flag kept_valid = Flag::kNo;  // weights kept on the device are those of the last step
   Flag unsaved = Flag::kNo;     // captured is newer than what is committed
+  Flag rehearsing = Flag::kNo;  // a replay runs
   double pending_scale = 1, pending_learning_rate = 0;
   std::vector<Flag> dirty;  // per record at home in host memory: changed since it was written
   std::exception_ptr spent;

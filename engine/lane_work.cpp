@@ -12,6 +12,10 @@ bool Engine::Impl::update_pending(int chunk) const {
 
 bool Engine::Impl::due(const Hop& hop) {
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
+  if (rehearsing == Flag::kYes) {
+    const bool commits = hop.when == When::kCommit || hop.when == When::kCommitDirty;
+    return commits ? commit : due_in_steady_step(plan, unit_kind, hop);
+  }
   const auto ahead = [&] { return plan.update_position[hop.index] < prefetched; };
   if (hop.verb == Verb::kUpdate && hop.when == When::kAlways) {
     if (update_pending(hop.index)) return true;
@@ -47,6 +51,15 @@ bool Engine::Impl::due(const Hop& hop) {
   return true;
 }
 
+// A chunk's hops serve every visit of its partition: they are named by the first.
+std::string Engine::Impl::hop_name(const Hop& hop) const {
+  int visit = hop.visit;
+  if (visit < 0 && hop.index >= 0) visit = uses.first_visit[plan.geometry.chunks()[hop.index].partition];
+  std::string name = Program::describe(hop, visit >= 0 ? model.visits[visit].name : "");
+  if (hop.verb != Verb::kCompute) return name;
+  return name + (unit->turns[hop.operands].pass == Pass::kBackward ? " backward" : " forward");
+}
+
 void Engine::Impl::start_update(int hop_number, const Hop&) { team->start(&update_task, this, hop_number); }
 
 // On an update thread. Chunks are disjoint, and hops of one chunk are ordered by the program.
@@ -56,7 +69,8 @@ void Engine::Impl::update_task(void* self, int hop_number) {
   std::exception_ptr error;
   try {
     if (hop.verb == Verb::kVerify) {
-      impl->update_pass->verify({static_cast<uint32_t>(hop.index), hop.group}, impl->host.at(hop.host_offset));
+      impl->update_pass->verify({static_cast<uint32_t>(hop.index), hop.group}, impl->host.at(hop.host_offset),
+                                impl->order.checksums);
     } else if (hop.when == When::kSpeculating) {
       impl->update_early(impl->unit->updates[hop.operands]);
     } else {

@@ -16,6 +16,8 @@ namespace sluice {
 struct UpdateOrder {
   enum class Update : uint8_t { kNone, kPending } update = Update::kNone;
   enum class Commit : uint8_t { kNotDue, kDue } commit = Commit::kNotDue;
+  // kOnlyTaken: of made-up bytes, neither compared nor kept; the time is all that is wanted.
+  enum class Checksums : uint8_t { kUsed, kOnlyTaken } checksums = Checksums::kUsed;
   AdamStep step;
 };
 
@@ -26,7 +28,8 @@ class UpdatePass {
 
   // Throws CorruptionError (nothing has been written back then) or NumericsError, naming chunk and parameter.
   void run(const UpdateOperands& operands, const UpdateOrder& order) const;
-  void verify(RecordId record, const std::byte* bytes) const;
+  void verify(RecordId record, const std::byte* bytes,
+              UpdateOrder::Checksums checksums = UpdateOrder::Checksums::kUsed) const;
   // Checksums of a record in memory, into the store's table.
   void sum(RecordId record, const std::byte* bytes) const;
 

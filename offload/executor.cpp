@@ -40,11 +40,11 @@ Executor::Executor(const Parts& parts) : parts_(parts) {
   for (int lane = 0; lane < kLaneCount; ++lane) {
     lanes_[lane].limit = limit_of(static_cast<Lane>(lane), parts.update_hops);
   }
+  begin_ns_.reserve(parts.max_hops);
+  end_ns_.reserve(parts.max_hops);
   if (!parts.trace_path.empty()) {
-    begin_ns_.reserve(parts.max_hops);
-    end_ns_.reserve(parts.max_hops);
     trace_ = std::make_unique<TraceWriter>(parts.trace_path);
-    for (int lane = 0; lane < kLaneCount; ++lane) trace_->name_row(lane, name_of(static_cast<Lane>(lane)));
+    name_rows(*trace_);
   }
   parts_.device->set_sink(this);
   thread_ = std::thread([this] { run(); });
@@ -66,11 +66,12 @@ Executor::~Executor() {
   thread_.join();
 }
 
-void Executor::begin(const Program& program) {
+void Executor::begin(const Program& program, Writes writes) {
   std::lock_guard lock(mutex_);
   SLUICE_CHECK(!running_, "a unit is running");
   SLUICE_CHECK(static_cast<int>(program.hops().size()) <= parts_.max_hops, "a program longer than planned for");
   program_ = &program;
+  writes_ = writes;
   error_ = nullptr;
   abandoned_ = false;
   released_ = -1;
@@ -161,10 +162,8 @@ void Executor::run_unit() {
     lanes_[lane].hops = program_->lane(static_cast<Lane>(lane));
     lanes_[lane].next = 0;
   }
-  if (trace_) {
-    begin_ns_.assign(hops.size(), 0);
-    end_ns_.assign(hops.size(), 0);
-  }
+  begin_ns_.assign(hops.size(), 0);
+  end_ns_.assign(hops.size(), 0);
   times_ = {};
   unit_begin_ns_ = now_ns();
   for (;;) {
@@ -175,7 +174,7 @@ void Executor::run_unit() {
     poll_store(Wait::kNo);
   }
   times_.elapsed_ns = now_ns() - unit_begin_ns_;
-  if (trace_) record_trace();
+  if (trace_) write_trace(*trace_);
 }
 
 // All hops have ended, or nothing is under way after a failure.
@@ -202,8 +201,8 @@ bool Executor::start_ready() {
         due = !abandoned_;
       }
       if (due) {
-        if (lane.in_flight++ == 0) lane.busy_since_ns = now_ns();
-        if (trace_) begin_ns_[hop] = now_ns();
+        begin_ns_[hop] = now_ns();
+        if (lane.in_flight++ == 0) lane.busy_since_ns = begin_ns_[hop];
         start_or_fail(hop);
       } else {
         settle(hop);
@@ -251,6 +250,8 @@ void Executor::start_transfer(int hop) {
   std::byte* memory = parts_.host->at(what.host_offset);
   if (what.verb == Verb::kSwapIn) {
     parts_.store->read(record, memory, static_cast<uint64_t>(hop));
+  } else if (writes_ == Writes::kRehearsed) {
+    parts_.store->rehearse_write(record, memory, static_cast<uint64_t>(hop));
   } else {
     parts_.store->write(record, memory, static_cast<uint64_t>(hop));
   }
@@ -305,7 +306,7 @@ void Executor::complete(int hop, const std::exception_ptr& error) {
   const Hop& what = program_->hops()[hop];
   const int lane = static_cast<int>(what.lane);
   const int64_t now = now_ns();
-  if (trace_) end_ns_[hop] = now;
+  end_ns_[hop] = now;
   times_.bytes[lane] += what.bytes;
   if (what.operands >= 0 && (what.verb == Verb::kUpload || what.verb == Verb::kDownload)) {
     times_.tensor_bytes[lane] += what.bytes;
@@ -337,13 +338,15 @@ void Executor::take_back_released() {
   released_ = -1;
 }
 
-void Executor::record_trace() {
+void Executor::name_rows(TraceWriter& to) {
+  for (int lane = 0; lane < kLaneCount; ++lane) to.name_row(lane, name_of(static_cast<Lane>(lane)));
+}
+
+void Executor::write_trace(TraceWriter& to) const {
   const auto hops = program_->hops();
   for (size_t hop = 0; hop < hops.size(); ++hop) {
     if (end_ns_[hop] == 0) continue;
-    const Hop& what = hops[hop];
-    const std::string visit = what.visit >= 0 ? parts_.work->visit_name(what.visit) : std::string();
-    trace_->event(static_cast<int>(what.lane), Program::describe(what, visit), begin_ns_[hop], end_ns_[hop]);
+    to.event(static_cast<int>(hops[hop].lane), parts_.work->hop_name(hops[hop]), begin_ns_[hop], end_ns_[hop]);
   }
 }
 

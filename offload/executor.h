@@ -35,7 +35,8 @@ class LaneWork {
   virtual void start_update(int hop_number, const Hop& hop) = 0;
   // What the commit hop commits.
   virtual const StepState& commit_state() = 0;
-  virtual std::string visit_name(int visit) const = 0;
+  // For people: "swap_in h.3 state 12".
+  virtual std::string hop_name(const Hop& hop) const = 0;
 };
 
 // What the lanes did in one unit.
@@ -61,8 +62,10 @@ class Executor final : private CopySink {
   explicit Executor(const Parts& parts);
   ~Executor() override;  // waits for what is under way; never throws
 
-  // Starts a unit. The program must outlive it; no unit may be running.
-  void begin(const Program& program);
+  // Starts a unit. The program must outlive it; no unit may be running. kRehearsed: swap_out goes to slots that hold
+  // nothing (RecordStore::rehearse_write).
+  enum class Writes : uint8_t { kKept, kRehearsed };
+  void begin(const Program& program, Writes writes = Writes::kKept);
   // Caller's side of a compute-lane hop, in list order: blocks until it may run; throws the unit's error.
   void enter(int hop);
   void leave(int hop);
@@ -71,6 +74,9 @@ class Executor final : private CopySink {
   void abandon();
   // Waits until every hop has ended. Throws the unit's error. The store is the caller's until the next begin().
   const UnitTimes& finish();
+  // When each hop of the last unit began and ended. Between finish() and the next begin(), and name_rows() before it.
+  void write_trace(TraceWriter& to) const;
+  static void name_rows(TraceWriter& to);  // one row a lane
 
   // End of an update hop. Any thread.
   void ended(int hop, std::exception_ptr error) noexcept;
@@ -103,16 +109,16 @@ class Executor final : private CopySink {
   bool take_ends();
   bool poll_store(Wait wait);
   bool idle() const;
-  void record_trace();
   void fail(const std::exception_ptr& error);
   void take_back_released();
 
   Parts parts_;
   const Program* program_ = nullptr;
+  Writes writes_ = Writes::kKept;
   std::vector<int32_t> waiting_;  // predecessors not yet ended, per hop
   std::array<LaneState, kLaneCount> lanes_;
   int remaining_ = 0;                       // hops not ended
-  std::vector<int64_t> begin_ns_, end_ns_;  // per hop, only when tracing
+  std::vector<int64_t> begin_ns_, end_ns_;  // per hop; 0: it had nothing to do
   std::unique_ptr<TraceWriter> trace_;
   UnitTimes times_;
   int64_t unit_begin_ns_ = 0;

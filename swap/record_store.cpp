@@ -221,6 +221,16 @@ void RecordStore::discard(RecordId record) {
   std::copy(std::begin(e.committed), std::end(e.committed), std::begin(e.written));
 }
 
+void RecordStore::rehearse_write(RecordId record, const std::byte* from, uint64_t tag) {
+  Impl& impl = *impl_;
+  const Impl::Entry& e = impl.entry(record);
+  SLUICE_CHECK(e.is_committed && e.writers == 0, "a rehearsal would overwrite what is not committed");
+  impl.previous_step = -1;  // its slots are the ones written to
+  impl.transfers.start(
+      {.op = IoOp::kWrite, .memory = const_cast<std::byte*>(from), .tag = tag, .owner = Impl::kRehearsalOwner},
+      impl.layout.extents(record, 1 - e.committed_slot).span());
+}
+
 void RecordStore::commit(const StepState& state, uint64_t tag) {
   Impl& impl = *impl_;
   SLUICE_CHECK(impl.stage == Impl::Stage::kIdle, "a commit beside another");
@@ -241,7 +251,7 @@ size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
     if (ended == 0) break;
     for (const TransferEnd& end : std::span(ends).first(ended)) {
       if (end.owner != Impl::kCommitOwner) {
-        impl_->end_record(end);
+        if (end.owner != Impl::kRehearsalOwner) impl_->end_record(end);
         completions[count++] = {.tag = end.tag, .error = end.error};
       } else if (impl_->advance_commit(end)) {
         completions[count++] = {.tag = impl_->commit_tag, .error = end.error};

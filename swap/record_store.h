@@ -130,6 +130,9 @@ class RecordStore {
   // Gives up what was written since the last commit: reads take the committed content again. No transfer of the record
   // may be in flight, and it must have been committed once.
   void discard(RecordId record);
+  // Writes to the slot that holds nothing and changes nothing that the table says: what a write costs, for benchmarks.
+  // The record is committed; it may be read meanwhile.
+  void rehearse_write(RecordId record, const std::byte* from, uint64_t tag);
   // Starts commit(state.step): table to the spare area, fdatasync, superblock, fdatasync. All writes must have
   // completed. After its completion, state is what a crash leaves.
   void commit(const StepState& state, uint64_t tag);

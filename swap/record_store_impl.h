@@ -25,7 +25,7 @@ struct RecordStore::Impl {
     bool has_committed = false;  // the committed slot holds content, whatever was written since
   };
   enum class Stage : uint8_t { kIdle, kTable, kTableSync, kSuperblock, kSuperblockSync };
-  static constexpr uint32_t kCommitOwner = UINT32_MAX;
+  static constexpr uint32_t kCommitOwner = UINT32_MAX, kRehearsalOwner = UINT32_MAX - 1;
 
   struct Place {
     std::vector<Drive> drives;

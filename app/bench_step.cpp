@@ -1,0 +1,209 @@
+#include "app/bench_step.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/console.h"
+#include "app/run_folder.h"
+#include "app/setup.h"
+#include "app/signals.h"
+#include "bench/scratch_folder.h"
+#include "bench/step_bench.h"
+#include "core/bytes.h"
+#include "core/random.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct BenchStepCommand {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::optional<double> compute_ms_per_visit;
+  int rounds = 3, steps = 3;
+  enum class Output { kText, kJson } output = Output::kText;
+};
+
+struct Stopped {
+  int signal = 0;
+};
+
+// Tokens that the model's vocabulary holds, and nothing to learn from them.
+struct MadeUpTokens {
+  explicit MadeUpTokens(const RunSetup& setup) {
+    const auto count = static_cast<size_t>(setup.config.batch.train * setup.model.options().sequence);
+    const auto vocabulary = static_cast<double>(setup.model.config().vocab_size);
+    for (std::vector<int64_t>* list : {&ids, &targets}) {
+      for (size_t i = 0; i < count; ++i) {
+        const double at = uniform_at(setup.config.seed, list == &ids ? 0 : 1, i);
+        list->push_back(static_cast<int64_t>(at * vocabulary));
+      }
+    }
+  }
+  TokenBatches batches() const { return {.ids = ids, .targets = targets}; }
+  std::vector<int64_t> ids, targets;
+};
+
+// Small numbers, quickly, for compute that does not look at them.
+ParameterSource cheap_values() {
+  return [](const Parameter&, int64_t first, std::span<float> into) {
+    for (size_t i = 0; i < into.size(); ++i) {
+      into[i] = static_cast<float>((first + static_cast<int64_t>(i)) % 17 - 8) * 0.01f;
+    }
+  };
+}
+
+std::string moved_words(LaneGroup resource, const StepLanes& lanes) {
+  switch (resource) {
+    case LaneGroup::kNvme:
+      return fmt::format("{} read, {} written", format_bytes(lanes.read.bytes), format_bytes(lanes.write.bytes));
+    case LaneGroup::kCpu:
+      return fmt::format("{} updated and verified", format_bytes(lanes.update.bytes));
+    case LaneGroup::kCopies:
+      return fmt::format("{} up, {} down", format_bytes(lanes.upload.bytes), format_bytes(lanes.download.bytes));
+    case LaneGroup::kCompute:
+      return "visits, close and clip";
+  }
+  return "";
+}
+
+std::string ceiling_words(LaneGroup resource) {
+  switch (resource) {
+    case LaneGroup::kNvme:
+      return "requests of 1 MiB, 32 under way, reads and writes as mixed";
+    case LaneGroup::kCpu:
+      return "AdamW and its checksums, nothing else";
+    case LaneGroup::kCopies:
+      return "memcpy, a thread each way";
+    case LaneGroup::kCompute:
+      return "";
+  }
+  return "";
+}
+
+std::string figures_text(const StepFigures& figures) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "step         {:9.1f} ms  median of {} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}\n",
+                 figures.step_ms, figures.steps_ms.size(), figures.steps_ms.front(), figures.steps_ms.back(),
+                 figures.grad_norm, figures.clipped_steps);
+  fmt::format_to(out, "its hops replayed alone:\n");
+  for (int i = 0; i < kLaneGroupCount; ++i) {
+    const auto resource = static_cast<LaneGroup>(i);
+    const ReplayFigure& figure = figures.replays[static_cast<size_t>(i)];
+    fmt::format_to(out, "  {:<10} {:9.1f} ms  {}", name_of(resource), figure.ms, moved_words(resource, figure.lanes));
+    if (figure.ceiling_ms > 0) {
+      fmt::format_to(out, "; {:.0f} % of what this machine reaches ({:.1f} ms: {})",
+                     100 * figure.ceiling_ms / figure.ms, figure.ceiling_ms, ceiling_words(resource));
+    }
+    text += "\n";
+  }
+  fmt::format_to(out, "overlap efficiency {:.3f}: the longest replay, {}, by the step", figures.overlap_efficiency,
+                 name_of(figures.binding));
+  return text;
+}
+
+Json figures_json(const StepFigures& figures) {
+  Json json = {{"step_ms", figures.step_ms}, {"replay_ms", Json::object()}};
+  for (int i = 0; i < kLaneGroupCount; ++i) {
+    json["replay_ms"][std::string(name_of(static_cast<LaneGroup>(i)))] = figures.replays[static_cast<size_t>(i)].ms;
+  }
+  json["overlap_efficiency"] = figures.overlap_efficiency;
+  json["binding_lane"] = std::string(name_of(figures.binding));
+  json["predicted_step_ms"] = nullptr;
+  return json;
+}
+
+// Where the store goes: below the configuration's folders for it, else below the current one.
+std::vector<fs::path> drives_of(const RunConfig& config) {
+  if (config.sluice.nvme.empty()) return {fs::current_path()};
+  return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
+}
+
+StepFigures measure(const BenchStepCommand& command, Console& console) {
+  RunConfig config = load_config(command.config, command.overrides);
+  make_paths_absolute(config);
+  RunSetup setup = set_up(std::move(config));
+  const StopRequests requests;
+  const auto between = [&requests] {
+    if (requests.signal() != 0) throw Stopped{requests.signal()};
+  };
+  const PlanOptions plan = plan_options(setup, find_workspace(setup).bytes);
+  std::vector<std::unique_ptr<ScratchFolder>> scratch;
+  std::vector<fs::path> stores;
+  for (const fs::path& drive : drives_of(setup.config)) {
+    stores.push_back(scratch.emplace_back(std::make_unique<ScratchFolder>(drive))->path());
+  }
+  if (stores.size() == 1) check_free_space(stores[0], make_plan(setup.model.spec(), plan).disk_bytes, 0);
+  EngineOptions options = engine_options(setup, plan, stores, console.log());
+  options.open = OpenMode::kOverwrite;
+  options.progress = [&](int64_t done, int64_t total) {
+    between();
+    console.progress(done, total, "creating the scratch store");
+  };
+  Engine engine(setup.model.spec(), options,
+                command.compute_ms_per_visit ? cheap_values() : setup.model.initial_values(setup.config.seed));
+  console.finish_progress();
+  for (const auto& folder : scratch) folder->unlink_files();
+  setup.model.use_workspace(engine.workspace());
+  const MadeUpTokens tokens(setup);
+  const Compute compute = command.compute_ms_per_visit
+                              ? waiting_compute(setup.model.spec(), *command.compute_ms_per_visit)
+                              : setup.model.compute(tokens.batches());
+  if (command.output == BenchStepCommand::Output::kText) console.print(engine.plan().table());
+  return bench_step(engine, options, compute,
+                    {.learning_rate = setup.config.optimizer.learning_rate,
+                     .rounds = command.rounds,
+                     .steps = command.steps,
+                     .between = between});
+}
+
+void run_bench_step(const BenchStepCommand& command, int& exit_code) {
+  Console console;
+  try {
+    const StepFigures figures = measure(command, console);
+    const bool json = command.output == BenchStepCommand::Output::kJson;
+    console.print(json ? figures_json(figures).dump() : figures_text(figures));
+  } catch (const Stopped& stopped) {
+    exit_code = 128 + stopped.signal;
+  }
+}
+
+std::string check_wait(const std::string& text) {
+  double value = 0;
+  const bool good = CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1e6;
+  return good ? "" : text + " is not a number of milliseconds, 0 to 1000000";
+}
+
+}  // namespace
+
+void add_bench_step(CLI::App& bench, int& exit_code) {
+  auto options = std::make_shared<BenchStepCommand>();
+  CLI::App* command = bench.add_subcommand(
+      "step", "A whole step, and its hops of each resource replayed alone: how well the lanes overlap");
+  command->add_option("CONFIG", options->config, "The configuration file (JSON)")->required();
+  command->add_option("--set", options->overrides, "path.to.key=value, in place of the file's; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--compute-ms-per-visit", options->compute_ms_per_visit,
+                   "In place of the compute, waits that use no CPU: so long for a visit's forward of a micro-batch, "
+                   "3 times for its backward, 4 times for the last visit")
+      ->check(check_wait);
+  command->add_option("--rounds", options->rounds, "Rounds of steps and replays (default: 3)")
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--steps", options->steps, "Measured steps in a round (default: 3)")->check(CLI::Range(1, 1000));
+  command->add_flag_callback(
+      "--json", [options] { options->output = BenchStepCommand::Output::kJson; }, "As one line of JSON");
+  command->callback([options, &exit_code] { run_bench_step(*options, exit_code); });
+}
+
+}  // namespace sluice

@@ -1,0 +1,208 @@
+#include "app/report_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "app/report_style.h"
+#include "core/bytes.h"
+
+namespace sluice {
+namespace {
+
+// Below this share of the step no lane can be called the bound: lanes waited for each other.
+constexpr double kBoundShare = 0.8;
+
+struct Advice {
+  const char* bound;
+  const char* helps;
+};
+Advice advice_for(size_t lane) {
+  static constexpr Advice kByLane[kLaneNames.size()] = {
+      {"reading from NVMe",
+       "More host memory keeps part of what is read at home there; one more drive shares the reads; "
+       "more tokens per step (gradient_accumulation_steps) give every byte more compute to hide "
+       "behind."},
+      {"writing to NVMe",
+       "One more drive shares the writes; a longer sluice.commit_interval writes what is at home in "
+       "host memory less often; more tokens per step (gradient_accumulation_steps) give every byte "
+       "more compute to hide behind."},
+      {"copying to the device",
+       "More device memory keeps weights and activations there; a faster link; more tokens per "
+       "step for the same weights."},
+      {"copying from the device", "More device memory keeps activations and gradients there; a faster link."},
+      {"compute",
+       "A faster device, or more compute threads where host memory plays the device. More memory or another "
+       "drive would change nothing: their work hides behind the compute already."},
+      {"the update threads",
+       "More cores (sluice.update_threads) or faster host memory; more tokens per step "
+       "(gradient_accumulation_steps) give the update more compute to hide behind."}};
+  return kByLane[lane];
+}
+
+std::string tile(const std::string& name, const std::string& value, const std::string& more) {
+  return fmt::format("<div class=\"tile\"><span>{}</span><b>{}</b><small>{}</small></div>", html_escaped(name),
+                     html_escaped(value), html_escaped(more));
+}
+
+std::string tiles(const RunData& run, const Steady& steady) {
+  if (run.steps.empty()) return "";
+  const StepFiguresOfRun& first = run.steps.front();
+  const StepFiguresOfRun& last = run.steps.back();
+  const auto skipped = std::count_if(run.steps.begin(), run.steps.end(), [](const auto& step) { return step.skipped; });
+  const std::string predicted = steady.predicted_step_ms ? "planned " + ms_words(*steady.predicted_step_ms) : "median";
+  return "<div class=\"tiles\">" +
+         tile("steps", std::to_string(last.step), skipped > 0 ? fmt::format("{} skipped", skipped) : "none skipped") +
+         tile("loss", fmt::format("{:.4f}", last.loss), fmt::format("first {:.4f}", first.loss)) +
+         tile("a step", ms_words(steady.step_ms), predicted) +
+         tile("throughput", fmt::format("{:.0f} tokens/s", steady.tokens_per_s), "median") +
+         tile("bound by", kLaneNames[steady.binding],
+              fmt::format("busy {:.0f} % of the step", 100 * steady.lanes[steady.binding].ms / steady.step_ms)) +
+         "</div>";
+}
+
+std::string bar(double share, const std::string& css, double mark_share = -1) {
+  const auto percent = [](double value) { return std::clamp(100 * value, 0.0, 100.0); };
+  const std::string mark =
+      mark_share < 0 ? "" : fmt::format("<s style=\"left:{:.1f}%\" title=\"planned\"></s>", percent(mark_share));
+  return fmt::format("<div class=\"bar\"><i class=\"{}\" style=\"width:{:.1f}%\"></i>{}</div>", css, percent(share),
+                     mark);
+}
+
+std::string lanes_table(const Steady& steady) {
+  const bool planned = std::any_of(steady.lanes.begin(), steady.lanes.end(),
+                                   [](const LaneFigures& lane) { return lane.predicted_ms.has_value(); });
+  double longest = steady.step_ms;
+  for (const LaneFigures& lane : steady.lanes) longest = std::max({longest, lane.ms, lane.predicted_ms.value_or(0)});
+  std::string html = fmt::format(
+      "<table><tr><th>lane</th><th class=\"wide\">busy in a step</th><th>time</th>{}<th>of the step</th>"
+      "<th>moved</th><th>GB/s</th></tr>",
+      planned ? "<th>planned</th>" : "");
+  for (size_t i = 0; i < kLaneNames.size(); ++i) {
+    const LaneFigures& lane = steady.lanes[i];
+    const std::string plan_cell =
+        !planned ? "" : fmt::format("<td>{}</td>", lane.predicted_ms ? ms_words(*lane.predicted_ms) : "-");
+    const double mark = lane.predicted_ms ? *lane.predicted_ms / longest : -1;
+    const bool moves = lane.bytes > 0 && lane.ms > 0;
+    fmt::format_to(std::back_inserter(html),
+                   "<tr><th>{}</th><td class=\"wide\">{}</td><td>{}</td>{}<td>{:.0f} %</td><td>{}</td><td>{}</td></tr>",
+                   kLaneNames[i], bar(lane.ms / longest, i == steady.binding ? "bound" : "free", mark),
+                   ms_words(lane.ms), plan_cell, steady.step_ms > 0 ? 100 * lane.ms / steady.step_ms : 0,
+                   moves ? format_bytes(lane.bytes) : "-",
+                   moves ? fmt::format("{:.2f}", static_cast<double>(lane.bytes) / lane.ms / 1e6) : "-");
+  }
+  return html + "</table>";
+}
+
+std::string planned_words(const Steady& steady) {
+  if (!steady.predicted_step_ms) return "";
+  const double off = 100 * (steady.step_ms / *steady.predicted_step_ms - 1);
+  return fmt::format("<p>The plan predicted {} a step; measured were {} ({:+.0f} %).</p>",
+                     ms_words(*steady.predicted_step_ms), ms_words(steady.step_ms), off);
+}
+
+std::string memory_table(const RunData& run) {
+  int64_t most = 1;
+  for (const TierMemory& tier : run.memory) most = std::max({most, tier.peak_bytes, tier.budget_bytes.value_or(0)});
+  std::string html =
+      "<table><tr><th>tier</th><th class=\"wide\">peak against budget</th><th>peak</th><th>budget</th></tr>";
+  for (const TierMemory& tier : run.memory) {
+    const int64_t whole = tier.budget_bytes.value_or(tier.peak_bytes);
+    const double share = whole > 0 ? static_cast<double>(tier.peak_bytes) / static_cast<double>(whole) : 0;
+    fmt::format_to(std::back_inserter(html), "<tr><th>{}</th><td class=\"wide\">{}</td><td>{}</td><td>{}</td></tr>",
+                   tier.name, bar(share, "free"), format_bytes(tier.peak_bytes),
+                   tier.budget_bytes ? format_bytes(*tier.budget_bytes) : "none: the store's file");
+  }
+  html += "</table>";
+  if (run.resident_bytes > 0) {
+    html += fmt::format(
+        "<p class=\"quiet\">The process held {} at its last step: the budgets of device and host (where "
+        "host memory plays the device), and the runtime's own code and buffers.</p>",
+        format_bytes(run.resident_bytes));
+  }
+  return html;
+}
+
+std::string timeline(const RunData& run) {
+  if (run.timeline.empty()) return "<p class=\"quiet\">No step has been sampled yet.</p>";
+  std::string html = "<div class=\"legend\">";
+  for (const auto& [kind, words] :
+       {std::pair("forward", "forward"), std::pair("backward", "backward"), std::pair("state", "optimizer state"),
+        std::pair("weights", "weights"), std::pair("gradient", "gradient"), std::pair("tensor", "activations"),
+        std::pair("update", "update"), std::pair("verify", "verify"), std::pair("control", "clip, commit")}) {
+    html += fmt::format(
+        "<span><svg viewBox=\"0 0 12 12\"><rect class=\"hop {}\" width=\"12\" height=\"12\"/></svg>{}</span>", kind,
+        words);
+  }
+  return html + "</div>" + timeline_chart(run.timeline, run.timeline_ms) +
+         "<p class=\"quiet\">Point at a hop for its name and times. The same step opens in Perfetto or "
+         "chrome://tracing as "
+         "timeline.json of the run's folder.</p>";
+}
+
+std::string facts(const RunData& run) {
+  std::string html = "<dl>";
+  for (const auto& [name, value] : run.facts) {
+    html += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", html_escaped(name), html_escaped(value));
+  }
+  return html + "</dl>";
+}
+
+std::string section(const std::string& title, const std::string& body) {
+  return fmt::format("<section><h2>{}</h2>{}</section>\n", title, body);
+}
+
+}  // namespace
+
+std::string what_bound(const Steady& steady) {
+  const LaneFigures& bound = steady.lanes[steady.binding];
+  if (steady.step_ms <= 0 || bound.ms <= 0) return "Nothing has been measured yet.";
+  const Advice advice = advice_for(steady.binding);
+  const double share = bound.ms / steady.step_ms;
+  if (share < kBoundShare) {
+    return fmt::format(
+        "No lane was busy throughout: the busiest, {}, worked {:.0f} % of the step, and the rest of the time lanes "
+        "waited "
+        "for each other. More host memory deepens the slots that updates pass through; more device memory lets weights "
+        "arrive further ahead. {}",
+        advice.bound, 100 * share, advice.helps);
+  }
+  std::string text =
+      fmt::format("The step was bound by {}: busy {:.0f} % of it. {}", advice.bound, 100 * share, advice.helps);
+  const LaneFigures& second = steady.lanes[steady.second.value_or(steady.binding)];
+  if (steady.second && second.ms > 0) {
+    text += fmt::format(
+        " The next lane, {}, needs {}: with the bound gone altogether a step could be {:.1f} times as fast.",
+        advice_for(*steady.second).bound, ms_words(second.ms), steady.step_ms / second.ms);
+  }
+  return text;
+}
+
+std::string report_page(const RunData& run) {
+  const Steady steady = steady_figures(run.steps);
+  LineChart loss{.x_name = "step", .y_name = "loss", .points = {}};
+  LineChart speed{.x_name = "step", .y_name = "tokens/s", .points = {}};
+  for (const StepFiguresOfRun& step : run.steps) {
+    const auto x = static_cast<double>(step.step);
+    loss.points.push_back({x, step.loss});
+    speed.points.push_back({x, step.tokens_per_s});
+  }
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width, initial-scale=1\"><title>{} - sluice</title><style>{}</style></head><body><main>\n"
+      "<h1>{}</h1><p class=\"quiet\">{}</p>\n",
+      html_escaped(run.name), kReportStyle, html_escaped(run.name), html_escaped(run.folder));
+  html += tiles(run, steady);
+  html += section("What bound it", fmt::format("<p class=\"verdict\">{}</p>{}", html_escaped(what_bound(steady)),
+                                               planned_words(steady)));
+  html += "<div class=\"pair\">" + section("Loss", line_chart(loss)) +
+          section("Throughput, tokens/s", line_chart(speed)) + "</div>";
+  html += section("Lanes, median of the steps", lanes_table(steady));
+  html += section("One step, lane by lane", timeline(run));
+  html += section("Memory", memory_table(run));
+  html += section("Configuration", facts(run));
+  return html + "</main></body></html>\n";
+}
+
+}  // namespace sluice

@@ -1,0 +1,181 @@
+#include "app/run_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json read_json(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  Json json = Json::parse(file, nullptr, false);
+  if (!file || json.is_discarded()) throw ConfigError(fmt::format("{}: cannot be read as JSON", path.string()));
+  return json;
+}
+
+double number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>() : 0;
+}
+std::optional<double> maybe_number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+StepFiguresOfRun step_of(const Json& line) {
+  StepFiguresOfRun step{.step = line["step"].get<int64_t>(),
+                        .loss = number(line, "loss"),
+                        .grad_norm = number(line, "grad_norm"),
+                        .step_ms = number(line, "step_ms"),
+                        .tokens_per_s = number(line, "tokens_per_s"),
+                        .skipped = line.value("skipped", false),
+                        .predicted_step_ms = maybe_number(line, "predicted_step_ms"),
+                        .lanes = {}};
+  const Json lanes = line.value("lanes", Json::object());
+  for (size_t i = 0; i < kLaneNames.size(); ++i) {
+    const Json lane = lanes.value(kLaneNames[i], Json::object());
+    step.lanes[i] = {.ms = number(lane, "ms"),
+                     .bytes = static_cast<int64_t>(number(lane, "bytes")),
+                     .predicted_ms = maybe_number(lane, "predicted_ms")};
+  }
+  return step;
+}
+
+void read_memory(const Json& line, RunData& run) {
+  const Json memory = line.value("memory", Json::object());
+  run.memory.clear();
+  for (const char* tier : {"device", "host", "nvme"}) {
+    const Json one = memory.value(tier, Json::object());
+    const auto budget = maybe_number(one, "budget_bytes");
+    run.memory.push_back({.name = tier,
+                          .budget_bytes = budget ? std::optional(static_cast<int64_t>(*budget)) : std::nullopt,
+                          .peak_bytes = static_cast<int64_t>(number(one, "peak_bytes"))});
+  }
+  run.resident_bytes = static_cast<int64_t>(number(memory, "rss_bytes"));
+}
+
+void read_metrics(const std::filesystem::path& path, RunData& run) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    run.steps.push_back(step_of(json));
+    read_memory(json, run);
+  }
+}
+
+void add_facts(const Json& config, RunData& run) {
+  const auto add = [&](const std::string& name, const char* pointer) {
+    const Json::json_pointer at(pointer);
+    if (!config.contains(at) || config[at].is_null()) return;
+    const Json& value = config[at];
+    run.facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+  };
+  add("layers", "/model/n_layer");
+  add("width", "/model/n_embd");
+  add("vocabulary", "/model/vocab_size");
+  add("tokens in a sample", "/data/sequence_length");
+  add("samples in a step", "/train_batch_size");
+  add("micro-batches", "/gradient_accumulation_steps");
+  run.facts.emplace_back("precision", config.value("/bf16/enabled"_json_pointer, false) ? "bf16" : "fp32");
+  add("gradient clipping", "/gradient_clipping");
+  add("device memory", "/sluice/device_memory");
+  add("host memory", "/sluice/host_memory");
+  add("drives", "/sluice/nvme");
+  add("elements of a chunk", "/sluice/chunk_elements");
+  add("steps between commits", "/sluice/commit_interval");
+}
+
+// What a hop's name says it moves or does: decides its colour.
+std::string kind_of(const std::string& name) {
+  const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
+  if (name.starts_with("compute")) return has("backward") ? "backward" : "forward";
+  if (name.starts_with("update")) return "update";
+  if (name.starts_with("verify")) return "verify";
+  if (has(" tensor ")) return "tensor";
+  if (has(" state ")) return "state";
+  if (has(" weights ")) return "weights";
+  if (has(" gradient ") || name.starts_with("close")) return "gradient";
+  return "control";
+}
+
+void read_timeline(const std::filesystem::path& path, RunData& run) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return;
+  const Json json = read_json(path);
+  std::vector<TimelineRow> rows(kLaneNames.size());
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].name = kLaneNames[i];
+  double begin_us = -1;
+  for (const Json& event : json.value("traceEvents", Json::array())) {
+    if (event.value("ph", "") != "X") continue;
+    if (begin_us < 0 || number(event, "ts") < begin_us) begin_us = number(event, "ts");
+  }
+  for (const Json& event : json.value("traceEvents", Json::array())) {
+    const auto row = static_cast<size_t>(number(event, "tid"));
+    if (event.value("ph", "") != "X" || row >= rows.size()) continue;
+    const std::string name = event.value("name", "");
+    const double begin_ms = (number(event, "ts") - begin_us) / 1e3, ms = number(event, "dur") / 1e3;
+    rows[row].bars.push_back({.begin_ms = begin_ms, .end_ms = begin_ms + ms, .kind = kind_of(name), .words = name});
+    run.timeline_ms = std::max(run.timeline_ms, begin_ms + ms);
+  }
+  if (begin_us >= 0) run.timeline = std::move(rows);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+RunData read_run(const RunFolder& folder) {
+  if (!folder.has_config()) static_cast<void>(folder.load());  // throws what names the folder and what to do
+  RunData run{.name = folder.path().filename().string(), .folder = folder.path().string()};
+  add_facts(read_json(folder.config_file()), run);
+  read_metrics(folder.metrics_file(), run);
+  read_timeline(folder.timeline_file(), run);
+  return run;
+}
+
+Steady steady_figures(const std::vector<StepFiguresOfRun>& steps) {
+  constexpr size_t kFilling = 2, kEnough = 5;
+  const size_t first = steps.size() >= kEnough ? kFilling : 0;
+  const auto over_steps = [&](const std::function<std::optional<double>(const StepFiguresOfRun&)>& value) {
+    std::vector<double> values;
+    for (size_t i = first; i < steps.size(); ++i) {
+      if (const std::optional<double> one = value(steps[i])) values.push_back(*one);
+    }
+    return values.empty() ? std::nullopt : std::optional(median(values));
+  };
+  Steady steady;
+  steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);
+  steady.tokens_per_s = over_steps([](const auto& step) { return std::optional(step.tokens_per_s); }).value_or(0);
+  steady.predicted_step_ms = over_steps([](const auto& step) { return step.predicted_step_ms; });
+  for (size_t i = 0; i < kLaneNames.size(); ++i) {
+    LaneFigures& lane = steady.lanes[i];
+    lane.ms = over_steps([i](const auto& step) { return std::optional(step.lanes[i].ms); }).value_or(0);
+    lane.bytes = static_cast<int64_t>(
+        over_steps([i](const auto& step) { return std::optional<double>(step.lanes[i].bytes); }).value_or(0));
+    lane.predicted_ms = over_steps([i](const auto& step) { return step.lanes[i].predicted_ms; });
+    if (lane.ms > steady.lanes[steady.binding].ms) steady.binding = i;
+  }
+  for (size_t i = 0; i < kLaneNames.size(); ++i) {
+    if (i == steady.binding) continue;
+    if (!steady.second || steady.lanes[i].ms > steady.lanes[*steady.second].ms) steady.second = i;
+  }
+  return steady;
+}
+
+}  // namespace sluice

@@ -1,0 +1,61 @@
+// What the files of a run say, for its report: config.json, metrics.jsonl, timeline.json.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/run_folder.h"
+#include "app/svg_chart.h"
+
+namespace sluice {
+
+constexpr std::array<const char*, 6> kLaneNames = {"read", "write", "upload", "download", "compute", "update"};
+
+struct LaneFigures {
+  double ms = 0;  // busy
+  int64_t bytes = 0;
+  std::optional<double> predicted_ms;
+};
+using StepLaneFigures = std::array<LaneFigures, kLaneNames.size()>;
+
+struct StepFiguresOfRun {
+  int64_t step = 0;
+  double loss = 0, grad_norm = 0, step_ms = 0, tokens_per_s = 0;
+  bool skipped = false;
+  std::optional<double> predicted_step_ms;
+  StepLaneFigures lanes;
+};
+
+struct TierMemory {
+  std::string name;
+  std::optional<int64_t> budget_bytes;
+  int64_t peak_bytes = 0;
+};
+
+struct RunData {
+  std::string name, folder;
+  std::vector<std::pair<std::string, std::string>> facts;  // of the configuration, for people
+  std::vector<StepFiguresOfRun> steps;
+  std::vector<TierMemory> memory;
+  int64_t resident_bytes = 0;
+  // One step's hops; empty where the run has not kept any yet.
+  std::vector<TimelineRow> timeline;
+  double timeline_ms = 0;
+};
+
+// Throws ConfigError where no run is there, or a file of it cannot be understood.
+RunData read_run(const RunFolder& folder);
+
+// Medians over the run's steady steps: the first ones, which fill the pipeline, are left out where there are enough.
+struct Steady {
+  double step_ms = 0, tokens_per_s = 0;
+  std::optional<double> predicted_step_ms;
+  StepLaneFigures lanes;
+  size_t binding = 0;            // the busiest lane
+  std::optional<size_t> second;  // the next busiest
+};
+Steady steady_figures(const std::vector<StepFiguresOfRun>& steps);
+
+}  // namespace sluice

@@ -1,0 +1,23 @@
+// `sluice report DIR`.
+#include <fmt/format.h>
+
+#include "app/commands.h"
+#include "app/report_page.h"
+#include "app/run_data.h"
+#include "app/run_folder.h"
+#include "data/cache_file.h"
+
+namespace sluice {
+
+void run_report(const ReportCommand& command, Console& console) {
+  const RunFolder folder(std::filesystem::absolute(command.folder).lexically_normal());
+  const RunData run = read_run(folder);
+  const std::filesystem::path out = command.out.empty() ? folder.path() / "report.html" : std::filesystem::path(command.out);
+  PendingFile file(out);
+  file.append(report_page(run));
+  file.publish();
+  console.print(what_bound(steady_figures(run.steps)));
+  console.print(out.string());
+}
+
+}  // namespace sluice

@@ -1,0 +1,107 @@
+#include "bench/step_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "bench/step_ceilings.h"
+#include "core/clock.h"
+
+namespace sluice {
+namespace {
+
+// The unit before a steady one leaves it an update to apply and the first reads done; two units write both slots of
+// every record once, so that no measured write meets an extent that was never written.
+constexpr int kFillingSteps = 2;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+class StepBench {
+ public:
+  StepBench(Engine& engine, const EngineOptions& options, const Compute& compute, const StepBenchOptions& bench)
+      : engine_(engine), options_(options), compute_(compute), bench_(bench), ceilings_(options, engine.plan()) {}
+
+  StepFigures run() {
+    for (int round = 0; round < bench_.rounds; ++round) {
+      for (int step = 0; step < kFillingSteps; ++step) one_step();
+      for (int step = 0; step < bench_.steps; ++step) {
+        const double ms = one_step();
+        figures_.steps_ms.push_back(ms);
+        if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
+      }
+      for (int resource = 0; resource < kLaneGroupCount; ++resource) replay(static_cast<LaneGroup>(resource));
+    }
+    return finished();
+  }
+
+ private:
+  double one_step() {
+    if (bench_.between) bench_.between();
+    const int64_t begin = now_ns();
+    figures_.grad_norm = engine_.train_step(bench_.learning_rate, compute_).grad_norm;
+    return static_cast<double>(now_ns() - begin) / 1e6;
+  }
+
+  void replay(LaneGroup resource) {
+    if (bench_.between) bench_.between();
+    const auto which = static_cast<size_t>(resource);
+    const Replay end = engine_.replay(resource, compute_);
+    figures_.replays[which].lanes = end.lanes;
+    replays_ms_[which].push_back(end.ms);
+    ceilings_ms_[which].push_back(ceilings_.ms(resource, end.lanes));
+  }
+
+  StepFigures finished() {
+    std::sort(figures_.steps_ms.begin(), figures_.steps_ms.end());
+    figures_.step_ms = median(figures_.steps_ms);
+    for (size_t which = 0; which < figures_.replays.size(); ++which) {
+      ReplayFigure& figure = figures_.replays[which];
+      figure.ms = median(replays_ms_[which]);
+      figure.ceiling_ms = median(ceilings_ms_[which]);
+      if (figure.ms > figures_.replays[static_cast<size_t>(figures_.binding)].ms) {
+        figures_.binding = static_cast<LaneGroup>(which);
+      }
+    }
+    figures_.overlap_efficiency = figures_.replays[static_cast<size_t>(figures_.binding)].ms / figures_.step_ms;
+    return std::move(figures_);
+  }
+
+  Engine& engine_;
+  const EngineOptions& options_;
+  const Compute& compute_;
+  const StepBenchOptions& bench_;
+  StepCeilings ceilings_;
+  StepFigures figures_;
+  std::array<std::vector<double>, kLaneGroupCount> replays_ms_, ceilings_ms_;
+};
+
+}  // namespace
+
+StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compute& compute,
+                       const StepBenchOptions& bench) {
+  return StepBench(engine, options, compute, bench).run();
+}
+
+Compute waiting_compute(const ModelSpec& model, double ms_per_visit) {
+  size_t parameters = 0;
+  for (const PartitionSpec& partition : model.partitions) parameters += partition.parameters.size();
+  const auto value = static_cast<float>(kWaitingNorm / std::sqrt(static_cast<double>(parameters)));
+  const int last = static_cast<int>(model.visits.size()) - 1;
+  return [=](Use& use) {
+    const bool backward = use.pass() == Pass::kBackward;
+    const double times = !backward ? 1 : use.visit() == last ? 4 : 3;
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms_per_visit * times);
+    if (backward) {
+      for (size_t i = 0; i < use.weights().size(); ++i) use.open_gradient(static_cast<int>(i))[0] += value;
+    }
+    std::this_thread::sleep_until(until);
+  };
+}
+
+}  // namespace sluice

@@ -1,0 +1,45 @@
+// A whole step against its resources alone: how well the lanes overlap.
+//
+// Rounds of: a few steps to fill the pipeline, some measured ones, then every resource's hops replayed alone
+// (Engine::replay), each beside what the machine reaches with the same work (StepCeilings). Medians over all rounds.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace sluice {
+
+struct StepBenchOptions {
+  double learning_rate = 1e-4;
+  int rounds = 3, steps = 3;      // measured steps a round
+  std::function<void()> between;  // called between steps and replays; what it throws ends the benchmark
+};
+
+struct ReplayFigure {
+  double ms = 0;
+  double ceiling_ms = 0;  // 0: none
+  StepLanes lanes;
+};
+struct StepFigures {
+  std::vector<double> steps_ms;  // sorted
+  double step_ms = 0;            // their median
+  std::array<ReplayFigure, kLaneGroupCount> replays;
+  LaneGroup binding = LaneGroup::kCompute;  // the longest replay
+  double overlap_efficiency = 0;            // longest replay / step
+  double grad_norm = 0;                     // of the last step
+  int clipped_steps = 0;                    // of the measured ones
+};
+// `options` are those that the engine was made with.
+StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compute& compute,
+                       const StepBenchOptions& bench);
+
+// Compute that waits, using no CPU: a visit's forward X ms for each micro-batch, its backward 3 X, the last visit 4 X.
+// Its gradients are zero but for one element of every parameter; their norm is kWaitingNorm, with any number of
+// micro-batches.
+constexpr double kWaitingNorm = 0.1;
+Compute waiting_compute(const ModelSpec& model, double ms_per_visit);
+
+}  // namespace sluice

@@ -1,0 +1,253 @@
+#include "bench/step_ceilings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/bytes.h"
+#include "core/checksum.h"
+#include "core/clock.h"
+#include "core/errors.h"
+#include "cpu_adam/adam.h"
+#include "swap/bare_io.h"
+#include "swap/io_queue.h"
+#include "swap/store_format.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kRequestBytes = kMiB, kHalfBytes = 256 * kMiB;  // the file's halves: what is read, what is written
+constexpr int kDepth = 32;
+constexpr int64_t kUpdateElements = 4 * kMiB;  // of a thread: more than its caches hold
+constexpr int64_t kTileElements = 8192;        // as the update's pass has them
+// A copy goes from many megabytes into a ring of few, or back, as the lanes' do.
+constexpr int64_t kCopyBytes = 4 * kMiB, kCopyHome = 64 * kMiB, kCopyRing = 16 * kMiB;
+
+double ms_since(int64_t begin_ns) { return static_cast<double>(now_ns() - begin_ns) / 1e6; }
+
+struct UpdatedMemory {
+  UpdatedMemory(const PlanOptions& plan, int64_t elements)
+      : gradient_bytes(elements * bytes_of(plan.gradient_dtype)),
+        layouts{record_layout(plan.format(), Group::kWeights, elements),
+                record_layout(plan.format(), Group::kState, elements)},
+        memory(layouts[0].bytes + layouts[1].bytes + gradient_bytes) {
+    std::memset(memory.at(0), 0, static_cast<size_t>(memory.bytes()));
+  }
+  int64_t gradient_bytes;
+  RecordLayout layouts[2];
+  Arena memory;
+};
+
+}  // namespace
+
+struct StepCeilings::Impl {
+  Impl(const EngineOptions& options, const Plan& the_plan)
+      : plan(the_plan),
+        format{.precision = plan.options.precision, .gradient = plan.options.gradient_dtype},
+        kernel(adam_simd(format)),
+        threads(std::max(1, options.update_threads)),
+        step(adam_step(options.adam, 1, 1.0)),
+        buffers(kDepth * kRequestBytes),
+        queue(options.store.make_queue({.backend = options.store.queue.backend,
+                                        .depth = kDepth,
+                                        .files = static_cast<int>(options.store.folders().size()),
+                                        .memory = {buffers.span()},
+                                        .log = nullptr})) {
+    const auto folders = options.store.folders();
+    const auto drives = static_cast<int64_t>(folders.size());
+    for (const auto& folder : folders) {
+      files.push_back(std::make_unique<ScratchFile>(folder, 2 * kHalfBytes / drives + kRequestBytes));
+    }
+    for (int i = 0; i < threads; ++i) updated.push_back(std::make_unique<UpdatedMemory>(plan.options, kUpdateElements));
+    copied = Arena(2 * (kCopyHome + kCopyRing));
+    transfer(0, 2 * kHalfBytes, 0);  // no later write meets an extent that was never written
+  }
+
+  void transfer(int64_t read_bytes, int64_t write_bytes, int64_t first_write);
+  double nvme_ms(const StepLanes& replayed);
+  double cpu_ms(const StepLanes& replayed);
+  double verify_ms(int64_t bytes) const;
+  double copies_ms(const StepLanes& replayed);
+  double sweep_ms(const ChunkHomes& homes) const;
+  void update(UpdatedMemory& memory, const ChunkHomes& homes) const;
+
+  const Plan& plan;
+  AdamFormat format;
+  AdamKernel kernel;
+  int threads;
+  AdamStep step;
+  Arena buffers, copied;
+  std::vector<std::unique_ptr<ScratchFile>> files;  // one a drive; requests take turns
+  std::vector<std::unique_ptr<UpdatedMemory>> updated;
+  std::unique_ptr<IoQueue> queue;  // last: its end waits for what uses the buffers
+};
+
+// Reads and writes side by side, spread evenly; every request has a buffer of its own.
+void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes, int64_t first_write) {
+  const int64_t reads = read_bytes / kRequestBytes, writes = write_bytes / kRequestBytes, all = reads + writes;
+  std::array<IoCompletion, kDepth> done;
+  std::vector<int> free_buffers(kDepth);
+  for (int i = 0; i < kDepth; ++i) free_buffers[static_cast<size_t>(i)] = i;
+  const auto drives = static_cast<int64_t>(files.size());
+  int64_t read = 0, written = 0;
+  for (int64_t ended = 0; ended < all;) {
+    for (; read + written < all && !free_buffers.empty();) {
+      const bool is_read = read * writes <= written * reads && read < reads;
+      const int buffer = free_buffers.back();
+      free_buffers.pop_back();
+      const int64_t at = is_read ? read++ * kRequestBytes % kHalfBytes : first_write + written++ * kRequestBytes;
+      const int64_t request = at % (2 * kHalfBytes) / kRequestBytes;
+      queue->submit({.op = is_read ? IoOp::kRead : IoOp::kWrite,
+                     .file = files[static_cast<size_t>(request % drives)]->file(),
+                     .memory = buffers.at(buffer * kRequestBytes),
+                     .bytes = static_cast<uint32_t>(kRequestBytes),
+                     .offset = static_cast<uint64_t>(request / drives * kRequestBytes),
+                     .tag = static_cast<uint64_t>(buffer)});
+    }
+    queue->flush();
+    const size_t count = queue->poll(done, Wait::kUntilOne);
+    for (size_t i = 0; i < count; ++i) {
+      if (done[i].result != kRequestBytes) throw Error(fmt::format("a request of 1 MiB gave {}", done[i].result));
+      free_buffers.push_back(static_cast<int>(done[i].tag));
+    }
+    ended += static_cast<int64_t>(count);
+  }
+}
+
+double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
+  const int64_t wanted = replayed.read.bytes + replayed.write.bytes;
+  if (wanted == 0) return 0;
+  // As much as the halves hold, in the same proportion.
+  const double share = std::min(
+      1.0, static_cast<double>(kHalfBytes) / static_cast<double>(std::max(replayed.read.bytes, replayed.write.bytes)));
+  const auto part = [&](int64_t bytes) {
+    return static_cast<int64_t>(static_cast<double>(bytes) * share) / kRequestBytes * kRequestBytes;
+  };
+  const int64_t read_bytes = part(replayed.read.bytes), write_bytes = part(replayed.write.bytes);
+  if (read_bytes + write_bytes == 0) return 0;
+  const int64_t begin = now_ns();
+  transfer(read_bytes, write_bytes, kHalfBytes);
+  return ms_since(begin) * static_cast<double>(wanted) / static_cast<double>(read_bytes + write_bytes);
+}
+
+// One sweep as engine/update_pass.cpp makes it for a chunk with these homes.
+void StepCeilings::Impl::update(UpdatedMemory& memory, const ChunkHomes& homes) const {
+  std::byte* const weights = memory.memory.at(0);
+  std::byte* const state = weights + memory.layouts[0].bytes;
+  AdamPlanes planes;
+  planes.weights = weights;
+  const auto plane = [&](int i) { return state + memory.layouts[1].plane_offset[i]; };
+  int next = 0;
+  if (format.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
+  if (format.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
+  planes.moment1 = reinterpret_cast<float*>(plane(next++));
+  if (next < memory.layouts[1].plane_count) planes.moment2 = reinterpret_cast<float*>(plane(next));
+  planes.gradient = state + memory.layouts[1].bytes;
+  uint32_t sums[kMaxPlanes] = {};
+  const auto sum = [&](const std::byte* record, Group group, int64_t first) {
+    const RecordLayout& layout = memory.layouts[static_cast<int>(group)];
+    for (int i = 0; i < layout.plane_count; ++i) {
+      const int64_t each = layout.bytes_per_element[i];
+      sums[i] =
+          crc32c(sums[i], {record + layout.plane_offset[i] + first * each, static_cast<size_t>(kTileElements * each)});
+    }
+  };
+  const bool commits = plan.commit_interval == 1;
+  const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
+  for (int64_t first = 0; first < kUpdateElements; first += kTileElements) {
+    if (weights_come) sum(weights, Group::kWeights, first);
+    if (state_comes) sum(state, Group::kState, first);
+    kernel(step, planes_at(planes, format, first), kTileElements);
+    if (commits || weights_come) sum(weights, Group::kWeights, first);
+    if (commits || state_comes) sum(state, Group::kState, first);
+  }
+}
+
+// Of kUpdateElements by each thread.
+double StepCeilings::Impl::sweep_ms(const ChunkHomes& homes) const {
+  const int64_t begin = now_ns();
+  {
+    std::vector<std::jthread> team;
+    for (const auto& memory : updated) team.emplace_back([&] { update(*memory, homes); });
+  }
+  return ms_since(begin);
+}
+
+double StepCeilings::Impl::cpu_ms(const StepLanes& replayed) {
+  const auto chunks = plan.geometry.chunks();
+  double ms = 0;
+  int64_t update_bytes = 0;
+  for (const Home weights : {Home::kHost, Home::kNvme}) {
+    for (const Home state : {Home::kHost, Home::kNvme}) {
+      int64_t elements = 0;
+      for (size_t c = 0; c < chunks.size(); ++c) {
+        const ChunkHomes& homes = plan.chunks[c];
+        if (homes.weights == weights && homes.state == state) elements += chunks[c].elements;
+      }
+      if (elements == 0) continue;
+      for (const Group group : {Group::kWeights, Group::kState}) {
+        update_bytes += elements * bytes_per_element(plan.options.format(), group);
+      }
+      ms += sweep_ms({.weights = weights, .state = state}) * static_cast<double>(elements) /
+            static_cast<double>(threads * kUpdateElements);
+    }
+  }
+  return ms + verify_ms(replayed.update.bytes - update_bytes);
+}
+
+// Checksums of weights on their way to the device.
+double StepCeilings::Impl::verify_ms(int64_t bytes) const {
+  if (bytes <= 0) return 0;
+  const auto record = static_cast<size_t>(updated.front()->layouts[0].bytes);
+  const int64_t begin = now_ns();
+  {
+    std::vector<std::jthread> team;
+    for (const auto& memory : updated) {
+      team.emplace_back([&] { crc32c(0, {memory->memory.at(0), record}); });
+    }
+  }
+  return ms_since(begin) * static_cast<double>(bytes) / static_cast<double>(record * updated.size());
+}
+
+double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
+  enum class Way { kUp, kDown };
+  const auto copy = [this](int64_t bytes, std::byte* memory, Way way) {
+    for (int64_t done = 0; done < bytes; done += kCopyBytes) {
+      std::byte* const home = memory + done % kCopyHome;
+      std::byte* const ring = memory + kCopyHome + done % kCopyRing;
+      const auto size = static_cast<size_t>(std::min(bytes - done, kCopyBytes));
+      std::memcpy(way == Way::kUp ? ring : home, way == Way::kUp ? home : ring, size);
+    }
+  };
+  const int64_t begin = now_ns();
+  {
+    const std::jthread up([&] { copy(replayed.upload.bytes, copied.at(0), Way::kUp); });
+    const std::jthread down([&] { copy(replayed.download.bytes, copied.at(kCopyHome + kCopyRing), Way::kDown); });
+  }
+  return ms_since(begin);
+}
+
+StepCeilings::StepCeilings(const EngineOptions& options, const Plan& plan)
+    : impl_(std::make_unique<Impl>(options, plan)) {}
+StepCeilings::~StepCeilings() = default;
+
+double StepCeilings::ms(LaneGroup resource, const StepLanes& replayed) {
+  switch (resource) {
+    case LaneGroup::kNvme:
+      return impl_->nvme_ms(replayed);
+    case LaneGroup::kCpu:
+      return impl_->cpu_ms(replayed);
+    case LaneGroup::kCopies:
+      return impl_->copies_ms(replayed);
+    case LaneGroup::kCompute:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// What the machine reaches with the work of a step's replays when nothing of the engine is in the way.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "engine/engine.h"
+
+namespace sluice {
+
+class StepCeilings {
+ public:
+  // Takes 512 MiB of scratch files in the store's folders, and memory of its own. `plan` must outlive it.
+  StepCeilings(const EngineOptions& options, const Plan& plan);
+  ~StepCeilings();
+
+  // Milliseconds for the bytes that a replay has moved, measured now.
+  //   kNvme: requests of 1 MiB, 32 under way, reads and writes in the replay's proportion.
+  //   kCpu: the update's sweep (checksums, AdamW, checksums) by as many threads, each over memory of its own.
+  //   kCopies: memcpy by one thread a direction.
+  // kCompute has no ceiling: 0.
+  double ms(LaneGroup resource, const StepLanes& replayed);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,117 @@
+// One resource of a step alone: what the step would take if everything else took no time.
+//
+// The hops are those of a step in the middle of training: an update pending, its first reads done by the unit before, a
+// commit due where every step has one. Slots hold zeros or what was left there, so checksums are taken and not used,
+// and what is written goes where nothing is (Executor::Writes::kRehearsed): the store keeps its content.
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "core/errors.h"
+#include "engine/engine_impl.h"
+
+namespace sluice {
+namespace {
+
+std::span<const Lane> lanes_of(LaneGroup resource) {
+  static constexpr Lane kNvme[] = {Lane::kRead, Lane::kWrite}, kCpu[] = {Lane::kUpdate},
+                        kCopies[] = {Lane::kUpload, Lane::kDownload}, kCompute[] = {Lane::kCompute};
+  switch (resource) {
+    case LaneGroup::kNvme:
+      return kNvme;
+    case LaneGroup::kCpu:
+      return kCpu;
+    case LaneGroup::kCopies:
+      return kCopies;
+    case LaneGroup::kCompute:
+      return kCompute;
+  }
+  check_failed("resource", __FILE__, __LINE__, "an unknown resource");
+}
+
+AdamStep step_that_changes_nothing(AdamOptions adam) {
+  adam.learning_rate = 0;
+  return adam_step(adam, 1, 0.0);
+}
+
+}  // namespace
+
+std::string_view name_of(LaneGroup resource) {
+  constexpr std::string_view kNames[] = {"nvme", "cpu", "copies", "compute"};
+  return kNames[static_cast<int>(resource)];
+}
+
+// The lanes of this group alone, of the unit that the next step would be.
+void Engine::Impl::make_replay(LaneGroup group) {
+  unit_kind = training_kind();
+  const UnitProgram& whole = units[static_cast<int>(unit_kind)];
+  replayed = {.program = whole.program.only(lanes_of(group)),
+              .updates = whole.updates,
+              .turns = whole.turns,
+              .addresses = whole.addresses};
+  unit = &replayed;
+}
+
+void Engine::Impl::order_of_middle_step() {
+  prefetched = prefetched_by(plan, unit_kind);
+  if (unit_kind == UnitKind::kTrainSpeculative) speculated = Speculated::kRight;
+  order = {.update = UpdateOrder::Update::kPending,
+           .commit = plan.commit_interval == 1 ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue,
+           .checksums = UpdateOrder::Checksums::kOnlyTaken,
+           .step = step_that_changes_nothing(options.adam)};
+  early = order;
+}
+
+// Chunks share slots, and their planes begin at different places: only zeros are numbers wherever they are read from,
+// and with a scale and a rate of 0 they stay zeros.
+void Engine::Impl::clear_update_inputs() {
+  std::memset(host.at(plan.host_update.offset), 0, static_cast<size_t>(plan.host_update.bytes));
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    const ChunkHomes& homes = plan.chunks[c];
+    if (homes.gradient != Home::kHost || homes.gradient_offset < 0) continue;
+    const int64_t bytes = plan.gradient_bytes(plan.geometry.chunks()[c].elements);
+    std::memset(host.at(homes.gradient_offset), 0, static_cast<size_t>(bytes));
+  }
+}
+
+// Whatever memory held is made-up now; the next step reads and uploads anew.
+void Engine::Impl::end_replay() {
+  rehearsing = kept_valid = Flag::kNo;
+  prefetched = 0;
+  speculated = Speculated::kNone;
+  order = early = {};
+}
+
+Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
+  drain();
+  make_replay(group);
+  next_compute = 0;
+  aborted = Flag::kNo;
+  std::fill(contributed.begin(), contributed.end(), Flag::kNo);
+  order_of_middle_step();
+  if (group == LaneGroup::kCpu) clear_update_inputs();
+  running = rehearsing = Flag::kYes;
+  executor->begin(unit->program, Executor::Writes::kRehearsed);
+  try {
+    for (const int32_t number : unit->program.lane(Lane::kCompute)) {
+      const Hop& hop = unit->program.hops()[number];
+      if (hop.verb != Verb::kCompute) continue;
+      const Turn& next = unit->turns[hop.operands];
+      Use use = enter(next.visit, next.pass);
+      compute(use);
+    }
+  } catch (...) {
+    abort_step();
+    end_replay();
+    throw;
+  }
+  return guarded([&] {
+    run_control_hops();
+    const UnitTimes& times = executor->finish();
+    running = Flag::kNo;
+    end_replay();
+    return Replay{.ms = static_cast<double>(times.elapsed_ns) / 1e6, .lanes = sluice::lanes_of(times)};
+  });
+}
+
+}  // namespace sluice

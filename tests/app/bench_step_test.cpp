@@ -1,0 +1,77 @@
+// `sluice bench step`: what it prints and what it leaves behind.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BenchStepTest : public CommandTest {
+ protected:
+  Ended bench(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"bench",
+                                          "step",
+                                          "@run.json",
+                                          "--set",
+                                          "sluice.nvme=[\"" + file("drive") + "\"]",
+                                          "--set",
+                                          "sluice.placement.state=nvme"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return sluice(arguments);
+  }
+};
+
+TEST_F(BenchStepTest, json_has_the_five_keys_and_they_agree) {
+  fs::create_directory(file("drive"));
+  const Ended ended = bench({"--json", "--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto json = nlohmann::ordered_json::parse(ended.out);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"step_ms", "replay_ms", "overlap_efficiency", "binding_lane",
+                                            "predicted_step_ms"}));
+  double longest = 0;
+  for (const auto& [resource, ms] : json["replay_ms"].items()) longest = std::max(longest, ms.get<double>());
+  EXPECT_EQ(json["replay_ms"].size(), 4u);
+  EXPECT_EQ(json["replay_ms"][json["binding_lane"].get<std::string>()], longest);
+  EXPECT_NEAR(json["overlap_efficiency"], longest / json["step_ms"].get<double>(), 1e-9);
+  // 4 visits and 2 micro-batches: 3 x (1 + 3) + 4 waits of 2 ms each.
+  EXPECT_GE(json["replay_ms"]["compute"], 2.0 * 2 * (3 * (1 + 3) + 4));
+  EXPECT_GE(json["step_ms"], 2.0 * 2 * (3 * (1 + 3) + 4));
+  EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
+TEST_F(BenchStepTest, runs_the_real_compute_and_removes_the_folder_it_made) {
+  const Ended ended = bench({"--rounds", "1", "--steps", "1"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const char* words : {"step ", "nvme", "cpu", "copies", "compute", "overlap efficiency", "gradient norm"}) {
+    EXPECT_THAT(ended.out, testing::HasSubstr(words));
+  }
+  EXPECT_FALSE(fs::exists(file("drive")));
+}
+
+TEST_F(BenchStepTest, a_store_that_lies_there_is_not_touched) {
+  ASSERT_EQ(train("run", {"--set", "sluice.nvme=[\"" + file("drive") + "\"]"}).exit_code, 0);
+  const auto before = fs::last_write_time(file("drive/sluice-0.swap"));
+  ASSERT_EQ(bench({"--rounds", "1", "--steps", "1", "--compute-ms-per-visit", "0"}).exit_code, 0);
+  EXPECT_EQ(fs::last_write_time(file("drive/sluice-0.swap")), before);
+  EXPECT_EQ(std::distance(fs::directory_iterator(file("drive")), fs::directory_iterator()), 1);
+}
+
+TEST_F(BenchStepTest, the_clip_engages_where_the_waits_gradient_is_above_it) {
+  const auto clipped = [&](const std::string& most) {
+    return bench({"--rounds", "1", "--steps", "2", "--compute-ms-per-visit", "0", "--set", "gradient_clipping=" + most})
+        .out;
+  };
+  EXPECT_THAT(clipped("1.0"), testing::HasSubstr("gradient norm 0.1, clipped in 0"));
+  EXPECT_THAT(clipped("0.01"), testing::HasSubstr("gradient norm 0.1, clipped in 2"));
+}
+
+TEST_F(BenchStepTest, a_wait_that_is_none_is_refused) {
+  const Ended ended = bench({"--compute-ms-per-visit", "-1"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("milliseconds"));
+}
+
+}  // namespace
+}  // namespace sluice

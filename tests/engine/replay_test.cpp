@@ -1,0 +1,95 @@
+// One resource's hops alone: what they move, and that training goes on as if they had not run.
+#include <fmt/format.h>
+
+#include <array>
+#include <stdexcept>
+#include <tuple>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr std::array kLaneGroups = {LaneGroup::kNvme, LaneGroup::kCpu, LaneGroup::kCopies, LaneGroup::kCompute};
+
+class Replays : public ::testing::Test {
+ protected:
+  std::unique_ptr<Engine> engine(const HomeShares& weights, const HomeShares& state, int commit_interval,
+                                 UpdateMode update = UpdateMode::kDeferred) const {
+    EngineOptions options = engine_options(folder_, reference_);
+    options.plan.placement.weights = weights;
+    options.plan.placement.state = state;
+    options.plan.commit_interval = commit_interval;
+    options.plan.update = update;
+    return std::make_unique<Engine>(model_, options, toy_source());
+  }
+  void step(Engine& engine) const {
+    const int64_t number = engine.step() + 1;
+    engine.train_step(reference_.learning_rate, toy_compute(model_, number));
+  }
+  Replay replay(Engine& engine, LaneGroup resource) const {
+    const int64_t number = engine.step();
+    return engine.replay(resource, toy_compute(model_, number));
+  }
+
+  TempFolder folder_;
+  ReferenceOptions reference_{.micro_batches = 2, .steps = 6, .max_norm = 0.05};
+  ModelSpec model_ = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
+};
+
+TEST_F(Replays, move_what_a_step_in_the_middle_of_training_moves_and_nothing_of_other_lanes) {
+  const HomeShares host = {{HomeKind::kHost, 1}}, nvme = {{HomeKind::kNvme, 1}};
+  const HomeShares halves = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
+  for (const auto& [weights, state] : {std::pair(host, nvme), std::pair(nvme, nvme), std::pair(halves, halves)}) {
+    auto running = engine(weights, state, 1);
+    for (int i = 0; i < 4; ++i) step(*running);
+    const StepLanes whole = running->last_lanes();
+    const auto bytes = [](const StepLanes& lanes) {
+      return std::array{lanes.read.bytes,     lanes.write.bytes,   lanes.upload.bytes,
+                        lanes.download.bytes, lanes.compute.bytes, lanes.update.bytes};
+    };
+    const auto all = bytes(whole);
+    EXPECT_EQ(bytes(replay(*running, LaneGroup::kNvme).lanes), (std::array{all[0], all[1], 0L, 0L, 0L, 0L}));
+    EXPECT_EQ(bytes(replay(*running, LaneGroup::kCpu).lanes), (std::array{0L, 0L, 0L, 0L, 0L, all[5]}));
+    EXPECT_EQ(bytes(replay(*running, LaneGroup::kCopies).lanes), (std::array{0L, 0L, all[2], all[3], 0L, 0L}));
+    const Replay compute = replay(*running, LaneGroup::kCompute);
+    EXPECT_EQ(bytes(compute.lanes), (std::array{0L, 0L, 0L, 0L, all[4], 0L}));
+    EXPECT_GT(compute.lanes.compute.busy_ms, 0);
+  }
+}
+
+TEST_F(Replays, leave_every_bit_of_weights_and_of_state_on_nvme) {
+  using enum UpdateMode;
+  const RunRecord expected = train_reference(model_, reference_);
+  const HomeShares host = {{HomeKind::kHost, 1}}, nvme = {{HomeKind::kNvme, 1}};
+  for (const auto& [weights, interval, update] :
+       {std::tuple(nvme, 1, kDeferred), std::tuple(nvme, 3, kDeferred), std::tuple(host, 1, kDeferred),
+        std::tuple(nvme, 1, kSpeculative), std::tuple(nvme, 1, kReplay)}) {
+    auto running = engine(weights, nvme, interval, update);
+    for (int i = 0; i < reference_.steps; ++i) {
+      step(*running);
+      for (const int first : {0, 1, 2, 3}) {  // each after each
+        for (int k = 0; k < 4; ++k) replay(*running, kLaneGroups[(first * k + first + k) % 4]);
+      }
+    }
+    const Digests digests = running->digests();
+    EXPECT_EQ(digests.weights_crc32c, expected.weights_crc32c) << "interval " << interval << ", " << name_of(update);
+    EXPECT_EQ(digests.state_crc32c, expected.state_crc32c) << "interval " << interval << ", " << name_of(update);
+  }
+}
+
+TEST_F(Replays, whose_compute_throws_end_and_the_next_step_trains) {
+  const RunRecord expected = train_reference(model_, reference_);
+  const HomeShares nvme = {{HomeKind::kNvme, 1}};
+  auto running = engine(nvme, nvme, 1);
+  step(*running);
+  const auto fails = [](Use& use) {
+    if (use.visit() == 2) throw std::runtime_error("no compute today");
+  };
+  EXPECT_THROW(running->replay(LaneGroup::kCompute, fails), std::runtime_error);
+  for (int i = 1; i < reference_.steps; ++i) step(*running);
+  EXPECT_EQ(running->digests().state_crc32c, expected.state_crc32c);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,229 @@
+// The trace of a run: valid, complete, and showing lanes at work side by side where the program lets them. What must
+// overlap is forced by events: a request is held back until a turn has begun, and the turn lasts until it has ended.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+// Holds back requests of one kind, from the nth on, until the gate is opened.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable wakes;
+  IoOp op = IoOp::kWrite;
+  int64_t seen[3] = {};          // requests by IoOp
+  int64_t first_held = -1;       // of seen[op]; -1: none
+  int64_t held = 0, passed = 0;  // requests held back so far, and ended after that
+  enum class State { kShut, kOpen } state = State::kOpen;
+};
+
+class GatedQueue final : public IoQueue {
+ public:
+  GatedQueue(std::unique_ptr<IoQueue> inner, std::shared_ptr<Gate> gate)
+      : IoQueue(inner->depth()), inner_(std::move(inner)), gate_(std::move(gate)) {}
+  void interrupt() override { inner_->interrupt(); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  void do_submit(const IoRequest& request) override {
+    const std::lock_guard lock(gate_->mutex);
+    const int64_t number = gate_->seen[static_cast<int>(request.op)]++;
+    if (gate_->state == Gate::State::kOpen || request.op != gate_->op || number < gate_->first_held) {
+      inner_->submit(request);
+    } else {
+      ++gate_->held;
+      held_.push_back(request);
+      gate_->wakes.notify_all();
+    }
+  }
+  void do_flush() override { inner_->flush(); }
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    {
+      const std::lock_guard lock(gate_->mutex);
+      if (gate_->state == Gate::State::kOpen) {
+        for (const IoRequest& request : held_) {
+          inner_->submit(request);
+          tags_[request.tag] = 0;
+        }
+        held_.clear();
+        inner_->flush();
+      }
+    }
+    const size_t count = inner_->poll(completions, wait);
+    const std::lock_guard lock(gate_->mutex);
+    for (size_t i = 0; i < count; ++i) gate_->passed += static_cast<int64_t>(tags_.erase(completions[i].tag));
+    gate_->wakes.notify_all();
+    return count;
+  }
+
+  std::unique_ptr<IoQueue> inner_;
+  std::shared_ptr<Gate> gate_;
+  std::vector<IoRequest> held_;
+  std::map<uint64_t, int> tags_;
+};
+
+class Traces : public ::testing::Test {
+ protected:
+  Traces() {
+    options_ = engine_options(folder_, reference_);
+    options_.plan.placement.weights = options_.plan.placement.state = {{HomeKind::kNvme, 1}};
+    options_.plan.commit_interval = 1;
+    options_.trace_path = (folder_.path() / "trace.json").string();
+    options_.store.make_queue = [this](const IoQueueOptions& queue) {
+      auto gated = std::make_unique<GatedQueue>(make_io_queue(queue), gate_);
+      queue_ = gated.get();
+      return gated;
+    };
+  }
+  // From now on, requests of this kind after the next `let_pass` are held back.
+  void shut(IoOp op, int64_t let_pass) {
+    const std::lock_guard lock(gate_->mutex);
+    gate_->op = op;
+    gate_->state = Gate::State::kShut;
+    gate_->first_held = gate_->seen[static_cast<int>(op)] + let_pass;
+    gate_->held = gate_->passed = 0;
+  }
+  int64_t seen(IoOp op) {
+    const std::lock_guard lock(gate_->mutex);
+    return gate_->seen[static_cast<int>(op)];
+  }
+  // In a turn: opens the gate once something waits behind it, and comes back when that has ended.
+  void open_and_wait() {
+    std::unique_lock lock(gate_->mutex);
+    const auto limit = std::chrono::minutes(2);  // never reached unless the lanes do not overlap
+    if (!gate_->wakes.wait_for(lock, limit, [&] { return gate_->held > 0; })) return;
+    gate_->state = Gate::State::kOpen;
+    lock.unlock();
+    queue_->interrupt();
+    lock.lock();
+    gate_->wakes.wait_for(lock, limit, [&] { return gate_->passed > 0; });
+  }
+  // Trains a step whose turn (visit, pass, micro-batch) opens the gate.
+  void step(Engine& engine, int visit = -1, Pass pass = Pass::kForward, int micro_batch = 0) {
+    const int64_t number = engine.step() + 1;
+    const Compute plain = toy_compute(model_, number);
+    engine.train_step(reference_.learning_rate, [&](Use& use) {
+      if (use.visit() == visit && use.pass() == pass && use.micro_batch() == micro_batch) {
+        open_and_wait();
+      }
+      plain(use);
+    });
+  }
+  // The hops of the trace, by row.
+  struct Event {
+    std::string name;
+    double begin_us, end_us;
+  };
+  std::map<std::string, std::vector<Event>> rows() const {
+    std::ifstream file(options_.trace_path);
+    const Json trace = Json::parse(file);
+    std::map<int, std::string> names;
+    std::map<std::string, std::vector<Event>> rows;
+    for (const Json& event : trace["traceEvents"]) {
+      EXPECT_EQ(event["pid"], 0);
+      if (event["ph"] == "M") {
+        EXPECT_EQ(event["name"], "thread_name");
+        EXPECT_TRUE(names.emplace(event["tid"], event["args"]["name"]).second) << "a row named twice";
+        continue;
+      }
+      EXPECT_EQ(event["ph"], "X");
+      EXPECT_GE(event["dur"], 0);
+      const double begin = event["ts"];
+      rows[names.at(event["tid"])].push_back({event["name"], begin, begin + event["dur"].get<double>()});
+    }
+    EXPECT_EQ(names.size(), 6u);
+    return rows;
+  }
+  // Is any hop of `row` whose name starts so under way at a time when the one called `beside` of the compute row is?
+  static bool overlaps(const std::map<std::string, std::vector<Event>>& rows, const std::string& row,
+                       const std::string& start, const std::string& beside) {
+    for (const Event& compute : rows.at("compute")) {
+      if (compute.name != beside) continue;
+      for (const Event& event : rows.at(row)) {
+        if (event.name.starts_with(start) && event.begin_us < compute.end_us && event.end_us > compute.begin_us) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  TempFolder folder_;
+  ReferenceOptions reference_{.micro_batches = 2, .steps = 3, .max_norm = 0.05};
+  ModelSpec model_ = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
+  std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  IoQueue* queue_ = nullptr;
+  EngineOptions options_;
+};
+
+TEST_F(Traces, name_every_hop_by_visit_and_chunk_in_the_order_of_its_lane) {
+  {
+    Engine engine(model_, options_, toy_source());
+    for (int i = 0; i < 3; ++i) step(engine);
+  }
+  const auto traced = rows();
+  ASSERT_EQ(traced.size(), 6u);
+  for (const auto& [row, events] : traced) {
+    double before = 0;
+    for (const Event& event : events) {
+      EXPECT_GE(event.begin_us, before) << row << ": " << event.name;
+      before = event.begin_us;
+      EXPECT_THAT(event.name, ::testing::MatchesRegex("(swap_in|swap_out|update|verify|upload|download) v[0-4] "
+                                                      "(state|weights|gradient|tensor) [0-9]+|"
+                                                      "compute v[0-4] #[01] (forward|backward)|"
+                                                      "close v[0-4] partition [0-9]+|clip|commit"));
+    }
+  }
+  // 4 visits forward, 5 backward, 2 micro-batches each, 5 partitions closed, one clip, in 3 steps.
+  EXPECT_EQ(traced.at("compute").size(), 3u * (2 * (4 + 5) + 5 + 1));
+}
+
+TEST_F(Traces, show_writes_of_updated_chunks_beside_the_first_forward) {
+  {
+    Engine engine(model_, options_, toy_source());
+    step(engine);
+    step(engine);
+    shut(IoOp::kWrite, 0);
+    step(engine, 0, Pass::kForward);
+  }
+  EXPECT_TRUE(overlaps(rows(), "write", "swap_out", "compute v0 #0 forward"));
+}
+
+TEST_F(Traces, show_state_for_the_updates_to_come_read_beside_the_last_backward) {
+  {
+    Engine engine(model_, options_, toy_source());
+    step(engine);
+    const int64_t before = seen(IoOp::kRead);
+    step(engine);
+    const int64_t reads = seen(IoOp::kRead) - before;
+    shut(IoOp::kRead, reads - 1);
+    step(engine, 0, Pass::kBackward, 1);
+  }
+  EXPECT_TRUE(overlaps(rows(), "read", "swap_in", "compute v0 #1 backward"));
+}
+
+TEST_F(Traces, of_one_step_are_kept_without_a_trace) {
+  const std::string one = (folder_.path() / "one.json").string();
+  options_.trace_path.clear();
+  {
+    Engine engine(model_, options_, toy_source());
+    for (int i = 0; i < 3; ++i) step(engine);
+    engine.write_timeline(one);
+  }
+  options_.trace_path = one;
+  EXPECT_EQ(rows().at("compute").size(), 2u * (4 + 5) + 5 + 1);
+}
+
+}  // namespace
+}  // namespace sluice::testing
