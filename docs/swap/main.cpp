@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
   std::vector<PartitionSpec> layers;
   for (int i = 0; i < kLayers; ++i) layers.push_back({"layer", {{"weight" + std::to_string(i), {1024, 1024}}}});
   const Geometry geometry(layers, kElements);  // one chunk a layer; each has a record of weights and one of moments
-  const StoreIdentity identity{"eight layers", Precision::kFp32, kElements, kLayers};
+  const StoreIdentity identity{
+      .model = "eight layers", .precision = Precision::kFp32, .chunk_elements = kElements, .chunk_count = kLayers};
   const Arena arena(2 * record_layout(Precision::kFp32, Group::kState, kElements).bytes);  // two slots of huge pages
   const auto slot = [&](uint32_t i) { return arena.at(i % 2 * arena.bytes() / 2); };
   const StoreOptions options{.folder = argc > 1 ? argv[1] : "layers", .queue = {.memory = {arena.span()}}};
