@@ -18,7 +18,9 @@ pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 
 # Numerics: no contraction and no fast-math anywhere (numerics in ARCHITECTURE.md).
 add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fno-trapping-math)
+set(SLUICE_IS_SANITIZED 0)  # for generator expressions, which SLUICE_SANITIZE's comma would split
 if(SLUICE_SANITIZE)
+  set(SLUICE_IS_SANITIZED 1)
   # Instrumented code makes GCC 12 see uninitialised bytes in the standard library's own objects.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-maybe-uninitialized)
