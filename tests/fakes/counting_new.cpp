@@ -13,14 +13,19 @@ std::atomic<int64_t> allocations{0};
 std::atomic<int64_t> live_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
 
-void* count(void* memory) {
-  if (memory == nullptr) throw std::bad_alloc();
+void* count_or_null(void* memory) {
+  if (memory == nullptr) return nullptr;
   allocations.fetch_add(1);
   const auto bytes = static_cast<int64_t>(malloc_usable_size(memory));
   const int64_t live = live_bytes.fetch_add(bytes) + bytes;
   for (int64_t peak = peak_bytes.load(); live > peak && !peak_bytes.compare_exchange_weak(peak, live);) {
   }
   return memory;
+}
+
+void* count(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  return count_or_null(memory);
 }
 
 void release(void* memory) {
@@ -45,10 +50,14 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
   return count(std::aligned_alloc(a, (bytes + a - 1) / a * a));
 }
 void* operator new[](size_t bytes, std::align_val_t alignment) { return operator new(bytes, alignment); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return count_or_null(std::malloc(bytes)); }
+void* operator new[](size_t bytes, const std::nothrow_t&) noexcept { return count_or_null(std::malloc(bytes)); }
 void operator delete(void* memory) noexcept { release(memory); }
 void operator delete[](void* memory) noexcept { release(memory); }
 void operator delete(void* memory, size_t) noexcept { release(memory); }
 void operator delete[](void* memory, size_t) noexcept { release(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { release(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { release(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
 void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
