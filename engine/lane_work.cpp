@@ -14,7 +14,7 @@ bool Engine::Impl::due(const Hop& hop) {
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
   if (rehearsing == Flag::kYes) {
     const bool commits = hop.when == When::kCommit || hop.when == When::kCommitDirty;
-    return commits ? commit : due_in_steady_step(plan, unit_kind, hop);
+    return (commit || !commits) && due_in_steady_step(plan, unit_kind, hop);
   }
   const auto ahead = [&] { return plan.update_position[hop.index] < prefetched; };
   if (hop.verb == Verb::kUpdate && hop.when == When::kAlways) {

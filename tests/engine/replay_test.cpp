@@ -58,6 +58,20 @@ TEST_F(Replays, move_what_a_step_in_the_middle_of_training_moves_and_nothing_of_
   }
 }
 
+TEST_F(Replays, of_early_updates_move_what_a_step_moves_whose_prediction_was_right) {
+  reference_.max_norm = 0;
+  const HomeShares host = {{HomeKind::kHost, 1}}, nvme = {{HomeKind::kNvme, 1}};
+  for (const HomeShares& weights : {host, nvme}) {
+    auto running = engine(weights, nvme, 1, UpdateMode::kSpeculative);
+    for (int i = 0; i < 4; ++i) step(*running);
+    const StepLanes whole = running->last_lanes();
+    const StepLanes drive = replay(*running, LaneGroup::kNvme).lanes;
+    EXPECT_EQ(drive.read.bytes, whole.read.bytes);
+    EXPECT_EQ(drive.write.bytes, whole.write.bytes);
+    EXPECT_EQ(replay(*running, LaneGroup::kCpu).lanes.update.bytes, whole.update.bytes);
+  }
+}
+
 TEST_F(Replays, leave_every_bit_of_weights_and_of_state_on_nvme) {
   using enum UpdateMode;
   const RunRecord expected = train_reference(model_, reference_);
