@@ -14,6 +14,7 @@
 
 #include "core/log.h"
 #include "cpu_adam/adam.h"
+#include "engine/lane_group.h"
 #include "engine/model.h"
 #include "engine/placement.h"
 #include "engine/plan.h"
@@ -107,11 +108,6 @@ struct StepLanes {
 
 enum class ProbeIo : uint8_t { kNo, kYes };
 
-// What works alone in a replay: the drive's two lanes; the update threads; the copies' two lanes; compute with close
-// and clip.
-enum class LaneGroup : uint8_t { kNvme, kCpu, kCopies, kCompute };
-constexpr int kLaneGroupCount = 4;
-std::string_view name_of(LaneGroup group);  // "nvme", "cpu", "copies", "compute"
 struct Replay {
   double ms = 0;
   StepLanes lanes;

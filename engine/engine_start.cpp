@@ -51,7 +51,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
                                                         .host = &host,
                                                         .work = this,
                                                         .trace_path = options.trace_path,
-                                                        .update_hops = 2 * team->threads(),
+                                                        .update_hops = kUpdateHopsPerThread * team->threads(),
                                                         .max_hops = static_cast<int>(longest)});
 }
 

@@ -13,22 +13,6 @@
 namespace sluice {
 namespace {
 
-std::span<const Lane> lanes_of(LaneGroup resource) {
-  static constexpr Lane kNvme[] = {Lane::kRead, Lane::kWrite}, kCpu[] = {Lane::kUpdate},
-                        kCopies[] = {Lane::kUpload, Lane::kDownload}, kCompute[] = {Lane::kCompute};
-  switch (resource) {
-    case LaneGroup::kNvme:
-      return kNvme;
-    case LaneGroup::kCpu:
-      return kCpu;
-    case LaneGroup::kCopies:
-      return kCopies;
-    case LaneGroup::kCompute:
-      return kCompute;
-  }
-  check_failed("resource", __FILE__, __LINE__, "an unknown resource");
-}
-
 AdamStep step_that_changes_nothing(AdamOptions adam) {
   adam.learning_rate = 0;
   return adam_step(adam, 1, 0.0);
@@ -36,16 +20,11 @@ AdamStep step_that_changes_nothing(AdamOptions adam) {
 
 }  // namespace
 
-std::string_view name_of(LaneGroup resource) {
-  constexpr std::string_view kNames[] = {"nvme", "cpu", "copies", "compute"};
-  return kNames[static_cast<int>(resource)];
-}
-
 // The lanes of this group alone, of the unit that the next step would be.
 void Engine::Impl::make_replay(LaneGroup group) {
   unit_kind = training_kind();
   const UnitProgram& whole = units[static_cast<int>(unit_kind)];
-  replayed = {.program = whole.program.only(lanes_of(group)),
+  replayed = {.program = whole.program.only(sluice::lanes_of(group)),
               .updates = whole.updates,
               .turns = whole.turns,
               .addresses = whole.addresses};

@@ -13,7 +13,9 @@ namespace {
 constexpr int kTransfersInFlight = 8;
 constexpr int kCopiesInFlight = 4;
 
-int limit_of(Lane lane, int update_hops) {
+}  // namespace
+
+int in_flight_limit(Lane lane, int update_hops) {
   switch (lane) {
     case Lane::kRead:
     case Lane::kWrite:
@@ -29,8 +31,6 @@ int limit_of(Lane lane, int update_hops) {
   return 1;
 }
 
-}  // namespace
-
 Executor::Executor(const Parts& parts) : parts_(parts) {
   waiting_.reserve(parts.max_hops);
   // Every hop ends once, and only so many are under way at once.
@@ -38,7 +38,7 @@ Executor::Executor(const Parts& parts) : parts_(parts) {
   ends_.reserve(most_ends);
   taken_.reserve(most_ends);
   for (int lane = 0; lane < kLaneCount; ++lane) {
-    lanes_[lane].limit = limit_of(static_cast<Lane>(lane), parts.update_hops);
+    lanes_[lane].limit = in_flight_limit(static_cast<Lane>(lane), parts.update_hops);
   }
   begin_ns_.reserve(parts.max_hops);
   end_ns_.reserve(parts.max_hops);

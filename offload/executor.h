@@ -39,6 +39,11 @@ class LaneWork {
   virtual std::string hop_name(const Hop& hop) const = 0;
 };
 
+// How many of a lane's hops may be in flight at once; `update_hops` is the update lane's (Executor::Parts).
+int in_flight_limit(Lane lane, int update_hops);
+// Of the update lane for each of its threads: one that runs, one that is ready.
+constexpr int kUpdateHopsPerThread = 2;
+
 // What the lanes did in one unit.
 struct UnitTimes {
   std::array<int64_t, kLaneCount> busy_ns{};  // at least one hop under way

@@ -1,0 +1,28 @@
+#include "engine/lane_group.h"
+
+#include "core/errors.h"
+
+namespace sluice {
+
+std::string_view name_of(LaneGroup group) {
+  constexpr std::string_view kNames[] = {"nvme", "cpu", "copies", "compute"};
+  return kNames[static_cast<int>(group)];
+}
+
+std::span<const Lane> lanes_of(LaneGroup group) {
+  static constexpr Lane kNvme[] = {Lane::kRead, Lane::kWrite}, kCpu[] = {Lane::kUpdate},
+                        kCopies[] = {Lane::kUpload, Lane::kDownload}, kCompute[] = {Lane::kCompute};
+  switch (group) {
+    case LaneGroup::kNvme:
+      return kNvme;
+    case LaneGroup::kCpu:
+      return kCpu;
+    case LaneGroup::kCopies:
+      return kCopies;
+    case LaneGroup::kCompute:
+      return kCompute;
+  }
+  check_failed("group", __FILE__, __LINE__, "an unknown group");
+}
+
+}  // namespace sluice

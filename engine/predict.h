@@ -1,0 +1,37 @@
+// What a step will take: the very program that will run, simulated (engine/simulate.h) with a machine's speeds.
+//
+// A hop's work follows from its bytes and elements: transfers from the drives' speeds, copies from the links', an
+// update from its elements and from the checksums that its records' homes ask for, a visit from its own time. It is
+// what a step in the middle of a run takes: an update pending, the first reads done by the unit before, nothing
+// clipped; commits are spread over their interval.
+#pragma once
+#include <array>
+#include <optional>
+
+#include "engine/lane_group.h"
+#include "engine/machine.h"
+#include "engine/plan.h"
+#include "engine/step.h"
+
+namespace sluice {
+
+struct Prediction {
+  double step_ms = 0;
+  std::array<double, kLaneCount> busy_ms{};        // by Lane: at least one hop in flight, as steps measure it
+  std::array<double, kLaneGroupCount> alone_ms{};  // by LaneGroup: its work if all else took no time
+  LaneGroup binding = LaneGroup::kCompute;         // the longest of those
+  // Micro-batches per step above which compute is the longest; every other resource's work is taken to grow as its
+  // hops on boundary tensors do. Nothing: compute is never the longest.
+  std::optional<double> critical_micro_batches;
+
+  double alone(LaneGroup group) const { return alone_ms[static_cast<size_t>(group)]; }
+  double busy(Lane lane) const { return busy_ms[static_cast<size_t>(lane)]; }
+};
+
+// Of one training kind (UnitKind::kTrain, kTrainSpeculative) that runs of this plan use. The machine must be valid.
+Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind);
+// Of the kind that a run comes to whose steps are not clipped.
+Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
+UnitKind unclipped_kind(const Plan& plan);
+
+}  // namespace sluice

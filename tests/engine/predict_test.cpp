@@ -1,0 +1,253 @@
+// Predictions against what a plan moves, worked out by hand, and what must hold for every plan.
+#include "engine/predict.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "engine/planner.h"
+#include "engine/simulate.h"
+#include "offload/executor.h"
+#include "tests/engine/toy_model.h"
+
+namespace sluice::testing {
+namespace {
+
+const HomeShares kHost = {{HomeKind::kHost, 1}}, kNvme = {{HomeKind::kNvme, 1}};
+
+PlanOptions options_of(const HomeShares& weights, const HomeShares& state) {
+  PlanOptions options{.gradient_dtype = DType::kBf16,
+                      .device_bytes = 8 * kMiB,
+                      .host_bytes = 16 * kMiB,
+                      .workspace_bytes = 4096,
+                      .micro_batches = 2,
+                      .chunk_elements = 1024};
+  options.placement.weights = weights;
+  options.placement.state = state;
+  return options;
+}
+
+// A machine on which one thing alone takes time.
+MachineSpeeds endless() {
+  constexpr double kEndless = 1e9;
+  return {.read_gb_per_s = kEndless,
+          .write_gb_per_s = kEndless,
+          .mixed_gb_per_s = kEndless,
+          .upload_gb_per_s = kEndless,
+          .download_gb_per_s = kEndless,
+          .update_ns_per_element = 1 / kEndless,
+          .checksum_gb_per_s = kEndless,
+          .close_gb_per_s = kEndless};
+}
+
+class Predict : public ::testing::Test {
+ protected:
+  StepSpeeds speeds(const MachineSpeeds& machine, VisitTime visit = {}) const {
+    return {machine, std::vector<VisitTime>(model_.visits.size(), visit)};
+  }
+  int64_t moved(const Plan& plan, const std::string& link) const {
+    int64_t bytes = 0;
+    for (const MoveRow& row : plan.moves) bytes += row.link == link ? row.bytes : 0;
+    return bytes;
+  }
+  ModelSpec model_ = toy_model({.visits = 6, .elements = 3000}, Precision::kBf16);
+};
+
+TEST_F(Predict, a_link_alone_takes_the_time_of_the_bytes_that_a_step_moves_over_it) {
+  for (const auto& [weights, state] : {std::pair(kHost, kNvme), std::pair(kNvme, kNvme)}) {
+    const Plan plan = make_plan(model_, options_of(weights, state));
+    for (const auto& [lane, link, speed] :
+         {std::tuple(Lane::kRead, "nvme read", &MachineSpeeds::read_gb_per_s),
+          std::tuple(Lane::kWrite, "nvme write", &MachineSpeeds::write_gb_per_s),
+          std::tuple(Lane::kUpload, "upload", &MachineSpeeds::upload_gb_per_s),
+          std::tuple(Lane::kDownload, "download", &MachineSpeeds::download_gb_per_s)}) {
+      MachineSpeeds machine = endless();
+      machine.*speed = 0.002;
+      machine.mixed_gb_per_s = 0.004;
+      const Prediction prediction = predict(model_, plan, speeds(machine));
+      const double expected_ms = static_cast<double>(moved(plan, link)) / 0.002 / 1e6;
+      EXPECT_GT(expected_ms, 0.1);
+      EXPECT_NEAR(prediction.step_ms, expected_ms, 1e-3) << link;
+      EXPECT_NEAR(prediction.busy(lane), expected_ms, 1e-3) << link;
+    }
+  }
+}
+
+TEST_F(Predict, reads_and_writes_alone_take_what_the_drive_needs_for_both) {
+  const Plan plan = make_plan(model_, options_of(kHost, kNvme));
+  MachineSpeeds machine = endless();
+  machine.read_gb_per_s = machine.write_gb_per_s = machine.mixed_gb_per_s = 0.004;
+  const Prediction prediction = predict(model_, plan, speeds(machine));
+  const double bytes = static_cast<double>(moved(plan, "nvme read") + moved(plan, "nvme write"));
+  EXPECT_NEAR(prediction.alone(LaneGroup::kNvme), bytes / 0.004 / 1e6, 1e-6);
+  EXPECT_EQ(prediction.binding, LaneGroup::kNvme);
+}
+
+TEST_F(Predict, compute_is_every_visits_forward_and_backward_for_every_micro_batch) {
+  const Plan plan = make_plan(model_, options_of(kHost, kHost));
+  const Prediction prediction = predict(model_, plan, speeds(endless(), {.forward_ms = 1, .backward_ms = 3}));
+  // Two micro-batches; the last visit has no forward of its own.
+  EXPECT_NEAR(prediction.busy(Lane::kCompute), 2 * (5 * 1 + 6 * 3), 1e-3);
+  EXPECT_NEAR(prediction.step_ms, prediction.busy(Lane::kCompute), 1e-3);
+  EXPECT_EQ(prediction.binding, LaneGroup::kCompute);
+}
+
+TEST_F(Predict, an_update_takes_its_elements_and_the_checksums_that_its_homes_ask_for) {
+  const auto update_ms = [&](const HomeShares& weights, const HomeShares& state, int commit_interval) {
+    PlanOptions options = options_of(weights, state);
+    options.commit_interval = commit_interval;
+    options.update = UpdateMode::kDeferred;
+    MachineSpeeds machine = endless();
+    machine.checksum_gb_per_s = 0.001;
+    return predict(model_, make_plan(model_, options), speeds(machine)).alone(LaneGroup::kCpu);
+  };
+  const Plan plan = make_plan(model_, options_of(kHost, kHost));
+  const double elements = static_cast<double>(plan.geometry.padded_elements());
+  const double weights_ms = elements * 2 / 0.001 / 1e6, state_ms = elements * 10 / 0.001 / 1e6;
+  EXPECT_NEAR(update_ms(kHost, kHost, 4), (weights_ms + state_ms) / 4, 1e-6);  // of commits alone
+  EXPECT_NEAR(update_ms(kHost, kNvme, 1), weights_ms + 2 * state_ms, 1e-6);
+  // Weights are verified once more on their way to the backward, but for those of the head.
+  EXPECT_GT(update_ms(kNvme, kNvme, 1), 2 * (weights_ms + state_ms));
+  EXPECT_LT(update_ms(kNvme, kNvme, 1), 3 * weights_ms + 2 * state_ms);
+}
+
+TEST_F(Predict, commits_are_spread_over_their_interval) {
+  const auto write_ms = [&](int interval) {
+    PlanOptions options = options_of(kHost, kHost);
+    options.commit_interval = interval;
+    options.update = UpdateMode::kDeferred;
+    MachineSpeeds machine = endless();
+    machine.write_gb_per_s = 0.002;
+    machine.mixed_gb_per_s = 0.004;
+    machine.commit_ms = 8;
+    return predict(model_, make_plan(model_, options), speeds(machine)).busy(Lane::kWrite);
+  };
+  EXPECT_GT(write_ms(1), 8);
+  EXPECT_NEAR(write_ms(4), write_ms(1) / 4, 1e-3);
+}
+
+TEST_F(Predict, a_step_is_no_shorter_than_any_resource_and_a_faster_machine_is_not_slower) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    model_ = random_model(seed, Precision::kBf16);
+    PlanOptions options = options_of(seed % 2 == 0 ? kHost : kNvme, kNvme);
+    options.update = seed % 3 == 0 ? UpdateMode::kSpeculative : UpdateMode::kDeferred;
+    const Plan plan = make_plan(model_, options);
+    const MachineSpeeds machine{.read_gb_per_s = 0.004,
+                                .write_gb_per_s = 0.006,
+                                .mixed_gb_per_s = 0.005,
+                                .upload_gb_per_s = 0.02,
+                                .download_gb_per_s = 0.03,
+                                .update_ns_per_element = 20,
+                                .checksum_gb_per_s = 0.05,
+                                .close_gb_per_s = 0.1,
+                                .commit_ms = 0.1,
+                                .transfer_us = 50,
+                                .hop_us = 20,
+                                .update_threads = 2,
+                                .cores = 2,
+                                .compute_cores = 2,
+                                .copy_cores = 1};
+    const Prediction prediction = predict(model_, plan, speeds(machine, {.forward_ms = 0.2, .backward_ms = 0.6}));
+    for (int lane = 0; lane < kLaneCount; ++lane) {
+      EXPECT_LE(prediction.busy_ms[lane], prediction.step_ms * (1 + 1e-9));
+    }
+    for (double alone_ms : prediction.alone_ms) EXPECT_LE(alone_ms, prediction.step_ms * (1 + 1e-9));
+    for (double MachineSpeeds::*speed : {&MachineSpeeds::read_gb_per_s, &MachineSpeeds::upload_gb_per_s,
+                                         &MachineSpeeds::checksum_gb_per_s, &MachineSpeeds::cores}) {
+      MachineSpeeds faster = machine;
+      faster.*speed *= 2;
+      if (speed == &MachineSpeeds::read_gb_per_s) faster.mixed_gb_per_s *= 2, faster.write_gb_per_s *= 2;
+      const Prediction sooner = predict(model_, plan, speeds(faster, {.forward_ms = 0.2, .backward_ms = 0.6}));
+      EXPECT_LE(sooner.step_ms, prediction.step_ms * 1.03) << "model " << seed;  // list order has its anomalies
+    }
+  }
+}
+
+TEST_F(Predict, compute_binds_above_the_critical_batch_and_not_below) {
+  MachineSpeeds machine = endless();
+  machine.read_gb_per_s = machine.write_gb_per_s = machine.mixed_gb_per_s = 0.004;
+  const StepSpeeds with = speeds(machine, {.forward_ms = 0.1, .backward_ms = 0.3});
+  const auto predicted = [&](int micro_batches) {
+    PlanOptions options = options_of(kHost, kNvme);
+    options.micro_batches = micro_batches;
+    return predict(model_, make_plan(model_, options), with);
+  };
+  const double critical = predicted(1).critical_micro_batches.value();
+  ASSERT_GT(critical, 1.5);
+  EXPECT_NEAR(predicted(2).critical_micro_batches.value(), critical, 1e-6);  // whatever it is told from
+  EXPECT_EQ(predicted(static_cast<int>(critical)).binding, LaneGroup::kNvme);
+  EXPECT_EQ(predicted(static_cast<int>(critical) + 1).binding, LaneGroup::kCompute);
+}
+
+TEST_F(Predict, a_machine_with_a_speed_that_is_no_number_above_0_is_refused_by_its_name) {
+  MachineSpeeds machine = endless();
+  EXPECT_NO_THROW(machine.validate());
+  machine.mixed_gb_per_s = 0;
+  EXPECT_THROW(machine.validate(), ConfigError);
+  machine = endless();
+  machine.hop_us = -1;
+  EXPECT_THROW(machine.validate(), ConfigError);
+}
+
+// The engine's own units where reads take 144 ms a step, writes 72, copies 12 to 24, updates 24.
+struct Balance {
+  double compute_ms = 0;
+  int slots = 0;
+  double share = 0;  // of the updates in the backward
+};
+double efficiency(const Balance& balance) {
+  constexpr int kVisits = 24;
+  const ModelSpec model = toy_model({.visits = kVisits, .elements = 4096}, Precision::kBf16);
+  PlanOptions options = options_of(kHost, kNvme);
+  options.micro_batches = 1;
+  options.chunk_elements = 1 << 14;  // every partition is one chunk
+  options.speculated_share = balance.share;
+  options.placement.activations = {{HomeKind::kDevice, 1}};
+  Plan plan = make_plan(model, options);
+  const int64_t slot_bytes = plan.update_layout(plan.update_order[1]).bytes;
+  options.host_bytes -= plan.host_update.bytes - balance.slots * slot_bytes;
+  plan = make_plan(model, options);
+  EXPECT_EQ(plan.host_update.bytes / slot_bytes, balance.slots);
+  const UnitKind kind = unclipped_kind(plan);
+  const UnitProgram unit = build_unit(model, plan, kind);
+  std::array<double, kLaneCount> lane_ms{};
+  std::vector<HopCost> costs;
+  for (const Hop& hop : unit.program.hops()) {
+    HopCost cost{.due = due_in_steady_step(plan, kind, hop) ? Due::kYes : Due::kNo};
+    if (hop.verb == Verb::kSwapIn) cost.work_ms = 6;
+    if (hop.verb == Verb::kSwapOut && hop.group == Group::kState) cost.work_ms = 3;
+    if (hop.verb == Verb::kUpload || hop.verb == Verb::kDownload) cost.work_ms = 0.5;
+    if (hop.verb == Verb::kUpdate) cost.work_ms = 1;
+    if (hop.verb == Verb::kCompute) {
+      const bool backward = unit.turns[hop.operands].pass == Pass::kBackward;
+      cost.work_ms = (!backward ? 1 : hop.visit == kVisits - 1 ? 4 : 3) * balance.compute_ms / kVisits / 4;
+    }
+    costs.push_back(cost);
+    if (cost.due == Due::kYes) lane_ms[static_cast<size_t>(hop.lane)] += cost.work_ms;
+  }
+  SimulationOptions simulation{.costs = costs, .lanes = {}};
+  for (size_t lane = 0; lane < kLaneCount; ++lane) {
+    simulation.lanes[lane].in_flight = in_flight_limit(static_cast<Lane>(lane), 4);
+  }
+  return *std::max_element(lane_ms.begin(), lane_ms.end()) / simulate(unit.program, simulation).total_ms;
+}
+
+TEST(EarlyUpdates, bring_a_step_with_few_slots_to_the_time_of_its_longest_lane) {
+  for (const double compute_ms : {96, 192, 384}) {
+    for (const int slots : {2, 4}) {
+      double best = 0;
+      for (const double share : {0.25, 0.5, 0.625, 0.75, 0.875, 1.0}) {
+        best = std::max(best, efficiency({compute_ms, slots, share}));
+      }
+      const double deferred = efficiency({compute_ms, slots, 0});
+      EXPECT_GE(deferred, 0.5) << compute_ms << " ms, slots " << slots;
+      EXPECT_LE(deferred, 0.92) << compute_ms << " ms, slots " << slots;
+      EXPECT_GE(best, slots == 2 ? deferred + 0.1 : 0.92) << compute_ms << " ms, slots " << slots;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
