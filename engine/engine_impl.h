@@ -34,8 +34,8 @@ struct Use::State {
   Pass pass = Pass::kForward;
   std::vector<WeightView> weights;
   std::vector<TensorView> inputs, outputs, output_gradients, input_gradients;
-  std::vector<float*> open;         // per weight
-  std::vector<float*> tensor_open;  // per input: its open gradient, or null
+  std::vector<float*> open;                     // per weight
+  std::vector<float*> input_sums, output_sums;  // per input, output: the sum of its gradients, or null
   double loss = 0;
 };
 

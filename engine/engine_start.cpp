@@ -139,7 +139,8 @@ void Engine::Impl::reserve_scratch() {
   }
   turn.weights.reserve(weights);
   turn.open.reserve(weights);
-  turn.tensor_open.reserve(tensors);
+  turn.input_sums.reserve(tensors);
+  turn.output_sums.reserve(tensors);
   for (auto* list : {&turn.inputs, &turn.outputs, &turn.output_gradients, &turn.input_gradients})
     list->reserve(tensors);
   contributed.assign(plan.geometry.parameters().size(), Flag::kNo);

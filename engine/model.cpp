@@ -32,6 +32,7 @@ void ModelSpec::validate() const {
     for (int p : visit.partitions) check_index(visit, "partition", p, partitions.size());
     check_distinct(visit, "partition", visit.partitions);
     check_distinct(visit, "tensor", visit.takes);
+    check_distinct(visit, "tensor", visit.gives);
     for (int p : visit.partitions) ++uses[p];
     for (int t : visit.takes) {
       check_index(visit, "tensor", t, tensors.size());
@@ -43,9 +44,9 @@ void ModelSpec::validate() const {
     }
     for (int t : visit.gives) {
       check_index(visit, "tensor", t, tensors.size());
-      if (seen[t] != Tensor::kNotGiven) {
+      if (seen[t] == Tensor::kTaken) {
         throw ConfigError(
-            fmt::format("model: tensor {} is given twice, again by visit {}", tensors[t].name, visit.name));
+            fmt::format("model: visit {} gives tensor {} after it was taken", visit.name, tensors[t].name));
       }
       seen[t] = Tensor::kGiven;
     }

@@ -9,7 +9,9 @@
 
 namespace sluice {
 
-// A boundary tensor: given by one visit, taken by one or more later ones. Sizes are those of one micro-batch.
+// A boundary tensor: given by a visit, taken by one or more later ones. Sizes are those of one micro-batch.
+// Until it is taken, further visits may give it again: each finds in its output what the one before left there and
+// rewrites it, as a sum over the tiles of a layer. In the backward every giver sees the whole gradient.
 struct TensorSpec {
   std::string name;
   int64_t elements = 0;
@@ -30,7 +32,7 @@ struct ModelSpec {
   std::vector<TensorSpec> tensors;
   std::vector<VisitSpec> visits;  // forward runs it, backward runs it reversed
 
-  // Throws ConfigError: indices out of range, a tensor given twice or never, taken before it is given or never taken, a
+  // Throws ConfigError: indices out of range, a tensor given after it was taken, never given or never taken, a
   // partition no visit uses, a last visit that gives something, no visits.
   void validate() const;
   // Canonical text of partitions and shapes: what the store's fingerprint is made of.

@@ -36,7 +36,7 @@ struct PlanOptions {
   RecordFormat format() const { return {precision, optimizer}; }
 };
 
-// kNowhere: gradients under replay, which the update takes from its slot.
+// kNowhere: gradients under replay, which the update takes from its slot; sums that there are none of.
 enum class Home : uint8_t { kDevice, kHost, kNvme, kNowhere };
 
 struct ChunkHomes {
@@ -54,6 +54,15 @@ struct Ring {
 struct TensorHome {  // one boundary tensor of one micro-batch
   Home home = Home::kHost;
   int64_t offset = -1;
+};
+
+// Where the fp32 sums of gradients rest that several visits contribute to: of a partition, or of a tensor of one
+// micro-batch. Sums whose visits are apart share a slot.
+struct OpenSlot {
+  int64_t elements = 0;
+  Home home = Home::kDevice;  // kHost: passes through the device's rings for every visit that contributes
+  int64_t offset = -1;        // in the arena of its home
+  int64_t bytes() const { return elements * 4; }
 };
 
 struct MoveRow {     // what a step moves over one link
@@ -84,10 +93,9 @@ struct Plan {
   int prefetched_chunks = 0;         // how many of the first are read ahead by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
-  // Tensors that several visits take: an fp32 open gradient on the device, per micro-batch; else -1.
-  std::vector<int64_t> tensor_open_offset;
-  // Partitions that several visits contribute to: an fp32 open gradient that stays on the device; else -1.
-  std::vector<int64_t> open_offset;
+  std::vector<OpenSlot> open_slots;
+  std::vector<int> tensor_open_slots;     // [tensor x micro_batches + micro-batch]; -1: one visit takes it
+  std::vector<int> partition_open_slots;  // per partition; -1: one visit uses it
   Ring device_weights, device_open, device_boundary;
   Ring host_update, host_staging;
   int64_t device_arena_bytes = 0;  // planned part and workspace
@@ -97,8 +105,8 @@ struct Plan {
   int commit_interval = 1;
   int64_t disk_bytes = 0;
   double written_bytes_per_step = 0;  // to the drives: records with their padding, tables of commits
-  std::vector<UseRow> uses;    // per tier and use; host and device sum to at most their budgets
-  std::vector<MoveRow> moves;  // per step
+  std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
+  std::vector<MoveRow> moves;         // per step
 
   explicit Plan(Geometry g) : geometry(std::move(g)) {}
 
@@ -106,9 +114,17 @@ struct Plan {
   bool speculated(int chunk) const { return update_position[chunk] >= deferred_chunks; }
   bool any_speculated() const { return deferred_chunks < static_cast<int>(update_order.size()); }
   TensorHome tensor(int index, int micro_batch) const { return tensors[index * options.micro_batches + micro_batch]; }
+  // kNowhere: there is one contribution alone.
+  OpenSlot tensor_open(int index, int micro_batch) const {
+    return open_slot(tensor_open_slots[index * options.micro_batches + micro_batch]);
+  }
+  OpenSlot partition_open(int p) const { return open_slot(partition_open_slots[p]); }
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
   std::string table() const;  // what is printed before training starts
+
+ private:
+  OpenSlot open_slot(int slot) const { return slot >= 0 ? open_slots[slot] : OpenSlot{.home = Home::kNowhere}; }
 };
 
 // Throws ConfigError when the budgets cannot hold it: names the smallest device budget and the smallest host budget

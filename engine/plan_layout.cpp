@@ -63,6 +63,9 @@ void Planner::assign_offsets(Plan& plan) const {
       plan.chunks[c].gradient_offset = host.take(gradient_home_bytes(plan, c), kDeviceAlignmentBytes);
     }
   }
+  for (OpenSlot& slot : plan.open_slots) {
+    if (slot.home == Home::kHost) slot.offset = host.take(slot.bytes(), kDeviceAlignmentBytes);
+  }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].home == Home::kHost) {
       plan.tensors[i].offset =
@@ -113,17 +116,14 @@ void Planner::assign_device(Plan& plan) const {
     if (plan.kept_offset[p] >= 0) {
       plan.kept_offset[p] = device.take(kept_bytes(plan, partition), kDeviceAlignmentBytes);
     }
-    if (uses_.shared_partition(partition)) {
-      plan.open_offset[p] = device.take(plan.geometry.partitions()[p].elements * 4, kDeviceAlignmentBytes);
-    }
+  }
+  for (OpenSlot& slot : plan.open_slots) {
+    if (slot.home == Home::kDevice) slot.offset = device.take(slot.bytes(), kDeviceAlignmentBytes);
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const int tensor = static_cast<int>(i) / options_.micro_batches;
     if (plan.tensors[i].home == Home::kDevice) {
       plan.tensors[i].offset = device.take(tensor_bytes(tensor), kDeviceAlignmentBytes);
-    }
-    if (uses_.shared_tensor(tensor)) {
-      plan.tensor_open_offset[i] = device.take(model_.tensors[tensor].elements * 4, kDeviceAlignmentBytes);
     }
   }
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
@@ -141,9 +141,9 @@ void Planner::describe(Plan& plan) const {
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
     const int partition = static_cast<int>(p);
     if (plan.kept_offset[p] >= 0) uses.add(Tier::kDevice, "weights kept", kept_bytes(plan, partition));
-    if (uses_.shared_partition(partition)) {
-      uses.add(Tier::kDevice, "open gradients (shared)", plan.geometry.partitions()[p].elements * 4);
-    }
+  }
+  for (const OpenSlot& slot : plan.open_slots) {
+    uses.add(slot.home == Home::kHost ? Tier::kHost : Tier::kDevice, "open gradients (shared)", slot.bytes());
   }
   uses.add(Tier::kDevice, "weights passing", plan.device_weights.bytes);
   uses.add(Tier::kDevice, "open gradients", plan.device_open.bytes);
@@ -170,9 +170,6 @@ void Planner::describe(Plan& plan) const {
     const int tensor = static_cast<int>(i) / options_.micro_batches;
     uses.add(plan.tensors[i].home == Home::kHost ? Tier::kHost : Tier::kDevice, "activation checkpoints",
              tensor_bytes(tensor));
-    if (uses_.shared_tensor(tensor)) {
-      uses.add(Tier::kDevice, "open gradients of tensors", model_.tensors[tensor].elements * 4);
-    }
   }
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
   uses.add(Tier::kHost, "update slots", plan.host_update.bytes);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/errors.h"
+#include "engine/open_slots.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -86,9 +88,8 @@ Plan Planner::draft(int64_t host_bytes) const {
   plan.options.chunk_elements = elements;
   plan.chunks.resize(plan.geometry.chunks().size());
   plan.kept_offset.assign(model_.partitions.size(), -1);
-  plan.open_offset.assign(model_.partitions.size(), -1);
   plan.tensors.resize(model_.tensors.size() * options_.micro_batches);
-  plan.tensor_open_offset.assign(plan.tensors.size(), -1);
+  assign_open_slots(model_, uses_, plan);
   std::vector<bool> seen(model_.partitions.size(), false);
   for (const VisitSpec& visit : model_.visits) {
     for (int p : visit.partitions) {
@@ -148,15 +149,14 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
     const int partition = static_cast<int>(p);
     if (plan.kept_offset[p] >= 0) needs.device_fixed += kept_bytes(plan, partition);
-    if (uses_.shared_partition(partition)) needs.device_fixed += plan.geometry.partitions()[p].elements * 4;
+  }
+  for (const OpenSlot& slot : plan.open_slots) {
+    (slot.home == Home::kHost ? needs.host_fixed : needs.device_fixed) += round_up(slot.bytes(), kDeviceAlignmentBytes);
   }
   for (size_t t = 0; t < model_.tensors.size(); ++t) {
     for (int m = 0; m < options_.micro_batches; ++m) {
       const int tensor = static_cast<int>(t);
       (plan.tensor(tensor, m).home == Home::kHost ? needs.host_fixed : needs.device_fixed) += tensor_bytes(tensor);
-      if (uses_.shared_tensor(tensor)) {
-        needs.device_fixed += round_up(model_.tensors[t].elements * 4, kDeviceAlignmentBytes);
-      }
     }
   }
   ring_needs(plan, needs);
@@ -168,7 +168,7 @@ void Planner::ring_needs(const Plan& plan, Needs& needs) const {
     int64_t weights = 0, open = 0, staging = 0;
     for (int p : model_.visits[v].partitions) {
       if (plan.kept_offset[p] < 0) weights += kept_bytes(plan, p);
-      if (!uses_.shared_partition(p)) open += plan.geometry.partitions()[p].elements * 4;
+      if (plan.partition_open(p).home != Home::kDevice) open += plan.geometry.partitions()[p].elements * 4;
       const Partition& partition = plan.geometry.partitions()[p];
       for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
         if (plan.chunks[c].weights == Home::kNvme) staging += record_bytes(plan, c, Group::kWeights);
@@ -209,12 +209,8 @@ std::optional<Plan> Planner::attempt(Budgets budgets) const {
 std::optional<Plan> Planner::place(Budgets budgets) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(budgets.host_bytes);
-  const Needs least = needs(plan);
-  const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
-  Room room{
-      budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
-          least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
-      budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot - least.staging_slot};
+  spill_to_host(plan, budgets);
+  Room room = room_beside(plan, budgets);
   spill_to_device(plan, room);
   if (room.device < 0 || room.host < 0) return std::nullopt;
   size_rings(plan, needs(plan), room);
@@ -227,6 +223,29 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   deepen_rings(plan, room);
   assign_offsets(plan);
   return plan;
+}
+
+// What is left beside homes and one buffer of each ring; below zero where they do not fit.
+Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
+  const Needs least = needs(plan);
+  const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
+  return {
+      budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
+          least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
+      budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot - least.staging_slot};
+}
+
+// Sums that several visits contribute to start on the device; what does not fit there goes to host memory, the largest
+// first.
+void Planner::spill_to_host(Plan& plan, Budgets budgets) const {
+  std::vector<size_t> order(plan.open_slots.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return plan.open_slots[a].elements > plan.open_slots[b].elements; });
+  for (size_t slot : order) {
+    if (room_beside(plan, budgets).device >= 0) return;
+    plan.open_slots[slot].home = Home::kHost;
+  }
 }
 
 // Gradients and activations start in host memory; what does not fit there goes to the device.

@@ -1,7 +1,8 @@
 // The planner: fills byte budgets with homes. Build-time only; see plan.h for what it makes.
 //
-// Order of what budgets go to: what a step cannot do without (one buffer of each ring, gradients and activations at
-// their lowest tier); then rings deep enough to work ahead; then homes, by what saves most traffic per byte:
+// Order of what budgets go to: what a step cannot do without (one buffer of each ring, sums of several visits on the
+// device, in host memory where they do not fit, gradients and activations at their lowest tier); then rings deep enough
+// to work ahead; then homes, by what saves most traffic per byte:
 // activations and kept weights on the device, weights and then state in host memory, first-needed chunks first.
 #pragma once
 #include <cstdint>
@@ -47,6 +48,8 @@ class Planner {
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
   std::optional<Plan> place(Budgets budgets) const;
+  Room room_beside(const Plan& plan, Budgets budgets) const;
+  void spill_to_host(Plan& plan, Budgets budgets) const;
   void spill_to_device(Plan& plan, Room& room) const;
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;

@@ -42,9 +42,9 @@ class Step {
     int64_t base = 0;
     int64_t at(int64_t part, int64_t home) const { return part >= 0 ? base + part : home; }
   };
-  // Where the tensors of one turn are on the device.
+  // Where the tensors of one turn are on the device, and the sums of their gradients (-1: there is none).
   struct Boundary {
-    std::vector<int64_t> inputs, outputs, contributions;
+    std::vector<int64_t> inputs, outputs, contributions, input_sums, output_sums;
   };
 
   Slot take_slot(int chunk);
@@ -58,6 +58,8 @@ class Step {
   Boundary boundary(const Turn& turn);
   void forward_turn(const Turn& turn, const WeightsOnDevice& weights);
   void backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open);
+  void take_output_gradients(const Turn& turn, const Boundary& at, std::vector<Range>& reads,
+                             std::vector<Range>& fills);
   void give_gradients_back(const Turn& turn, const Boundary& at);
   void close(int visit, const OpenOnDevice& open);
   std::vector<Range> read_weights(int visit, const WeightsOnDevice& weights) const;
@@ -286,6 +288,13 @@ Step::Boundary Step::boundary(const Turn& turn) {
   for (size_t i = 0; i < visit.gives.size(); ++i) {
     at.outputs.push_back(place(layout.outputs[i], plan_.tensor(visit.gives[i], m).offset));
   }
+  if (turn.pass != Pass::kBackward) return at;
+  for (size_t i = 0; i < visit.takes.size(); ++i) {
+    at.input_sums.push_back(place(layout.input_sums[i], plan_.tensor_open(visit.takes[i], m).offset));
+  }
+  for (size_t i = 0; i < visit.gives.size(); ++i) {
+    at.output_sums.push_back(place(layout.output_sums[i], plan_.tensor_open(visit.gives[i], m).offset));
+  }
   return at;
 }
 
@@ -298,7 +307,11 @@ void Step::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
     reads.push_back(verbs_.tensor_on_device(tensor(visit.takes[i], at.inputs[i])));
   }
   for (size_t i = 0; i < visit.gives.size(); ++i) {
-    fills.push_back(verbs_.tensor_on_device(tensor(visit.gives[i], at.outputs[i])));
+    const TensorMove output = tensor(visit.gives[i], at.outputs[i]);
+    fills.push_back(verbs_.tensor_on_device(output));
+    if (uses_.first_giver[output.tensor] == turn.visit) continue;  // else it rewrites what is there
+    if (at_home_in_host(output.tensor, turn.micro_batch)) verbs_.upload(output);
+    reads.push_back(fills.back());
   }
   remember(weights.at);
   remember(at.inputs);
@@ -313,20 +326,43 @@ void Step::forward(int visit, const WeightsOnDevice& weights) {
   for (int m = 0; m < plan_.options.micro_batches; ++m) forward_turn(turn(visit, m, Pass::kForward), weights);
 }
 
-// This visit's open gradients: shared partitions have a place of their own, the others pass through the ring.
+// This visit's open gradients: sums at home on the device have a place of their own, the others pass through the ring.
 OpenOnDevice Step::open(int visit) {
   int64_t bytes = 0;
   const auto& partitions = model_.visits[visit].partitions;
+  const auto passes = [&](int p) { return plan_.partition_open(p).home != Home::kDevice; };
   for (int p : partitions) {
-    if (!uses_.shared_partition(p)) bytes += verbs_.partition(p).elements * 4;
+    if (passes(p)) bytes += verbs_.partition(p).elements * 4;
   }
   int64_t next = bytes > 0 ? open_ring_.take(bytes) : 0;
   OpenOnDevice open;
   for (int p : partitions) {
-    open.at.push_back(uses_.shared_partition(p) ? plan_.open_offset[p] : next);
-    if (!uses_.shared_partition(p)) next += verbs_.partition(p).elements * 4;
+    open.at.push_back(passes(p) ? next : plan_.partition_open(p).offset);
+    if (passes(p)) next += verbs_.partition(p).elements * 4;
+    const bool begun = uses_.last_visit[p] != visit;
+    if (begun && plan_.partition_open(p).home == Home::kHost) verbs_.upload_open(visit, p, open.at.back());
   }
   return open;
+}
+
+// A sum of contributions is rounded to the gradient as the turn begins.
+void Step::take_output_gradients(const Turn& turn, const Boundary& at, std::vector<Range>& reads,
+                                 std::vector<Range>& fills) {
+  const VisitSpec& visit = model_.visits[turn.visit];
+  const int m = turn.micro_batch;
+  for (size_t i = 0; i < visit.gives.size(); ++i) {
+    const int t = visit.gives[i];
+    const TensorMove gradient{turn.visit, t, m, at.outputs[i], Content::kTensorGradient};
+    if (uses_.shared_tensor(t)) {
+      const TensorMove sum{turn.visit, t, m, at.output_sums[i], Content::kOpen};
+      if (plan_.tensor_open(t, m).home == Home::kHost) verbs_.upload(sum);
+      reads.push_back(verbs_.tensor_on_device(sum));
+      fills.push_back(verbs_.tensor_on_device(gradient));
+    } else {
+      if (at_home_in_host(t, m)) verbs_.upload(gradient);
+      reads.push_back(verbs_.tensor_on_device(gradient));
+    }
+  }
 }
 
 // The block is recomputed from its checkpoint and back-propagated. A tensor's gradient takes the tensor's own place,
@@ -336,24 +372,17 @@ void Step::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const
   const int m = turn.micro_batch;
   const Boundary at = boundary(turn);
   std::vector<Range> reads = read_weights(turn.visit, weights), fills;
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    const int t = visit.gives[i];
-    const TensorMove gradient{turn.visit, t, m, at.outputs[i], Content::kTensorGradient};
-    if (uses_.shared_tensor(t)) {
-      reads.push_back(verbs_.open_tensor(t, m));
-      fills.push_back(verbs_.tensor_on_device(gradient));
-    } else {
-      if (at_home_in_host(t, m)) verbs_.upload(gradient);
-      reads.push_back(verbs_.tensor_on_device(gradient));
-    }
-  }
+  take_output_gradients(turn, at, reads, fills);
   for (size_t i = 0; i < visit.takes.size(); ++i) {
     const int t = visit.takes[i];
     reads.push_back(verbs_.tensor_on_device({turn.visit, t, m, at.inputs[i], Content::kTensor}));
     fills.push_back(verbs_.tensor_on_device({turn.visit, t, m, at.contributions[i], Content::kTensorGradient}));
     if (!uses_.shared_tensor(t)) continue;
-    if (uses_.last_taker[t] != turn.visit) reads.push_back(verbs_.open_tensor(t, m));
-    fills.push_back(verbs_.open_tensor(t, m));
+    const TensorMove sum{turn.visit, t, m, at.input_sums[i], Content::kOpen};
+    fills.push_back(verbs_.tensor_on_device(sum));
+    if (uses_.last_taker[t] == turn.visit) continue;  // the first contribution begins it
+    if (plan_.tensor_open(t, m).home == Home::kHost) verbs_.upload(sum);
+    reads.push_back(fills.back());
   }
   for (size_t i = 0; i < visit.partitions.size(); ++i) {
     fills.push_back(verbs_.open_on_device(visit.partitions[i], open.at[i]));
@@ -363,6 +392,8 @@ void Step::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const
   remember(at.outputs);
   remember(at.contributions);
   remember(open.at);
+  remember(at.input_sums);
+  remember(at.output_sums);
   verbs_.compute(turn, reads, fills);
   give_gradients_back(turn, at);
 }
@@ -370,15 +401,24 @@ void Step::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const
 void Step::give_gradients_back(const Turn& turn, const Boundary& at) {
   const auto& takes = model_.visits[turn.visit].takes;
   for (size_t i = 0; i < takes.size(); ++i) {
-    if (uses_.shared_tensor(takes[i]) || !at_home_in_host(takes[i], turn.micro_batch)) continue;
-    verbs_.download(TensorMove{turn.visit, takes[i], turn.micro_batch, at.contributions[i], Content::kTensorGradient});
+    const int t = takes[i], m = turn.micro_batch;
+    if (plan_.tensor_open(t, m).home == Home::kHost) {
+      verbs_.download(TensorMove{turn.visit, t, m, at.input_sums[i], Content::kOpen});
+    }
+    if (uses_.shared_tensor(t) || !at_home_in_host(t, m)) continue;
+    verbs_.download(TensorMove{turn.visit, t, m, at.contributions[i], Content::kTensorGradient});
   }
 }
 
 void Step::close(int visit, const OpenOnDevice& open) {
   const auto& partitions = model_.visits[visit].partitions;
   for (size_t i = 0; i < partitions.size(); ++i) {
-    if (uses_.first_visit[partitions[i]] != visit) continue;  // an earlier visit contributes later
+    if (uses_.first_visit[partitions[i]] != visit) {  // an earlier visit contributes later
+      if (plan_.partition_open(partitions[i]).home == Home::kHost) {
+        verbs_.download_open(visit, partitions[i], open.at[i]);
+      }
+      continue;
+    }
     for (ClosedOnDevice& gradient : verbs_.close(visit, partitions[i], open.at[i])) {
       if (kind_ == UnitKind::kTrainSpeculative && plan_.speculated(gradient.chunk)) {
         speculate(visit, std::move(gradient));

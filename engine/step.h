@@ -22,7 +22,8 @@ enum class Pass : uint8_t { kForward, kBackward, kEvaluate };
 // A compute hop's operands: one visit's turn for one micro-batch. `first` indexes UnitProgram::addresses, which hold
 // offsets in the device arena, in this order:
 //   weights of each partition; inputs; forward: outputs;
-//   backward: output gradients, input gradients, open gradient of each partition.
+//   backward: output gradients, input gradients, open gradient of each partition, of each input, of each output
+//   (-1 where a tensor has one taker).
 struct Turn {
   int32_t visit = 0, micro_batch = 0;
   Pass pass = Pass::kForward;
@@ -57,16 +58,19 @@ struct ModelUses {
   explicit ModelUses(const ModelSpec& model);
   std::vector<int> takers;       // per tensor: how many visits take it
   std::vector<int> last_taker;   // per tensor: whose backward contributes first
+  std::vector<int> first_giver;  // per tensor: the others rewrite what this one gave
   std::vector<int> first_visit;  // per partition: whose backward contributes last
+  std::vector<int> last_visit;   // per partition: whose backward contributes first
   std::vector<int> visits;       // per partition: how many visits use it
   bool shared_tensor(int t) const { return takers[t] > 1; }
   bool shared_partition(int p) const { return visits[p] > 1; }
 };
 
-// Boundary tensors of one turn that pass through the device's boundary ring, relative to the start of its buffer; -1:
-// the tensor has its place elsewhere. In the order of takes and gives.
+// Boundary tensors of one turn, and sums of their gradients, that pass through the device's boundary ring, relative to
+// the start of its buffer; -1: the tensor has its place elsewhere. In the order of takes and gives.
 struct BoundaryLayout {
   std::vector<int64_t> inputs, outputs, contributions;
+  std::vector<int64_t> input_sums, output_sums;
   int64_t bytes = 0;
 };
 BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn);

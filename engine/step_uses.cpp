@@ -7,15 +7,21 @@ namespace sluice {
 ModelUses::ModelUses(const ModelSpec& model)
     : takers(model.tensors.size(), 0),
       last_taker(model.tensors.size(), -1),
+      first_giver(model.tensors.size(), -1),
       first_visit(model.partitions.size(), -1),
+      last_visit(model.partitions.size(), -1),
       visits(model.partitions.size(), 0) {
   for (int v = 0; v < static_cast<int>(model.visits.size()); ++v) {
     for (int t : model.visits[v].takes) {
       ++takers[t];
       last_taker[t] = v;
     }
+    for (int t : model.visits[v].gives) {
+      if (first_giver[t] < 0) first_giver[t] = v;
+    }
     for (int p : model.visits[v].partitions) {
       ++visits[p];
+      last_visit[p] = v;
       if (first_visit[p] < 0) first_visit[p] = v;
     }
   }
@@ -57,12 +63,17 @@ bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
 BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn) {
   const VisitSpec& visit = model.visits[turn.visit];
   BoundaryLayout layout;
-  const auto place = [&](int tensor) {
+  const auto take = [&](int64_t bytes) {
     const int64_t at = layout.bytes;
-    layout.bytes += round_up(model.tensors[tensor].bytes(), kDeviceAlignmentBytes);
+    layout.bytes += round_up(bytes, kDeviceAlignmentBytes);
     return at;
   };
+  const auto place = [&](int tensor) { return take(model.tensors[tensor].bytes()); };
   const auto in_host = [&](int tensor) { return plan.tensor(tensor, turn.micro_batch).home == Home::kHost; };
+  const auto sum = [&](int tensor) {
+    const bool passes = plan.tensor_open(tensor, turn.micro_batch).home == Home::kHost;
+    return passes ? take(model.tensors[tensor].elements * 4) : -1;
+  };
   const bool backward = turn.pass == Pass::kBackward;
   for (int t : visit.takes) layout.inputs.push_back(in_host(t) ? place(t) : -1);
   for (int t : visit.gives) {
@@ -71,6 +82,9 @@ BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, co
   for (int t : visit.takes) {  // others still read this tensor: a contribution must not overwrite it
     layout.contributions.push_back(backward && uses.shared_tensor(t) && !in_host(t) ? place(t) : -1);
   }
+  if (!backward) return layout;
+  for (int t : visit.takes) layout.input_sums.push_back(sum(t));
+  for (int t : visit.gives) layout.output_sums.push_back(sum(t));
   return layout;
 }
 

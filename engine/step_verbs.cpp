@@ -43,14 +43,15 @@ Range Verbs::open_on_device(int p, int64_t at) const {
   return device(at, partition(p).elements * 4, content(Content::kOpen, p));
 }
 Range Verbs::tensor_on_device(const TensorMove& move) const {
-  return device(move.device_at, model_.tensors[move.tensor].bytes(),
-                content(move.content, number(move.tensor, move.micro_batch)));
+  return device(move.device_at, bytes(move), content_of(move, number(move.tensor, move.micro_batch)));
 }
-Range Verbs::open_tensor(int tensor, int micro_batch) const {
+int64_t Verbs::bytes(const TensorMove& move) const {
+  const TensorSpec& tensor = model_.tensors[move.tensor];
+  return move.content == Content::kOpen ? tensor.elements * 4 : tensor.bytes();
+}
+uint64_t Verbs::content_of(const TensorMove& move, int64_t number) {
   constexpr int64_t kTensors = int64_t{1} << 40;  // apart from partitions' open gradients
-  const int64_t which = number(tensor, micro_batch);
-  return device(plan_.tensor_open_offset[which], model_.tensors[tensor].elements * 4,
-                content(Content::kOpen, kTensors + which));
+  return content(move.content, move.content == Content::kOpen ? kTensors + number : number);
 }
 
 // --- host <-> NVMe ---------------------------------------------------------------------------------------------------
@@ -169,24 +170,38 @@ ClosedInHost Verbs::copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64
   return {{}, c, to};
 }
 
+// `hop` says what moves and which way.
+void Verbs::copy(Hop hop, const Range& in_host, const Range& on_device) {
+  const bool up = hop.verb == Verb::kUpload;
+  hop.lane = up ? Lane::kUpload : Lane::kDownload;
+  hop.host_offset = in_host.begin;
+  hop.device_offset = on_device.begin;
+  hop.bytes = in_host.end - in_host.begin;
+  unit.program.emit(hop, {up ? &in_host : &on_device, 1}, {up ? &on_device : &in_host, 1});
+}
+
 void Verbs::copy_tensor(Verb verb, const TensorMove& move) {
-  const int64_t which = number(move.tensor, move.micro_batch), bytes = model_.tensors[move.tensor].bytes();
-  const int64_t home = plan_.tensors[which].offset;
-  const Range at_home = host(home, bytes, content(move.content, which)), on_device = tensor_on_device(move);
-  const bool up = verb == Verb::kUpload;
-  unit.program.emit({.verb = verb,
-                     .lane = up ? Lane::kUpload : Lane::kDownload,
-                     .visit = move.visit,
-                     .index = static_cast<int32_t>(which),
-                     .operands = 0,
-                     .host_offset = home,
-                     .device_offset = move.device_at,
-                     .bytes = bytes},
-                    {up ? &at_home : &on_device, 1}, {up ? &on_device : &at_home, 1});
+  const int64_t which = number(move.tensor, move.micro_batch);
+  const int64_t home = move.content == Content::kOpen ? plan_.tensor_open(move.tensor, move.micro_batch).offset
+                                                      : plan_.tensors[which].offset;
+  const Hop hop{.verb = verb, .visit = move.visit, .index = static_cast<int32_t>(which), .operands = 0};
+  copy(hop, host(home, bytes(move), content_of(move, which)), tensor_on_device(move));
 }
 
 void Verbs::upload(const TensorMove& tensor) { copy_tensor(Verb::kUpload, tensor); }
 void Verbs::download(const TensorMove& tensor) { copy_tensor(Verb::kDownload, tensor); }
+
+// A partition's open gradient on its way between two visits that contribute to it.
+void Verbs::upload_open(int visit, int p, int64_t open_at) {
+  const Range on_device = open_on_device(p, open_at);
+  copy({.verb = Verb::kUpload, .group = Group::kGradient, .visit = visit, .index = p},
+       host(plan_.partition_open(p).offset, partition(p).elements * 4, on_device.content), on_device);
+}
+void Verbs::download_open(int visit, int p, int64_t open_at) {
+  const Range on_device = open_on_device(p, open_at);
+  copy({.verb = Verb::kDownload, .group = Group::kGradient, .visit = visit, .index = p},
+       host(plan_.partition_open(p).offset, partition(p).elements * 4, on_device.content), on_device);
+}
 
 // --- the caller's thread ---------------------------------------------------------------------------------------------
 

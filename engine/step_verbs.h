@@ -57,7 +57,7 @@ struct ClosedOnDevice : Token {
 // What is meant to lie in a range, for the program's check that nobody reads what another has overwritten.
 enum class Content : uint64_t { kState = 1, kWeights, kDeviceWeights, kGradient, kTensor, kTensorGradient, kOpen };
 
-// One boundary tensor of one micro-batch, as its visit sees it.
+// One boundary tensor of one micro-batch, as its visit sees it; with kOpen the fp32 sum of its gradients.
 struct TensorMove {
   int visit = 0, tensor = 0, micro_batch = 0;
   int64_t device_at = 0;
@@ -85,6 +85,8 @@ class Verbs {
   ClosedInHost download(int visit, ClosedOnDevice gradient);              // to its home
   ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // to the update's slot, as it is due
   void download(const TensorMove& tensor);
+  void upload_open(int visit, int partition, int64_t open_at);
+  void download_open(int visit, int partition, int64_t open_at);
 
   // the caller's thread
   void compute(const Turn& turn, const std::vector<Range>& reads, const std::vector<Range>& fills);
@@ -97,7 +99,6 @@ class Verbs {
   Range weights_on_device(int partition, int64_t at) const;
   Range open_on_device(int partition, int64_t at) const;
   Range tensor_on_device(const TensorMove& tensor) const;
-  Range open_tensor(int tensor, int micro_batch) const;
 
   const Chunk& chunk(int c) const { return plan_.geometry.chunks()[c]; }
   const Partition& partition(int p) const { return plan_.geometry.partitions()[p]; }
@@ -110,6 +111,9 @@ class Verbs {
   void check(int c, Group group, int64_t at, When when);
   ClosedInHost copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to);
   void copy_tensor(Verb verb, const TensorMove& tensor);
+  void copy(Hop hop, const Range& in_host, const Range& on_device);
+  int64_t bytes(const TensorMove& tensor) const;
+  static uint64_t content_of(const TensorMove& tensor, int64_t number);
   Range state_at(int c, int64_t at) const;
   Range weights_at(int c, int64_t at) const;
   Range gradient_in_host(int c, int64_t at) const;

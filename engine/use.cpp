@@ -45,7 +45,8 @@ void Engine::Impl::fill_use(int hop, const Turn& next, Pass pass) {
   for (auto* list : {&turn.inputs, &turn.outputs, &turn.output_gradients, &turn.input_gradients}) list->clear();
   turn.weights.clear();
   turn.open.clear();
-  turn.tensor_open.clear();
+  turn.input_sums.clear();
+  turn.output_sums.clear();
   const DType dtype = weights_dtype(plan.options.precision);
   for (int p : visit.partitions) {
     std::byte* base = memory + *at++;
@@ -67,30 +68,30 @@ void Engine::Impl::fill_use(int hop, const Turn& next, Pass pass) {
     auto* base = reinterpret_cast<float*>(memory + *at++);
     for (const Parameter& parameter : plan.geometry.parameters_of(p)) turn.open.push_back(base + parameter.offset);
   }
-  for (int t : visit.takes) {
-    const int64_t open = plan.tensor_open_offset[t * plan.options.micro_batches + next.micro_batch];
-    turn.tensor_open.push_back(open >= 0 ? reinterpret_cast<float*>(memory + open) : nullptr);
-  }
+  const auto add_sum = [&](std::vector<float*>& list) {
+    list.push_back(*at >= 0 ? reinterpret_cast<float*>(memory + *at) : nullptr);
+    ++at;
+  };
+  for (size_t i = 0; i < visit.takes.size(); ++i) add_sum(turn.input_sums);
+  for (size_t i = 0; i < visit.gives.size(); ++i) add_sum(turn.output_sums);
 }
 
 // Gradients of tensors that several visits took: closed as their giver's turn begins.
 void Engine::Impl::round_shared_gradients() {
-  const VisitSpec& visit = model.visits[turn.turn->visit];
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    const int64_t open = plan.tensor_open_offset[visit.gives[i] * plan.options.micro_batches + turn.turn->micro_batch];
-    if (open < 0) continue;
+  for (size_t i = 0; i < turn.output_sums.size(); ++i) {
+    if (turn.output_sums[i] == nullptr) continue;
     const TensorView& to = turn.output_gradients[i];
-    device->round_to(reinterpret_cast<float*>(device->memory() + open), to.address, to.dtype, to.elements);
+    device->round_to(turn.output_sums[i], to.address, to.dtype, to.elements);
   }
 }
 
 void Engine::Impl::add_shared_contributions() {
   const VisitSpec& visit = model.visits[turn.turn->visit];
   for (size_t i = 0; i < visit.takes.size(); ++i) {
-    if (turn.tensor_open[i] == nullptr) continue;
+    if (turn.input_sums[i] == nullptr) continue;
     const TensorView& from = turn.input_gradients[i];
     const bool first = uses.last_taker[visit.takes[i]] == turn.turn->visit;
-    device->add_gradient(turn.tensor_open[i], from.address, from.dtype, from.elements,
+    device->add_gradient(turn.input_sums[i], from.address, from.dtype, from.elements,
                          first ? Contribution::kFirst : Contribution::kLater);
   }
 }

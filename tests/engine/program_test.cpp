@@ -82,6 +82,13 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
       for (int p : visit.partitions) {
         add(Place::kDevice, *at++, plan.geometry.partitions()[p].elements * 4, Access::kFills);
       }
+      const auto add_sums = [&](const std::vector<int>& tensors, Access access) {
+        for (int t : tensors) {
+          if (const int64_t sum = *at++; sum >= 0) add(Place::kDevice, sum, model.tensors[t].elements * 4, access);
+        }
+      };
+      add_sums(visit.takes, Access::kFills);
+      add_sums(visit.gives, Access::kReads);
     }
   }
   return list;

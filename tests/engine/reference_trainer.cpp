@@ -129,8 +129,13 @@ class Reference {
     std::vector<std::vector<float>> kept;
     ToyTurn t = turn(visit, m, step, kept);
     for (int give : model_.visits[visit].gives) {
-      kept.emplace_back(static_cast<size_t>(model_.tensors[give].elements));
-      t.outputs.push_back(kept.back());
+      const TensorSpec& tensor = model_.tensors[give];
+      const auto found = tensors_.find({give, m});
+      t.found.emplace_back();
+      if (found != tensors_.end()) {
+        t.found.back() = kept.emplace_back(widen_all(found->second.data(), tensor.elements, tensor.dtype));
+      }
+      t.outputs.push_back(kept.emplace_back(static_cast<size_t>(tensor.elements)));
     }
     toy_forward(t);
     for (size_t i = 0; i < t.outputs.size(); ++i) {
@@ -237,7 +242,8 @@ class Reference {
   std::map<std::pair<int, int>, std::vector<float>> tensor_gradients_;
 };
 
-void run_toy_turn(Use& use, int64_t step) {
+// `first_giver` is the model's: the others rewrite what that one gave.
+void run_toy_turn(Use& use, const VisitSpec& visit, const std::vector<int>& first_giver, int64_t step) {
   ToyTurn turn{.visit = use.visit(), .micro_batch = use.micro_batch(), .step = step};
   std::vector<std::vector<float>> kept;
   kept.reserve(128);
@@ -254,7 +260,11 @@ void run_toy_turn(Use& use, int64_t step) {
   for (const TensorView& t : use.output_gradients()) {
     turn.output_gradients.push_back(widened(t.address, t.elements, t.dtype));
   }
-  for (const TensorView& t : use.outputs()) turn.outputs.push_back(empty(t.elements));
+  for (const TensorView& t : use.outputs()) {
+    const bool first = first_giver[visit.gives[turn.outputs.size()]] == use.visit();
+    turn.found.push_back(first ? std::span<float>() : widened(t.address, t.elements, t.dtype));
+    turn.outputs.push_back(empty(t.elements));
+  }
   for (const TensorView& t : use.input_gradients()) turn.input_gradients.push_back(empty(t.elements));
   const auto give = [](std::span<const float> values, const TensorView& to) {
     round_to(values.data(), to.address, to.dtype, to.elements);
@@ -290,8 +300,10 @@ double median_norm(const ModelSpec& model, ReferenceOptions options) {
   return norms[norms.size() / 2];
 }
 
-Compute toy_compute(const ModelSpec&, const int64_t& step) {
-  return [&step](Use& use) { run_toy_turn(use, step); };
+Compute toy_compute(const ModelSpec& model, const int64_t& step) {
+  return [visits = model.visits, first_giver = ModelUses(model).first_giver, &step](Use& use) {
+    run_toy_turn(use, visits[use.visit()], first_giver, step);
+  };
 }
 
 RunRecord train_engine(Engine& engine, const ModelSpec& model, const ReferenceOptions& options) {

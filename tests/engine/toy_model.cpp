@@ -46,8 +46,9 @@ void toy_forward(ToyTurn& turn) {
   for (size_t k = 0; k < turn.outputs.size(); ++k) {
     for (size_t i = 0; i < turn.outputs[k].size(); ++i) {
       const auto at = static_cast<int64_t>(i);
+      const float found = turn.found[k].empty() ? 0.0f : turn.found[k][i];
       turn.outputs[k][i] =
-          squash(mixed_input(turn, at) * (1.0f + mixed_weight(turn, at)) + 0.125f * static_cast<float>(k));
+          found + squash(mixed_input(turn, at) * (1.0f + mixed_weight(turn, at)) + 0.125f * static_cast<float>(k));
     }
   }
 }
@@ -113,6 +114,31 @@ ModelSpec toy_model(const ToyOptions& options, Precision precision) {
   return model;
 }
 
+ModelSpec tiled_model(int layers, int tiles, Precision precision) {
+  ModelSpec model;
+  const auto partition = [&model](std::string name, int64_t elements) {
+    model.partitions.push_back({name, {{name + ".weight", {elements}}}});
+    return static_cast<int>(model.partitions.size()) - 1;
+  };
+  std::vector<int> borrowed;
+  for (int tile = 0; tile < tiles; ++tile) borrowed.push_back(partition(fmt::format("embedding.{}", tile), 301 + tile));
+  for (int layer = 0; layer <= layers; ++layer) {
+    model.tensors.push_back({fmt::format("x{}", layer), 96, weights_dtype(precision)});
+    const bool ends = layer == 0 || layer == layers;
+    const int norm = layer == 0 ? -1 : partition(fmt::format("norm.{}", layer), 70);
+    for (int tile = 0; tile < tiles; ++tile) {
+      VisitSpec visit{fmt::format("layer.{}.{}", layer, tile), {}, {}, {layer}};
+      if (ends) visit.partitions.push_back(borrowed[static_cast<size_t>(tile)]);
+      if (!ends) visit.partitions.push_back(partition(fmt::format("tile.{}.{}", layer, tile), 450));
+      if (norm >= 0) visit.partitions.push_back(norm);
+      if (layer > 0) visit.takes.push_back(layer - 1);
+      model.visits.push_back(visit);
+    }
+  }
+  model.visits.push_back({"loss", {}, {layers}, {}});
+  return model;
+}
+
 ModelSpec random_model(uint64_t seed, Precision precision) {
   std::mt19937_64 random(seed);
   const auto below = [&random](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
@@ -134,12 +160,17 @@ ModelSpec random_model(uint64_t seed, Precision precision) {
       const int p = static_cast<int>(below(static_cast<int64_t>(model.partitions.size())));
       if (visit.partitions.empty() || visit.partitions[0] != p) visit.partitions.push_back(p);
     }
-    if (v > 0) visit.takes.push_back(static_cast<int>(model.tensors.size()) - 1);
+    const int newest = static_cast<int>(model.tensors.size()) - 1;
+    const bool again = v > 0 && v < visits - 1 && below(4) == 0;  // rewrites the newest tensor, which nobody takes yet
+    if (v > 0 && !again) visit.takes.push_back(newest);
+    if (again && newest > 0) visit.takes.push_back(newest - 1);
     if (v > 1 && below(3) == 0) {
       const int t = static_cast<int>(below(static_cast<int64_t>(model.tensors.size())));
-      if (t != visit.takes[0]) visit.takes.push_back(t);
+      const bool taken = !visit.takes.empty() && t == visit.takes[0];
+      if (!taken && !(again && t == newest)) visit.takes.push_back(t);
     }
-    if (v < visits - 1) {
+    if (again) visit.gives.push_back(newest);
+    if (v < visits - 1 && !again) {
       visit.gives.push_back(static_cast<int>(model.tensors.size()));
       model.tensors.push_back({fmt::format("x{}", v), positions, weights_dtype(precision)});
     }

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/dtype.h"
@@ -18,6 +19,7 @@ struct ToyTurn {
   std::vector<std::span<const float>> weights;  // widened
   std::vector<std::span<const float>> inputs, output_gradients;
   std::vector<std::span<float>> outputs, input_gradients, weight_gradients;
+  std::vector<std::span<const float>> found;  // per output: what an earlier visit left there, or empty
   double loss = 0;
 };
 void toy_forward(ToyTurn& turn);
@@ -38,7 +40,11 @@ struct ToyOptions {
 // A chain of visits with one partition each; kSharedPartition: the last visit also borrows the first one's partition;
 // kSharedTensor: every third visit also takes the first visit's output.
 ModelSpec toy_model(const ToyOptions& options, Precision precision);
-// A random list: 2-40 visits, borrowed partitions, tensors with several readers. A function of the seed.
+// Layers in tiles: visits that each rewrite what the one before gave and read what all of them read, on a partition of
+// their own, one that their layer's tiles share, and, in the first layer and the last, one that both borrow. The sink
+// has no partition.
+ModelSpec tiled_model(int layers, int tiles, Precision precision);
+// A random list: 2-40 visits, borrowed partitions, tensors with several readers and givers. A function of the seed.
 ModelSpec random_model(uint64_t seed, Precision precision);
 
 }  // namespace sluice::testing
