@@ -3,35 +3,42 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <utility>
 
 #include "core/errors.h"
 
 namespace sluice {
 
+std::span<const MachineField> machine_fields() {
+  using M = MachineSpeeds;
+  constexpr auto kAbove = MachineField::Least::kAboveZero, kZero = MachineField::Least::kZero;
+  static constexpr MachineField kFields[] = {{"read_gb_per_s", &M::read_gb_per_s, kAbove},
+                                             {"write_gb_per_s", &M::write_gb_per_s, kAbove},
+                                             {"mixed_gb_per_s", &M::mixed_gb_per_s, kAbove},
+                                             {"upload_gb_per_s", &M::upload_gb_per_s, kAbove},
+                                             {"download_gb_per_s", &M::download_gb_per_s, kAbove},
+                                             {"update_ns_per_element", &M::update_ns_per_element, kAbove},
+                                             {"checksum_gb_per_s", &M::checksum_gb_per_s, kAbove},
+                                             {"close_gb_per_s", &M::close_gb_per_s, kAbove},
+                                             {"compute_tflop_per_s", &M::compute_tflop_per_s, kZero},
+                                             {"commit_ms", &M::commit_ms, kZero},
+                                             {"transfer_us", &M::transfer_us, kZero},
+                                             {"hop_us", &M::hop_us, kZero},
+                                             {"cores", &M::cores, kAbove},
+                                             {"compute_cores", &M::compute_cores, kZero},
+                                             {"copy_cores", &M::copy_cores, kZero}};
+  return kFields;
+}
+
 void MachineSpeeds::validate() const {
-  const std::pair<const char*, double> speeds[] = {
-      {"read_gb_per_s", read_gb_per_s},         {"write_gb_per_s", write_gb_per_s},
-      {"mixed_gb_per_s", mixed_gb_per_s},       {"upload_gb_per_s", upload_gb_per_s},
-      {"download_gb_per_s", download_gb_per_s}, {"update_ns_per_element", update_ns_per_element},
-      {"checksum_gb_per_s", checksum_gb_per_s}, {"close_gb_per_s", close_gb_per_s},
-      {"update_threads", update_threads},       {"cores", cores}};
-  for (const auto& [name, value] : speeds) {
-    if (!std::isfinite(value) || value <= 0) {
-      throw ConfigError(fmt::format("a machine's {} is {}: it must be a number above 0", name, value));
-    }
+  for (const MachineField& field : machine_fields()) {
+    const double value = this->*field.value;
+    const bool above = field.least == MachineField::Least::kAboveZero;
+    if (std::isfinite(value) && (above ? value > 0 : value >= 0)) continue;
+    throw ConfigError(fmt::format("a machine's {} is {}: allowed is a number {}", field.name, value,
+                                  above ? "above 0" : "of 0 or more"));
   }
-  const std::pair<const char*, double> maybe[] = {{"compute_tflop_per_s", compute_tflop_per_s},
-                                                  {"commit_ms", commit_ms},
-                                                  {"transfer_us", transfer_us},
-                                                  {"hop_us", hop_us},
-                                                  {"copy_cores", copy_cores},
-                                                  {"compute_cores", compute_cores}};
-  for (const auto& [name, value] : maybe) {
-    if (!std::isfinite(value) || value < 0) {
-      throw ConfigError(fmt::format("a machine's {} is {}: it must be a number, 0 or more", name, value));
-    }
-  }
+  if (update_threads >= 1) return;
+  throw ConfigError(fmt::format("a machine's update_threads is {}: allowed is 1 or more", update_threads));
 }
 
 }  // namespace sluice

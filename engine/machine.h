@@ -1,6 +1,8 @@
 // How fast a machine is: what predictions start from. Plain values: measured (engine/machine_probe.h), read from a
 // file, or taken from data sheets.
 #pragma once
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace sluice {
@@ -23,12 +25,20 @@ struct MachineSpeeds {
   int update_threads = 1;
   double cores = 1;
   double compute_cores = 0;  // while a visit computes
-  double copy_cores = 0;     // of one copy under way
+  double copy_cores = 0;     // of one copy under way, or while a gradient closes
 
   // Throws ConfigError naming the first value that is not a number above 0; compute_tflop_per_s, latencies and the
   // cores of compute and copies may be 0.
   void validate() const;
 };
+
+// Every value but update_threads, by its name.
+struct MachineField {
+  std::string_view name;
+  double MachineSpeeds::*value;
+  enum class Least { kAboveZero, kZero } least;
+};
+std::span<const MachineField> machine_fields();
 
 // One visit's turn for one micro-batch, alone on the machine. A sink has no forward of its own in training.
 struct VisitTime {

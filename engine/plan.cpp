@@ -7,6 +7,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/planner.h"
+#include "engine/predict.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -34,6 +35,27 @@ std::string or_none(const std::optional<int64_t>& bytes) {
         fmt::format("; smallest pair: device_memory {}, host_memory {}", or_none(least_device), or_none(least_host));
   }
   throw ConfigError(text);
+}
+
+// Of the same plan with other shares of early updates, the one whose step is predicted to be the shortest. A difference
+// that small is none.
+Plan with_best_share(const ModelSpec& model, const PlanOptions& options, Plan plan) {
+  constexpr double kWorthChanging = 0.99;
+  constexpr double kShares[] = {0.25, 0.5, 0.625, 0.875, 1};
+  if (!options.speeds || options.speculated_share || !plan.any_speculated()) return plan;
+  if (options.update == UpdateMode::kReplay) return plan;  // all are early
+  double best_ms = predict(model, plan, *options.speeds).step_ms;
+  for (const double share : kShares) {
+    PlanOptions tried = options;
+    tried.speculated_share = share;
+    std::optional<Plan> other = Planner(model, tried).attempt({options.device_bytes, options.host_bytes});
+    if (!other || !other->any_speculated()) continue;
+    const double ms = predict(model, *other, *options.speeds).step_ms;
+    if (ms > best_ms * kWorthChanging) continue;
+    best_ms = ms;
+    plan = std::move(*other);
+  }
+  return plan;
 }
 
 }  // namespace
@@ -64,7 +86,7 @@ Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
   const Planner planner(model, options);
   std::optional<Plan> plan = planner.attempt({options.device_bytes, options.host_bytes});
   if (!plan) refuse(planner, options);
-  return std::move(*plan);
+  return with_best_share(model, options, std::move(*plan));
 }
 
 std::string Plan::table() const {

@@ -9,6 +9,7 @@
 #include "core/bytes.h"
 #include "core/geometry.h"
 #include "core/ledger.h"
+#include "engine/machine.h"
 #include "engine/model.h"
 #include "engine/placement.h"
 #include "engine/update_mode.h"
@@ -30,6 +31,7 @@ struct PlanOptions {
   int commit_interval = 0;              // 0: auto (1 when any state's home is NVMe, else 10)
   UpdateMode update = UpdateMode::kAuto;
   std::optional<double> speculated_share;  // of the elements; not said: the planner's choice
+  std::optional<StepSpeeds> speeds;        // known: the planner chooses by predicted time where it can
   int io_depth = 64;                       // of the store's queue for each drive, for its share of the host budget
   int drives = 1;                          // of the store; an engine counts its folders
   Placement placement;

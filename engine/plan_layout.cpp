@@ -87,7 +87,7 @@ void Planner::assign_offsets(Plan& plan) const {
 
 // How often to commit, and which chunks may be updated in the backward already: those whose gradients close first,
 // which the next forward needs last. Without a wish a share as large as the backward's part of the compute, so that
-// the drive has the same to do beside either pass.
+// the drive has the same to do beside either pass; make_plan tries others where it can predict what they take.
 void Planner::choose_update_times(Plan& plan) const {
   constexpr double kBackwardShare = 0.75;  // forward 1, recompute 1, backward 2
   const bool state_on_nvme = std::any_of(plan.chunks.begin(), plan.chunks.end(),

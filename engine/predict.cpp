@@ -63,7 +63,7 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
     case Verb::kClose:
       return {.work_ms = ms_of(plan_.geometry.partitions()[hop.index].elements * 4, machine_.close_gb_per_s),
               .latency_ms = hop_ms,
-              .cores = std::min(machine_.compute_cores, 1.0)};
+              .cores = machine_.copy_cores};
     case Verb::kClip:
       return {.latency_ms = hop_ms};
     case Verb::kCommit:

@@ -191,6 +191,29 @@ TEST_F(Predict, a_machine_with_a_speed_that_is_no_number_above_0_is_refused_by_i
   EXPECT_THROW(machine.validate(), ConfigError);
 }
 
+TEST_F(Predict, the_share_of_early_updates_is_the_best_predicted_one_where_speeds_are_known) {
+  PlanOptions options = options_of(kHost, kNvme);
+  options.host_bytes = kMiB / 4;
+  options.update = UpdateMode::kSpeculative;
+  const auto share_of = [](const Plan& plan) {
+    return 1 - static_cast<double>(plan.deferred_chunks) / static_cast<double>(plan.chunks.size());
+  };
+  const Plan unknown = make_plan(model_, options);
+  EXPECT_NEAR(share_of(unknown), 0.75, 0.15);
+  // Nearly all of the compute is in the backward: so must be the updates.
+  MachineSpeeds machine = endless();
+  machine.read_gb_per_s = machine.write_gb_per_s = machine.mixed_gb_per_s = 0.01;
+  options.speeds = speeds(machine, {.forward_ms = 0.01, .backward_ms = 5});
+  const Plan known = make_plan(model_, options);
+  EXPECT_GT(share_of(known), share_of(unknown));
+  const double best_ms = predict(model_, known, *options.speeds).step_ms;
+  for (const double share : {0.25, 0.5, 0.75, 1.0}) {
+    PlanOptions tried = options;
+    tried.speculated_share = share;
+    EXPECT_LE(best_ms, predict(model_, make_plan(model_, tried), *options.speeds).step_ms * 1.01) << share;
+  }
+}
+
 // The engine's own units where reads take 144 ms a step, writes 72, copies 12 to 24, updates 24.
 struct Balance {
   double compute_ms = 0;
@@ -199,7 +222,8 @@ struct Balance {
 };
 double efficiency(const Balance& balance) {
   constexpr int kVisits = 24;
-  const ModelSpec model = toy_model({.visits = kVisits, .elements = 4096}, Precision::kBf16);
+  ModelSpec model = toy_model({.visits = kVisits}, Precision::kBf16);
+  for (PartitionSpec& partition : model.partitions) partition.parameters.back().shape = {4096};  // slots of one size
   PlanOptions options = options_of(kHost, kNvme);
   options.micro_batches = 1;
   options.chunk_elements = 1 << 14;  // every partition is one chunk
@@ -242,9 +266,9 @@ TEST(EarlyUpdates, bring_a_step_with_few_slots_to_the_time_of_its_longest_lane) 
         best = std::max(best, efficiency({compute_ms, slots, share}));
       }
       const double deferred = efficiency({compute_ms, slots, 0});
-      EXPECT_GE(deferred, 0.5) << compute_ms << " ms, slots " << slots;
+      EXPECT_GE(deferred, 0.58) << compute_ms << " ms, slots " << slots;
       EXPECT_LE(deferred, 0.92) << compute_ms << " ms, slots " << slots;
-      EXPECT_GE(best, slots == 2 ? deferred + 0.1 : 0.92) << compute_ms << " ms, slots " << slots;
+      EXPECT_GE(best, 0.9) << compute_ms << " ms, slots " << slots;
     }
   }
 }

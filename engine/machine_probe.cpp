@@ -1,0 +1,287 @@
+#include "engine/machine_probe.h"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "core/arena.h"
+#include "core/bytes.h"
+#include "core/checksum.h"
+#include "core/clock.h"
+#include "core/errors.h"
+#include "core/topology.h"
+#include "cpu_adam/update_team.h"
+#include "offload/device.h"
+#include "swap/bare_io.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kScratchBytes = 64 * kMiB;  // of each drive
+constexpr int64_t kMemoryBytes = 16 * kMiB;   // of the requests
+constexpr int64_t kDriveNs = 200'000'000, kOtherNs = 60'000'000;
+constexpr int64_t kUpdatedElements = kMiB;  // by all threads: 26 MB in bf16, more than the caches of few cores
+constexpr int kSmallValue = 0x3c;           // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
+constexpr int64_t kCopyBytes = 2 * kMiB, kCopies = 8;
+
+// Runs `work` again and again for a while; nanoseconds of the median run.
+double median_ns(int64_t limit_ns, const std::function<void()>& work) {
+  work();
+  std::vector<double> runs;
+  const int64_t begin = now_ns();
+  while (runs.size() < 3 || now_ns() - begin < limit_ns) {
+    const int64_t from = now_ns();
+    work();
+    runs.push_back(static_cast<double>(now_ns() - from));
+  }
+  std::nth_element(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2), runs.end());
+  return runs[runs.size() / 2];
+}
+
+// The drives of a store, all at once, by its kind of queue.
+class Drives {
+ public:
+  explicit Drives(const StoreOptions& store) : memory_(kMemoryBytes), depth_(store.queue.depth) {
+    const auto folders = store.folders();
+    for (const auto& folder : folders) files_.emplace_back(folder, kScratchBytes);
+    IoQueueOptions queue = store.queue;
+    queue.depth *= static_cast<int>(folders.size());
+    queue.files = static_cast<int>(folders.size());
+    queue.memory = {memory_.span()};
+    queue.log = nullptr;
+    queue_ = store.make_queue(queue);
+    block_bytes_ = std::clamp<int64_t>(store.block_bytes, 4 * kKiB, 4 * kMiB);
+  }
+
+  void measure(MachineSpeeds& speeds) {
+    const int64_t whole = kScratchBytes * static_cast<int64_t>(files_.size());
+    run(BareOp::kWrite, whole, INT64_MAX);  // the first write of a block costs more than the next ones
+    speeds.write_gb_per_s = run(BareOp::kWrite, INT64_MAX, kDriveNs);
+    speeds.read_gb_per_s = run(BareOp::kRead, INT64_MAX, kDriveNs);
+    speeds.mixed_gb_per_s = run(BareOp::kAlternate, INT64_MAX, kDriveNs);
+    speeds.commit_ms = median_ns(kOtherNs, [this] { commit(); }) / 1e6;
+    speeds.transfer_us = median_ns(kOtherNs / 4, [this] { one({.op = IoOp::kRead, .bytes = 4096}); }) / 1e3;
+  }
+
+ private:
+  double run(BareOp op, int64_t bytes, int64_t limit_ns) {
+    BareRun run{.op = op,
+                .bytes = bytes,
+                .block_bytes = block_bytes_,
+                .depth = depth_,
+                .memory = memory_.span(),
+                .limit_ns = limit_ns};
+    for (const ScratchFile& file : files_) run.ranges.push_back({.file = file.file(), .bytes = file.bytes()});
+    return run_bare(*queue_, run).gb_per_s();
+  }
+
+  // A table, a flush of each drive, a superblock, a flush.
+  void commit() {
+    for (int round = 0; round < 2; ++round) {
+      one({.op = IoOp::kWrite, .bytes = 4096});
+      for (const ScratchFile& file : files_) one({.op = IoOp::kSync, .file = file.file()});
+    }
+  }
+
+  void one(IoRequest request) {
+    if (request.file < 0) request.file = files_.front().file();
+    request.memory = memory_.at(0);
+    queue_->submit(request);
+    queue_->flush();
+    std::array<IoCompletion, 1> done;
+    while (queue_->poll(done, Wait::kUntilOne) == 0) {
+    }
+    if (done[0].result == request.bytes) return;
+    throw IoError({.action = "probe of a drive",
+                   .path = "scratch file",
+                   .bytes = request.bytes,
+                   .error_number = static_cast<int>(std::max<int64_t>(0, -done[0].result)),
+                   .advice = "look at the drive's health (dmesg)"});
+  }
+
+  std::vector<ScratchFile> files_;
+  Arena memory_;
+  int depth_;
+  int64_t block_bytes_ = 0;
+  std::unique_ptr<IoQueue> queue_;  // last: its end waits for what uses the memory
+};
+
+// Copies through the device's lanes, several under way as in a step.
+class Copies final : private CopySink {
+ public:
+  Copies() : host_(kCopyBytes * kCopies), device_(make_device(DeviceKind::kAuto, kCopyBytes * kCopies)) {
+    device_->set_sink(this);
+  }
+
+  double gb_per_s(CopyLane lane) {
+    const double ns = median_ns(kOtherNs, [&] { all(lane); });
+    return static_cast<double>(kCopyBytes * kCopies) / ns;
+  }
+
+ private:
+  void all(CopyLane lane) {
+    under_way_ = kCopies;
+    for (int64_t i = 0; i < kCopies; ++i) {
+      std::byte* const host = host_.at(i * kCopyBytes);
+      std::byte* const device = device_->memory() + i * kCopyBytes;
+      const bool up = lane == CopyLane::kUpload;
+      device_->start({.lane = lane, .to = up ? device : host, .from = up ? host : device, .bytes = kCopyBytes});
+    }
+    std::unique_lock lock(mutex_);
+    all_done_.wait(lock, [this] { return under_way_ == 0; });
+  }
+  void copied(uint64_t, std::exception_ptr error) noexcept override {
+    std::lock_guard lock(mutex_);
+    SLUICE_CHECK(!error, "a copy failed");
+    if (--under_way_ == 0) all_done_.notify_one();
+  }
+
+  Arena host_;
+  std::mutex mutex_;
+  std::condition_variable all_done_;
+  int64_t under_way_ = 0;
+  std::unique_ptr<Device> device_;  // last: its threads use all of the above
+};
+
+// The update's kernel by the whole team, each thread over memory of its own.
+class Updates {
+ public:
+  Updates(const MachineProbeOptions& options, const Topology& topology)
+      : format_{.precision = options.format.precision, .gradient = options.gradient_dtype},
+        kernel_(adam_simd(format_)),
+        step_(adam_step({.kind = options.kind, .learning_rate = 0}, 1, 1.0)),
+        team_(make_update_team(topology, options.update_threads)) {
+    each_ = kUpdatedElements / team_->threads();
+    layouts_ = {record_layout(options.format, Group::kWeights, each_),
+                record_layout(options.format, Group::kState, each_)};
+    const int64_t gradient_bytes = round_up(each_ * bytes_of(options.gradient_dtype), kPlaneAlignmentBytes);
+    bytes_ = layouts_[0].bytes + layouts_[1].bytes + gradient_bytes;
+    memory_ = Arena(bytes_ * team_->threads());
+    std::memset(memory_.at(0), kSmallValue, static_cast<size_t>(memory_.bytes()));
+  }
+
+  int threads() const { return team_->threads(); }
+  double ns_per_element() {
+    return median_ns(kOtherNs, [this] { sweep(); }) / static_cast<double>(each_ * team_->threads());
+  }
+
+ private:
+  void sweep() {
+    std::latch done(team_->threads());
+    done_ = &done;
+    for (int thread = 0; thread < team_->threads(); ++thread) {
+      const auto task = [](void* self, int index) {
+        auto* updates = static_cast<Updates*>(self);
+        updates->kernel_(updates->step_, updates->planes(index), updates->each_);
+        updates->done_->count_down();
+      };
+      team_->start(task, this, thread);
+    }
+    done.wait();
+  }
+
+  AdamPlanes planes(int thread) const {
+    std::byte* const weights = memory_.at(thread * bytes_);
+    std::byte* const state = weights + layouts_[0].bytes;
+    int next = 0;
+    const auto plane = [&] { return state + layouts_[1].plane_offset[next++]; };
+    AdamPlanes planes{.weights = weights, .gradient = state + layouts_[1].bytes};
+    if (format_.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane());
+    if (format_.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane());
+    planes.moment1 = reinterpret_cast<float*>(plane());
+    if (next < layouts_[1].plane_count) planes.moment2 = reinterpret_cast<float*>(plane());
+    return planes;
+  }
+
+  AdamFormat format_;
+  AdamKernel kernel_;
+  AdamStep step_;
+  int64_t each_ = 0, bytes_ = 0;  // of a thread
+  std::array<RecordLayout, 2> layouts_;
+  Arena memory_;
+  std::latch* done_ = nullptr;
+  std::unique_ptr<UpdateTeam> team_;  // last: its threads use all of the above
+};
+
+// In tiles that stay in cache, as the update's pass takes them.
+double checksum_gb_per_s() {
+  constexpr int64_t kTileBytes = 32 * kKiB, kTiles = 256;
+  const std::vector<std::byte> tile(kTileBytes);
+  const double ns = median_ns(kOtherNs / 4, [&] {
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < kTiles; ++i) sum = crc32c(sum, tile);
+  });
+  return static_cast<double>(kTileBytes * kTiles) / ns;
+}
+
+double close_gb_per_s(DType dtype) {
+  constexpr int64_t kElements = 2 * kMiB;
+  const std::unique_ptr<Device> device = make_device(DeviceKind::kAuto, kElements * 4);
+  device->zero(device->memory(), device->bytes());
+  auto* open = reinterpret_cast<float*>(device->memory());
+  const ClosedPiece piece{device->memory(), kElements};
+  const double ns = median_ns(kOtherNs / 2, [&] { device->close_gradient(open, 1, dtype, {&piece, 1}); });
+  return static_cast<double>(kElements * 4) / ns;
+}
+
+// A hop that ends wakes the executor, which wakes who runs the next: there and back between two threads.
+double handover_us() {
+  std::mutex mutex;
+  std::condition_variable wake;
+  enum class Turn { kOurs, kTheirs, kOver } turn = Turn::kOurs;
+  std::jthread other([&] {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      wake.wait(lock, [&] { return turn != Turn::kOurs; });
+      if (turn == Turn::kOver) return;
+      turn = Turn::kOurs;
+      wake.notify_one();
+    }
+  });
+  const double ns = median_ns(kOtherNs / 4, [&] {
+    std::unique_lock lock(mutex);
+    turn = Turn::kTheirs;
+    wake.notify_one();
+    wake.wait(lock, [&] { return turn == Turn::kOurs; });
+  });
+  {
+    std::lock_guard lock(mutex);
+    turn = Turn::kOver;
+  }
+  wake.notify_one();
+  return ns / 1e3;
+}
+
+}  // namespace
+
+MachineSpeeds probe_machine(const MachineProbeOptions& options) {
+  const auto topology = make_topology();
+  MachineSpeeds speeds;
+  Drives(options.store).measure(speeds);
+  {
+    Copies copies;
+    speeds.upload_gb_per_s = copies.gb_per_s(CopyLane::kUpload);
+    speeds.download_gb_per_s = copies.gb_per_s(CopyLane::kDownload);
+  }
+  {
+    Updates updates(options, *topology);
+    speeds.update_threads = updates.threads();
+    speeds.update_ns_per_element = updates.ns_per_element();
+  }
+  speeds.checksum_gb_per_s = checksum_gb_per_s();
+  speeds.close_gb_per_s = close_gb_per_s(options.gradient_dtype);
+  speeds.hop_us = handover_us();
+  speeds.cores = topology->core_count();
+  // Host memory plays the device: its compute and its copies are threads of this machine.
+  speeds.compute_cores = std::min<double>(options.compute_threads, speeds.cores);
+  speeds.copy_cores = 1;
+  return speeds;
+}
+
+}  // namespace sluice

@@ -1,0 +1,26 @@
+// Measures this machine for predictions: a few seconds, scratch files without names, memory that is given back.
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "core/dtype.h"
+#include "cpu_adam/adam.h"
+#include "engine/machine.h"
+#include "swap/record_store.h"
+
+namespace sluice {
+
+struct MachineProbeOptions {
+  StoreOptions store;  // its folders, queue and block size
+  RecordFormat format;
+  DType gradient_dtype = DType::kBf16;
+  AdamKind kind = AdamKind::kAdamW;
+  int update_threads = 0;  // 0: one a physical core
+  int compute_threads = 1;
+};
+
+// Each part alone, one after the other, on the machine as it is: other programs' work makes it slower. Blocking. Throws
+// IoError (a folder without room, a queue that cannot be had). compute_tflop_per_s stays 0: visits are timed.
+MachineSpeeds probe_machine(const MachineProbeOptions& options);
+
+}  // namespace sluice
