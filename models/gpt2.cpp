@@ -9,6 +9,7 @@
 #include "core/errors.h"
 #include "libtorch/visit_turn.h"
 #include "libtorch/workspace.h"
+#include "models/gpt2_timing.h"
 #include "models/gpt2_visits.h"
 #include "models/gpt2_workspace.h"
 
@@ -74,6 +75,14 @@ struct Gpt2::Impl {
     if (visit == 0) return *embedding;
     return visit + 1 == static_cast<int>(spec.visits.size()) ? *head : *block;
   }
+  Gpt2Probe probe() {
+    return {.spec = spec,
+            .options = options,
+            .embedding = *embedding,
+            .block = *block,
+            .head = *head,
+            .estimate_bytes = estimate_gpt2_workspace(config, options)};
+  }
   void run(Use& use, const Gpt2Tokens& tokens) {
     std::optional<WorkspaceScope> scope;
     if (workspace) scope.emplace(*workspace);
@@ -115,13 +124,12 @@ double Gpt2::training_flops_per_token() const {
   return 6 * (matrices + attention);
 }
 
-int64_t Gpt2::measure_workspace() {
-  return measure_gpt2_workspace({.spec = impl_->spec,
-                                 .options = impl_->options,
-                                 .embedding = *impl_->embedding,
-                                 .block = *impl_->block,
-                                 .head = *impl_->head,
-                                 .estimate_bytes = estimate_workspace()});
+int64_t Gpt2::measure_workspace() { return measure_gpt2_workspace(impl_->probe()); }
+std::vector<VisitTime> Gpt2::measure_visits(int64_t workspace_bytes) {
+  return time_gpt2_visits(impl_->probe(), workspace_bytes);
+}
+std::vector<VisitTime> Gpt2::estimate_visits(double tflop_per_s) const {
+  return estimate_gpt2_visits(impl_->config, impl_->options, tflop_per_s);
 }
 int64_t Gpt2::estimate_workspace() const { return estimate_gpt2_workspace(impl_->config, impl_->options); }
 

@@ -11,9 +11,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "engine/engine.h"
+#include "engine/machine.h"
 #include "engine/model.h"
 
 namespace sluice {
@@ -72,6 +74,10 @@ class Gpt2 {
   // on made-up values (set_process first: threads have scratch of their own), or by a closed form that runs nothing.
   int64_t measure_workspace();
   int64_t estimate_workspace() const;
+  // What each visit takes for one micro-batch: measured, one of each kind with a workspace of that size (a second or
+  // so; before the arenas are taken), or matrix products alone at a speed.
+  std::vector<VisitTime> measure_visits(int64_t workspace_bytes);
+  std::vector<VisitTime> estimate_visits(double tflop_per_s) const;
   // The memory for temporaries of the calls below (Engine::workspace()); it must outlive them. Without one, temporaries
   // come from LibTorch's own allocator.
   void use_workspace(std::span<std::byte> workspace);

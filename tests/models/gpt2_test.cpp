@@ -90,6 +90,29 @@ TEST(Workspace, is_the_same_each_time_it_is_measured) {
   EXPECT_EQ(model.measure_workspace(), bytes);
 }
 
+TEST(VisitTimes, are_measured_for_every_visit_and_a_sink_has_no_forward_of_its_own) {
+  set_process({.compute_threads = 2});
+  for (const bool tied : {true, false}) {
+    Gpt2Config config = small();
+    config.tie_word_embeddings = tied;
+    Gpt2 model(config, {.batch = 3, .sequence = 33});
+    const std::vector<VisitTime> times = model.measure_visits(model.measure_workspace());
+    ASSERT_EQ(times.size(), model.spec().visits.size());
+    for (const VisitTime& time : times) EXPECT_GT(time.backward_ms, 0);
+    for (size_t i = 0; i + 1 < times.size(); ++i) EXPECT_GT(times[i].forward_ms, 0);
+    EXPECT_EQ(times.back().forward_ms, 0);
+  }
+}
+
+TEST(VisitTimes, of_a_machine_of_known_speed_are_the_operations_of_training_and_of_recomputing) {
+  const Gpt2 model(small(), {.batch = 3, .sequence = 33});
+  const std::vector<VisitTime> times = model.estimate_visits(2);
+  double ms = 0;
+  for (const VisitTime& time : times) ms += time.backward_ms;  // blocks are recomputed in it
+  EXPECT_NEAR(ms, model.training_flops_per_token() * 3 * 33 / 2e12 * 1e3, 1e-9);
+  EXPECT_NEAR(times[1].forward_ms * 3, times[1].backward_ms, 1e-12);
+}
+
 struct Shape {
   int64_t width, heads, vocabulary, inner, batch, sequence, tile_tokens;
   Precision precision;

@@ -1,0 +1,19 @@
+// How long a GPT-2's visits take: measured, one of each kind, or from the number of their operations.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "engine/machine.h"
+#include "models/gpt2_workspace.h"
+
+namespace sluice {
+
+// One micro-batch through one visit of each kind, again and again for a part of a second, and at least twice: medians.
+// Temporaries come from a workspace of `workspace_bytes`. Takes memory for one visit's weights, open gradients and
+// boundary tensors, and gives it back.
+std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, int64_t workspace_bytes);
+
+// Matrix products alone, at this speed; a backward has the recomputation in it.
+std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Config& config, const Gpt2Options& options, double tflop_per_s);
+
+}  // namespace sluice
