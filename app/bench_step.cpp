@@ -14,6 +14,7 @@
 #include "app/run_folder.h"
 #include "app/setup.h"
 #include "app/signals.h"
+#include "app/speeds.h"
 #include "bench/scratch_folder.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
@@ -28,6 +29,7 @@ namespace fs = std::filesystem;
 struct BenchStepCommand {
   std::string config;
   std::vector<std::string> overrides;
+  std::string machine;
   std::optional<double> compute_ms_per_visit;
   int rounds = 3, steps = 3;
   enum class Output { kText, kJson } output = Output::kText;
@@ -90,12 +92,20 @@ std::string ceiling_words(LaneGroup resource) {
   return "";
 }
 
-std::string figures_text(const StepFigures& figures) {
+struct Measured {
+  StepFigures figures;
+  std::optional<Prediction> predicted;
+  int64_t tokens_of_micro_batch = 0;
+};
+
+std::string figures_text(const Measured& measured) {
+  const StepFigures& figures = measured.figures;
   std::string text;
   auto out = std::back_inserter(text);
   fmt::format_to(out, "step         {:9.1f} ms  median of {} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}\n",
                  figures.step_ms, figures.steps_ms.size(), figures.steps_ms.front(), figures.steps_ms.back(),
                  figures.grad_norm, figures.clipped_steps);
+  if (measured.predicted) text += prediction_words(*measured.predicted, measured.tokens_of_micro_batch);
   fmt::format_to(out, "its hops replayed alone:\n");
   for (int i = 0; i < kLaneGroupCount; ++i) {
     const auto resource = static_cast<LaneGroup>(i);
@@ -112,14 +122,14 @@ std::string figures_text(const StepFigures& figures) {
   return text;
 }
 
-Json figures_json(const StepFigures& figures) {
+Json figures_json(const StepFigures& figures, const std::optional<Prediction>& predicted) {
   Json json = {{"step_ms", figures.step_ms}, {"replay_ms", Json::object()}};
   for (int i = 0; i < kLaneGroupCount; ++i) {
     json["replay_ms"][std::string(name_of(static_cast<LaneGroup>(i)))] = figures.replays[static_cast<size_t>(i)].ms;
   }
   json["overlap_efficiency"] = figures.overlap_efficiency;
   json["binding_lane"] = std::string(name_of(figures.binding));
-  json["predicted_step_ms"] = nullptr;
+  json["predicted_step_ms"] = predicted ? Json(predicted->step_ms) : Json(nullptr);
   return json;
 }
 
@@ -129,7 +139,14 @@ std::vector<fs::path> drives_of(const RunConfig& config) {
   return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
 }
 
-StepFigures measure(const BenchStepCommand& command, Console& console) {
+// Of steps as most of the measured ones were.
+std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& plan, const StepFigures& figures) {
+  if (!plan.options.speeds) return std::nullopt;
+  const bool early = 2 * figures.early_steps > static_cast<int>(figures.steps_ms.size());
+  return predict(model, plan, *plan.options.speeds, early ? UnitKind::kTrainSpeculative : UnitKind::kTrain);
+}
+
+Measured measure(const BenchStepCommand& command, Console& console) {
   RunConfig config = load_config(command.config, command.overrides);
   make_paths_absolute(config);
   RunSetup setup = set_up(std::move(config));
@@ -137,7 +154,12 @@ StepFigures measure(const BenchStepCommand& command, Console& console) {
   const auto between = [&requests] {
     if (requests.signal() != 0) throw Stopped{requests.signal()};
   };
-  const PlanOptions plan = plan_options(setup, find_workspace(setup).bytes);
+  const WorkspaceNeed workspace = find_workspace(setup);
+  PlanOptions plan = plan_options(setup, workspace.bytes);
+  plan.speeds = find_speeds(
+      setup, workspace,
+      {.machine_file = command.machine, .folders = drives_of(setup.config), .waiting_ms = command.compute_ms_per_visit},
+      console.log());
   std::vector<std::unique_ptr<ScratchFolder>> scratch;
   std::vector<fs::path> stores;
   for (const fs::path& drive : drives_of(setup.config)) {
@@ -160,19 +182,21 @@ StepFigures measure(const BenchStepCommand& command, Console& console) {
                               ? waiting_compute(setup.model.spec(), *command.compute_ms_per_visit)
                               : setup.model.compute(tokens.batches());
   if (command.output == BenchStepCommand::Output::kText) console.print(engine.plan().table());
-  return bench_step(engine, options, compute,
-                    {.learning_rate = setup.config.optimizer.learning_rate,
-                     .rounds = command.rounds,
-                     .steps = command.steps,
-                     .between = between});
+  StepFigures figures = bench_step(engine, options, compute,
+                                   {.learning_rate = setup.config.optimizer.learning_rate,
+                                    .rounds = command.rounds,
+                                    .steps = command.steps,
+                                    .between = between});
+  const std::optional<Prediction> predicted = predict_measured(setup.model.spec(), engine.plan(), figures);
+  return {.figures = std::move(figures), .predicted = predicted, .tokens_of_micro_batch = tokens_of_micro_batch(setup)};
 }
 
 void run_bench_step(const BenchStepCommand& command, int& exit_code) {
   Console console;
   try {
-    const StepFigures figures = measure(command, console);
+    const Measured measured = measure(command, console);
     const bool json = command.output == BenchStepCommand::Output::kJson;
-    console.print(json ? figures_json(figures).dump() : figures_text(figures));
+    console.print(json ? figures_json(measured.figures, measured.predicted).dump() : figures_text(measured));
   } catch (const Stopped& stopped) {
     exit_code = 128 + stopped.signal;
   }
@@ -198,6 +222,7 @@ void add_bench_step(CLI::App& bench, int& exit_code) {
                    "In place of the compute, waits that use no CPU: so long for a visit's forward of a micro-batch, "
                    "3 times for its backward, 4 times for the last visit")
       ->check(check_wait);
+  command->add_option("--machine", options->machine, "Predict with the speeds of this JSON file (README)");
   command->add_option("--rounds", options->rounds, "Rounds of steps and replays (default: 3)")
       ->check(CLI::Range(1, 1000));
   command->add_option("--steps", options->steps, "Measured steps in a round (default: 3)")->check(CLI::Range(1, 1000));

@@ -50,6 +50,11 @@ void add_config(CLI::App& command, std::string& config, std::vector<std::string>
       ->allow_extra_args(false);
 }
 
+void add_machine(CLI::App& command, std::string& file) {
+  command.add_option("--machine", file,
+                     "Predict step times with the speeds of this JSON file (README), not with those measured here");
+}
+
 void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   CLI::App* command = app.add_subcommand("train", "Train a model, or go on with a run");
   add_config(*command, options.config, options.overrides);
@@ -58,6 +63,7 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
       ->check(check_positive);
   command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)");
   command->add_option("--seed", options.seed, "Seed of initial values and order of samples, in place of the file's");
+  add_machine(*command, options.machine);
   command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing");
   command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
   command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")->check(check_positive);
@@ -80,6 +86,7 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
 void add_plan(CLI::App& app, PlanCommand& options) {
   CLI::App* command = app.add_subcommand("plan", "Print what lives where and what a step moves, without training");
   add_config(*command, options.config, options.overrides);
+  add_machine(*command, options.machine);
   command->add_flag_callback(
       "--json", [&options] { options.output = PlanOutput::kJson; }, "As JSON");
   command->callback([&options] {

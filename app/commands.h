@@ -15,6 +15,7 @@ struct PlanCommand {
   std::string config;
   std::vector<std::string> overrides;
   PlanOutput output = PlanOutput::kTable;
+  std::string machine;  // --machine
 };
 void run_plan(const PlanCommand& command, Console& console);
 

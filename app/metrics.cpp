@@ -28,6 +28,15 @@ Json lanes_json(const StepLanes& lanes) {
   return json;
 }
 
+// Beside each lane's time, what was predicted.
+void add_prediction(Json& json, const Prediction& predicted) {
+  json["predicted_step_ms"] = predicted.step_ms;
+  for (int i = 0; i < kLaneCount; ++i) {
+    const auto lane = static_cast<Lane>(i);
+    json["lanes"][std::string(name_of(lane))]["predicted_ms"] = predicted.busy(lane);
+  }
+}
+
 Json memory_json(const Ledger& ledger) {
   Json json;
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
@@ -84,19 +93,20 @@ void MetricsFile::write(const std::string& line) {
 
 void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {
   const StepEnd& end = metrics.end;
-  const Json json = {{"step", end.step},
-                     {"loss", end.loss},
-                     {"grad_norm", end.grad_norm},
-                     {"lr", metrics.learning_rate},
-                     {"loss_scale", end.loss_scale},
-                     {"skipped", end.skipped},
-                     {"speculated", name_of(end.speculated)},
-                     {"tokens", metrics.tokens},
-                     {"samples_per_s", metrics.samples_per_s},
-                     {"tokens_per_s", metrics.tokens_per_s},
-                     {"step_ms", metrics.step_ms},
-                     {"lanes", lanes_json(metrics.lanes)},
-                     {"memory", memory_json(ledger)}};
+  Json json = {{"step", end.step},
+               {"loss", end.loss},
+               {"grad_norm", end.grad_norm},
+               {"lr", metrics.learning_rate},
+               {"loss_scale", end.loss_scale},
+               {"skipped", end.skipped},
+               {"speculated", name_of(end.speculated)},
+               {"tokens", metrics.tokens},
+               {"samples_per_s", metrics.samples_per_s},
+               {"tokens_per_s", metrics.tokens_per_s},
+               {"step_ms", metrics.step_ms},
+               {"lanes", lanes_json(metrics.lanes)},
+               {"memory", memory_json(ledger)}};
+  if (metrics.predicted) add_prediction(json, *metrics.predicted);
   write(json.dump());
   if (!first_loss_) first_loss_ = end.loss;
   last_loss_ = end.loss;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "engine/predict.h"
 
 namespace sluice {
 
@@ -16,6 +17,7 @@ struct StepMetrics {
   int64_t tokens = 0;  // trained on since the start of the run
   double samples_per_s = 0, tokens_per_s = 0, step_ms = 0;
   StepLanes lanes;
+  std::optional<Prediction> predicted;
 };
 
 class MetricsFile {

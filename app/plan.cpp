@@ -7,6 +7,7 @@
 #include "app/commands.h"
 #include "app/endurance.h"
 #include "app/setup.h"
+#include "app/speeds.h"
 #include "core/bytes.h"
 
 namespace sluice {
@@ -45,10 +46,14 @@ WriteRate rate_of(const Plan& plan, const RunConfig& config) {
 }
 
 // Where no folder is named, the run's own will be made under the current one.
+std::vector<std::filesystem::path> folders_of(const RunConfig& config) {
+  if (config.sluice.nvme.empty()) return {std::filesystem::current_path()};
+  return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
+}
+
 std::vector<DriveWear> drives_of(const RunConfig& config) {
   std::vector<DriveWear> worn;
-  for (const std::string& folder : config.sluice.nvme) worn.push_back(read_drive_wear(existing_part(folder)));
-  if (worn.empty()) worn.push_back(read_drive_wear("."));
+  for (const auto& folder : folders_of(config)) worn.push_back(read_drive_wear(existing_part(folder)));
   return worn;
 }
 
@@ -104,7 +109,11 @@ void run_plan(const PlanCommand& command, Console& console) {
   make_paths_absolute(config);
   RunSetup setup = set_up(std::move(config));
   const WorkspaceNeed workspace = find_workspace(setup);
-  const Plan plan = make_plan(setup.model.spec(), plan_options(setup, workspace.bytes));
+  PlanOptions options = plan_options(setup, workspace.bytes);
+  options.speeds = find_speeds(setup, workspace, {.machine_file = command.machine, .folders = folders_of(setup.config)},
+                               console.log());
+  const Plan plan = make_plan(setup.model.spec(), options);
+  const int64_t tokens = tokens_of_micro_batch(setup);
   const EnduranceConfig& asked = setup.config.endurance;
   const WriteRate rate = rate_of(plan, setup.config);
   const std::vector<DriveWear> worn = drives_of(setup.config);
@@ -113,6 +122,9 @@ void run_plan(const PlanCommand& command, Console& console) {
   }
   if (command.output == PlanOutput::kJson) {
     Json json = plan_json(setup, plan, workspace);
+    json["prediction"] = options.speeds
+                             ? Json::parse(prediction_json(predict(setup.model.spec(), plan, *options.speeds), tokens))
+                             : Json();
     json["endurance"] = endurance_json(asked, rate, worn);
     console.print(json.dump(2));
     return;
@@ -121,6 +133,7 @@ void run_plan(const PlanCommand& command, Console& console) {
                             name_of(plan.options.precision), format_bytes(workspace.bytes),
                             workspace.from == WorkspaceNeed::From::kMeasured ? "measured" : "by the closed form"));
   console.print(plan.table());
+  if (options.speeds) console.print(prediction_words(predict(setup.model.spec(), plan, *options.speeds), tokens));
   console.print(words_of(asked, rate, worn));
 }
 

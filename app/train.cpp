@@ -13,6 +13,7 @@
 #include "app/sample.h"
 #include "app/setup.h"
 #include "app/signals.h"
+#include "app/speeds.h"
 #include "core/clock.h"
 #include "core/errors.h"
 #include "data/dataset.h"
@@ -110,6 +111,7 @@ class Training {
   void make_the_plan();
   void read_data();
   void open_engine();
+  void predict_steps();
   int train_steps();
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
@@ -130,6 +132,7 @@ class Training {
   std::optional<Dataset> data_;
   std::optional<SampleOrder> order_;
   std::unique_ptr<Engine> engine_;
+  std::optional<Prediction> deferred_, early_;  // of steps whose updates wait, and of those with some in the backward
   std::unique_ptr<MetricsFile> metrics_;
   int64_t steps_ = 0, first_step_ = 0;
   int64_t began_ns_ = 0, ended_ns_ = 0;                   // of the steps
@@ -159,10 +162,13 @@ RunSetup Training::first_checks() {
 void Training::make_the_plan() {
   say(console_.log(), LogLevel::kInfo,
       fmt::format("{} parameters; measuring the workspace of one micro-batch", setup_.model.parameter_count()));
-  plan_options_ = plan_options(setup_, find_workspace(setup_).bytes);
+  const std::vector<fs::path> stores = folder_.stores(setup_.config);
+  const WorkspaceNeed workspace = find_workspace(setup_);
+  plan_options_ = plan_options(setup_, workspace.bytes);
+  plan_options_->speeds =
+      find_speeds(setup_, workspace, {.machine_file = options_.machine, .folders = stores}, console_.log());
   const Plan plan = make_plan(setup_.model.spec(), *plan_options_);
   // How much each of several drives will hold follows from their speeds: there, the creation itself refuses.
-  const std::vector<fs::path> stores = folder_.stores(setup_.config);
   if (mode_ != OpenMode::kResume && stores.size() == 1)
     check_free_space(stores[0], plan.disk_bytes, store_bytes(stores[0]));
 }
@@ -203,6 +209,7 @@ void Training::open_engine() {
   check_same_data(engine_->committed(), data_->fingerprint(), folder_.path());
   setup_.model.use_workspace(engine_->workspace());
   console_.print(engine_->plan().table());
+  predict_steps();
   for (const std::string& line : engine_->describe()) say(console_.log(), LogLevel::kInfo, line);
   config.sluice.chunk_elements = engine_->geometry().chunk_elements();
   config.sluice.commit_interval = engine_->plan().commit_interval;
@@ -212,6 +219,17 @@ void Training::open_engine() {
   if (mode_ == OpenMode::kResume && first_step_ > 0) {
     say(console_.log(), LogLevel::kInfo, fmt::format("resuming after step {}", first_step_));
   }
+}
+
+// For steps whose updates wait and for those with updates in the backward, whichever this plan has.
+void Training::predict_steps() {
+  const Plan& plan = engine_->plan();
+  if (!plan.options.speeds) return;
+  for (const UnitKind kind : unit_kinds(plan)) {
+    if (kind == UnitKind::kTrain) deferred_ = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
+    if (kind == UnitKind::kTrainSpeculative) early_ = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
+  }
+  console_.print(prediction_words(early_ ? *early_ : deferred_.value(), tokens_of_micro_batch(setup_)));
 }
 
 StepMetrics Training::one_step(Batches& batches) {
@@ -226,6 +244,7 @@ StepMetrics Training::one_step(Batches& batches) {
   const uint32_t data = data_->fingerprint();
   engine_->set_progress(position + batch().train, std::as_bytes(std::span(&data, 1)));
   metrics.lanes = engine_->last_lanes();
+  metrics.predicted = metrics.end.speculated == Speculated::kNone ? deferred_ : early_;
   metrics.tokens = metrics.end.step * tokens_per_step();
   const double seconds = static_cast<double>(now_ns() - began) / 1e9;
   metrics.step_ms = seconds * 1e3;

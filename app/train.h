@@ -19,6 +19,7 @@ struct TrainOptions {
   std::string out;               // empty: runs/<name of the configuration>
   OpenMode open = OpenMode::kCreate;
   std::optional<uint64_t> seed;
+  std::string machine;  // --machine; empty: this one is measured
   std::string trace;   // file of the trace of hops, in place of sluice.trace; empty: as configured
   std::string sample;  // a prompt to continue at the end; empty: none
   int64_t sample_tokens = 96;

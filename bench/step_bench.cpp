@@ -32,6 +32,7 @@ class StepBench {
       for (int step = 0; step < bench_.steps; ++step) {
         const double ms = one_step();
         figures_.steps_ms.push_back(ms);
+        if (early_ == Early::kYes) ++figures_.early_steps;
         if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
       }
       for (int resource = 0; resource < kLaneGroupCount; ++resource) replay(static_cast<LaneGroup>(resource));
@@ -43,7 +44,9 @@ class StepBench {
   double one_step() {
     if (bench_.between) bench_.between();
     const int64_t begin = now_ns();
-    figures_.grad_norm = engine_.train_step(bench_.learning_rate, compute_).grad_norm;
+    const StepEnd end = engine_.train_step(bench_.learning_rate, compute_);
+    figures_.grad_norm = end.grad_norm;
+    early_ = end.speculated == Speculated::kNone ? Early::kNo : Early::kYes;
     return static_cast<double>(now_ns() - begin) / 1e6;
   }
 
@@ -77,6 +80,7 @@ class StepBench {
   const StepBenchOptions& bench_;
   StepCeilings ceilings_;
   StepFigures figures_;
+  enum class Early { kNo, kYes } early_ = Early::kNo;  // of the last step
   std::array<std::vector<double>, kLaneGroupCount> replays_ms_, ceilings_ms_;
 };
 

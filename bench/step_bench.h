@@ -31,6 +31,7 @@ struct StepFigures {
   double overlap_efficiency = 0;            // longest replay / step
   double grad_norm = 0;                     // of the last step
   int clipped_steps = 0;                    // of the measured ones
+  int early_steps = 0;                      // of them: with updates in the backward
 };
 // `options` are those that the engine was made with.
 StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compute& compute,

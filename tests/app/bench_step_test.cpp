@@ -35,6 +35,8 @@ TEST_F(BenchStepTest, json_has_the_five_keys_and_they_agree) {
   EXPECT_EQ(json["replay_ms"].size(), 4u);
   EXPECT_EQ(json["replay_ms"][json["binding_lane"].get<std::string>()], longest);
   EXPECT_NEAR(json["overlap_efficiency"], longest / json["step_ms"].get<double>(), 1e-9);
+  // What was waited for is known to the prediction.
+  EXPECT_GE(json["predicted_step_ms"], 2.0 * 2 * (3 * (1 + 3) + 4));
   // 4 visits and 2 micro-batches: 3 x (1 + 3) + 4 waits of 2 ms each.
   EXPECT_GE(json["replay_ms"]["compute"], 2.0 * 2 * (3 * (1 + 3) + 4));
   EXPECT_GE(json["step_ms"], 2.0 * 2 * (3 * (1 + 3) + 4));

@@ -1,0 +1,113 @@
+#include "app/machine_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/checksum.h"
+#include "core/errors.h"
+#include "data/cache_file.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+Json read_object(const fs::path& file) {
+  std::ifstream stream(file);
+  Json json = Json::parse(stream, nullptr, false);
+  if (!stream || !json.is_object()) {
+    throw ConfigError(fmt::format("{}: cannot be read as a JSON object of a machine's speeds", file.string()));
+  }
+  return json;
+}
+
+double number_of(const Json& json, std::string_view key, const fs::path& file) {
+  const Json& value = json[std::string(key)];
+  if (value.is_number()) return value.get<double>();
+  throw ConfigError(fmt::format("{}: {} is {}: allowed is a number", file.string(), key, value.dump()));
+}
+
+fs::path users_cache() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "sluice";
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? fs::path(home) / ".cache" / "sluice" : fs::path();
+}
+
+}  // namespace
+
+MachineSpeeds read_machine(const fs::path& file) {
+  const Json json = read_object(file);
+  const auto fields = machine_fields();
+  const auto is_known = [&](const std::string& key) {
+    return key == "measured_for" || key == "update_threads" ||
+           std::any_of(fields.begin(), fields.end(), [&](const MachineField& field) { return field.name == key; });
+  };
+  for (const auto& [key, value] : json.items()) {
+    if (!is_known(key)) throw ConfigError(fmt::format("{}: {} is no speed of a machine", file.string(), key));
+  }
+  MachineSpeeds speeds;
+  for (const MachineField& field : fields) {
+    const bool given = json.contains(std::string(field.name));
+    if (given) speeds.*field.value = number_of(json, field.name, file);
+    if (!given && field.least == MachineField::Least::kAboveZero) {
+      throw ConfigError(fmt::format("{}: {} is missing", file.string(), field.name));
+    }
+  }
+  if (json.contains("update_threads")) {
+    speeds.update_threads = static_cast<int>(number_of(json, "update_threads", file));
+  }
+  try {
+    speeds.validate();
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", file.string(), error.what()));
+  }
+  return speeds;
+}
+
+std::string machine_text(const MachineSpeeds& speeds, const std::string& measured_for) {
+  Json json = Json::object();
+  for (const MachineField& field : machine_fields()) json[std::string(field.name)] = speeds.*field.value;
+  json["update_threads"] = speeds.update_threads;
+  json["measured_for"] = Json::parse(measured_for);
+  return json.dump(2) + "\n";
+}
+
+MachineCache::MachineCache() : MachineCache(users_cache()) {}
+
+fs::path MachineCache::file(const std::string& key) const {
+  return folder_ / fmt::format("machine-{:08x}.json", crc32c(0, std::as_bytes(std::span(key))));
+}
+
+std::optional<MachineSpeeds> MachineCache::find(const std::string& key) const {
+  std::error_code error;
+  if (folder_.empty() || !fs::exists(file(key), error)) return std::nullopt;
+  try {
+    const Json kept = read_object(file(key));
+    if (kept.value("measured_for", Json()) != Json::parse(key)) return std::nullopt;
+    return read_machine(file(key));
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+bool MachineCache::keep(const std::string& key, const MachineSpeeds& speeds) const {
+  if (folder_.empty()) return false;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  try {
+    PendingFile pending(file(key));
+    pending.append(machine_text(speeds, key));
+    pending.publish();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace sluice

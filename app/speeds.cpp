@@ -1,0 +1,142 @@
+#include "app/speeds.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "app/machine_file.h"
+#include "core/errors.h"
+#include "core/topology.h"
+#include "engine/machine_probe.h"
+#include "swap/drive_wear.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+// The block device below a folder, or the number of its file system where none is named.
+std::string device_of(const fs::path& folder) {
+  const std::string device = read_drive_wear(folder).device;
+  if (!device.empty()) return device;
+  struct stat status = {};
+  return stat(folder.c_str(), &status) == 0 ? fmt::format("file system {}", status.st_dev) : "unknown";
+}
+
+std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) {
+  const auto topology = make_topology();
+  const SluiceConfig& sluice = setup.config.sluice;
+  Json key = {{"cpu", topology->cpu_name()}, {"cores", topology->core_count()}, {"drives", Json::array()}};
+  for (const fs::path& folder : folders) key["drives"].push_back(device_of(folder));
+  key["io"] = {{"backend", name_of(sluice.io_backend)}, {"block", sluice.io_block_bytes}, {"depth", sluice.io_depth}};
+  key["update_threads"] = sluice.update_threads;
+  key["compute_threads"] = sluice.compute_threads;
+  key["precision"] = name_of(setup.config.precision);
+  key["optimizer"] = static_cast<int>(setup.config.optimizer.kind);
+  return key.dump();
+}
+
+std::optional<MachineSpeeds> this_machine(const RunSetup& setup, const std::vector<fs::path>& folders, const Log& log) {
+  std::vector<fs::path> there;
+  for (const fs::path& folder : folders) there.push_back(existing_part(folder));
+  const MachineCache cache;
+  const std::string key = key_of(setup, there);
+  if (const auto kept = cache.find(key)) return kept;
+  const PlanOptions plan = plan_options(setup, 0);
+  MachineProbeOptions options{.store = engine_options(setup, plan, there, {}).store,
+                              .format = plan.format(),
+                              .gradient_dtype = plan.gradient_dtype,
+                              .kind = setup.config.optimizer.kind,
+                              .update_threads = setup.config.sluice.update_threads,
+                              .compute_threads = setup.config.sluice.compute_threads};
+  say(log, LogLevel::kInfo, "measuring this machine's drives, links and kernels, once");
+  try {
+    const MachineSpeeds speeds = probe_machine(options);
+    speeds.validate();
+    if (cache.keep(key, speeds)) {
+      say(log, LogLevel::kInfo, fmt::format("kept in {}; remove it to measure again", cache.file(key).string()));
+    }
+    return speeds;
+  } catch (const Error& error) {
+    say(log, LogLevel::kWarning, fmt::format("no step time is predicted: {}", error.what()));
+    return std::nullopt;
+  }
+}
+
+// As bench/step_bench.h waits, using no CPU.
+std::vector<VisitTime> waiting_visits(const RunSetup& setup, double ms) {
+  std::vector<VisitTime> visits(setup.model.spec().visits.size(), {.forward_ms = ms, .backward_ms = 3 * ms});
+  visits.back().backward_ms = 4 * ms;
+  return visits;
+}
+
+std::optional<int64_t> critical_tokens(const Prediction& prediction, int64_t tokens_of_micro_batch) {
+  if (!prediction.critical_micro_batches) return std::nullopt;
+  return std::llround(*prediction.critical_micro_batches * static_cast<double>(tokens_of_micro_batch));
+}
+
+}  // namespace
+
+std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
+                                      const Log& log) {
+  const std::optional<MachineSpeeds> machine =
+      wanted.machine_file.empty() ? this_machine(setup, wanted.folders, log) : read_machine(wanted.machine_file);
+  if (!machine) return std::nullopt;
+  StepSpeeds speeds{.machine = *machine, .visits = {}};
+  if (wanted.waiting_ms) {
+    speeds.machine.compute_cores = 0;
+    speeds.visits = waiting_visits(setup, *wanted.waiting_ms);
+  } else if (machine->compute_tflop_per_s > 0) {
+    speeds.visits = setup.model.estimate_visits(machine->compute_tflop_per_s);
+  } else if (workspace.from == WorkspaceNeed::From::kMeasured) {
+    speeds.visits = setup.model.measure_visits(workspace.bytes);
+  } else {
+    say(log, LogLevel::kWarning,
+        "no step time is predicted: a micro-batch is too large to be tried here; --machine FILE with "
+        "compute_tflop_per_s says how fast it computes");
+    return std::nullopt;
+  }
+  return speeds;
+}
+
+int64_t tokens_of_micro_batch(const RunSetup& setup) {
+  return setup.config.batch.micro * setup.config.data.sequence_length;
+}
+
+std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch) {
+  std::string text = fmt::format("predicted    {:.1f} ms a step; alone", prediction.step_ms);
+  auto out = std::back_inserter(text);
+  for (int i = 0; i < kLaneGroupCount; ++i) {
+    const auto group = static_cast<LaneGroup>(i);
+    fmt::format_to(out, "{} {} {:.1f}", i == 0 ? "" : ",", name_of(group), prediction.alone(group));
+  }
+  fmt::format_to(out, " ms: {} binds\n", name_of(prediction.binding));
+  const auto tokens = critical_tokens(prediction, tokens_of_micro_batch);
+  text += tokens ? fmt::format("             compute binds where a step has more than {} tokens\n", *tokens)
+                 : std::string("             compute binds with no number of tokens a step\n");
+  return text;
+}
+
+std::string prediction_json(const Prediction& prediction, int64_t tokens_of_micro_batch) {
+  Json json = {{"step_ms", prediction.step_ms},
+               {"binding", name_of(prediction.binding)},
+               {"alone_ms", Json::object()},
+               {"busy_ms", Json::object()}};
+  for (int i = 0; i < kLaneGroupCount; ++i) {
+    const auto group = static_cast<LaneGroup>(i);
+    json["alone_ms"][std::string(name_of(group))] = prediction.alone(group);
+  }
+  for (int i = 0; i < kLaneCount; ++i) {
+    const auto lane = static_cast<Lane>(i);
+    json["busy_ms"][std::string(name_of(lane))] = prediction.busy(lane);
+  }
+  const auto tokens = critical_tokens(prediction, tokens_of_micro_batch);
+  json["critical_tokens"] = tokens ? Json(*tokens) : Json(nullptr);
+  return json.dump();
+}
+
+}  // namespace sluice

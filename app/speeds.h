@@ -1,0 +1,29 @@
+// What predictions start from: this machine's speeds, or those of a file, and the time of a model's visits.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/setup.h"
+#include "engine/predict.h"
+
+namespace sluice {
+
+struct SpeedsWanted {
+  std::string machine_file;                    // --machine; empty: this machine
+  std::vector<std::filesystem::path> folders;  // of the store; they need not be there yet
+  std::optional<double> waiting_ms;            // compute waits so long for a visit's forward, in place of computing
+};
+// The machine's speeds were measured before, or are now; visits are timed, or follow from the file's
+// compute_tflop_per_s. Nothing where neither can be: the log says why. Throws ConfigError for a file that is wrong.
+std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
+                                      const Log& log);
+
+int64_t tokens_of_micro_batch(const RunSetup& setup);
+// "predicted    812.3 ms a step, bound by nvme ...", lines for people.
+std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch);
+// JSON text.
+std::string prediction_json(const Prediction& prediction, int64_t tokens_of_micro_batch);
+
+}  // namespace sluice

@@ -1,0 +1,87 @@
+// A machine's file: what is read, what is refused by name, what is kept between runs.
+#include "app/machine_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/errors.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+const MachineSpeeds kSpeeds{.read_gb_per_s = 2.5,
+                            .write_gb_per_s = 1.25,
+                            .mixed_gb_per_s = 2,
+                            .upload_gb_per_s = 12,
+                            .download_gb_per_s = 11,
+                            .update_ns_per_element = 0.45,
+                            .checksum_gb_per_s = 20,
+                            .close_gb_per_s = 5,
+                            .commit_ms = 0.3,
+                            .update_threads = 3,
+                            .cores = 4};
+
+class MachineFile : public testing::Test {
+ protected:
+  std::string error_of(const std::string& text) const {
+    std::ofstream(path_) << text;
+    try {
+      read_machine(path_);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  std::string with(const std::string& from, const std::string& to) const {
+    std::string text = machine_text(kSpeeds, "{}");
+    return text.replace(text.find(from), from.size(), to);
+  }
+  TempFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "machine.json";
+};
+
+TEST_F(MachineFile, gives_back_what_was_written) {
+  EXPECT_EQ(error_of(machine_text(kSpeeds, R"({"cpu": "any"})")), "");
+  const MachineSpeeds read = read_machine(path_);
+  for (const MachineField& field : machine_fields()) EXPECT_EQ(read.*field.value, kSpeeds.*field.value) << field.name;
+  EXPECT_EQ(read.update_threads, 3);
+}
+
+TEST_F(MachineFile, may_leave_out_what_takes_no_time) { EXPECT_EQ(error_of(with("\"hop_us\": 0.0,", "")), ""); }
+
+TEST_F(MachineFile, that_is_wrong_is_refused_with_its_name_and_the_keys) {
+  using testing::AllOf, testing::HasSubstr;
+  for (const auto& [text, key] :
+       {std::pair(with("\"read_gb_per_s\": 2.5,", ""), "read_gb_per_s"),
+        std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 0"), "read_gb_per_s"),
+        std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": \"fast\""), "read_gb_per_s"),
+        std::pair(with("\"update_threads\": 3", "\"update_threads\": 0"), "update_threads"),
+        std::pair(with("\"hop_us\"", "\"hop_ms\""), "hop_ms"), std::pair(std::string("[]"), "JSON object")}) {
+    EXPECT_THAT(error_of(text), AllOf(HasSubstr(path_.string()), HasSubstr(key)));
+  }
+}
+
+TEST_F(MachineFile, measured_before_is_found_by_what_it_was_measured_for) {
+  const MachineCache cache(folder_.path() / "cache");
+  const std::string key = R"({"cpu":"a"})", other = R"({"cpu":"b"})";
+  EXPECT_FALSE(cache.find(key));
+  ASSERT_TRUE(cache.keep(key, kSpeeds));
+  EXPECT_EQ(cache.find(key).value().read_gb_per_s, 2.5);
+  EXPECT_FALSE(cache.find(other));
+  std::filesystem::copy_file(cache.file(key), cache.file(other));  // two keys with one name
+  EXPECT_FALSE(cache.find(other));
+  std::ofstream(cache.file(key)) << "{";
+  EXPECT_FALSE(cache.find(key));
+}
+
+TEST_F(MachineFile, is_not_kept_where_there_is_no_place_for_it) {
+  std::ofstream(path_) << "a file, no folder";
+  EXPECT_FALSE(MachineCache(path_).keep("{}", kSpeeds));
+  EXPECT_FALSE(MachineCache(std::filesystem::path()).keep("{}", kSpeeds));
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,84 @@
+// What a step is predicted to take, as plan, train and bench say it.
+#include <cstdlib>
+
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A machine in which the drive takes longest by far.
+constexpr const char* kSlowDrive = R"({
+  "read_gb_per_s": 0.001, "write_gb_per_s": 0.001, "mixed_gb_per_s": 0.001, "upload_gb_per_s": 10,
+  "download_gb_per_s": 10, "update_ns_per_element": 0.5, "checksum_gb_per_s": 20, "close_gb_per_s": 5,
+  "compute_tflop_per_s": 1, "update_threads": 1, "cores": 2})";
+
+class PredictionTest : public CommandTest {
+ protected:
+  PredictionTest() {
+    std::ofstream(file("machine.json")) << kSlowDrive;
+    setenv("XDG_CACHE_HOME", file("cache").c_str(), 1);
+  }
+  ~PredictionTest() override { unsetenv("XDG_CACHE_HOME"); }
+};
+
+TEST_F(PredictionTest, of_a_named_machine_follows_from_its_speeds_alone) {
+  const std::vector<std::string> arguments = {
+      "plan", "@run.json", "--json", "--set", "sluice.placement.state=nvme", "--machine", "@machine.json"};
+  const Ended ended = sluice(arguments);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json plan = Json::parse(ended.out), prediction = plan["prediction"];
+  double nvme_bytes = 0;
+  for (const Json& row : plan["moves_per_step"]) {
+    if (row["link"].get<std::string>().starts_with("nvme")) nvme_bytes += row["bytes"].get<double>();
+  }
+  EXPECT_NEAR(prediction["alone_ms"]["nvme"], nvme_bytes / 1e3, nvme_bytes / 1e8);  // 1 MB/s: 1000 bytes a ms
+  EXPECT_EQ(prediction["binding"], "nvme");
+  EXPECT_GE(prediction["step_ms"], prediction["alone_ms"]["nvme"]);
+  EXPECT_GT(prediction["critical_tokens"], 3 * 33 * 2);
+  EXPECT_EQ(Json::parse(sluice(arguments).out)["prediction"], prediction);
+  EXPECT_FALSE(fs::exists(file("cache")));  // nothing was measured
+}
+
+TEST_F(PredictionTest, is_printed_before_the_first_step_and_stands_beside_what_every_step_took) {
+  const Ended ended = train("run", {"--machine", "@machine.json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::HasSubstr("nvme binds"));
+  const std::vector<Json> lines = metrics("run");
+  for (const Json& line : lines) {
+    if (!line.contains("step")) continue;
+    EXPECT_GT(line["predicted_step_ms"], 0);
+    EXPECT_GT(line["lanes"]["write"]["predicted_ms"], 0);
+  }
+  ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
+}
+
+TEST_F(PredictionTest, of_this_machine_is_measured_once) {
+  const Ended first = sluice({"plan", "@run.json"});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, testing::HasSubstr("measuring this machine"));
+  EXPECT_THAT(first.out, testing::HasSubstr("ms a step; alone nvme"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(file("cache/sluice")), fs::directory_iterator()), 1);
+  const Ended second = sluice({"plan", "@run.json"});
+  EXPECT_THAT(second.err, testing::Not(testing::HasSubstr("measuring this machine")));
+  EXPECT_THAT(second.out, testing::HasSubstr("ms a step; alone nvme"));
+}
+
+TEST_F(PredictionTest, from_a_file_that_is_wrong_is_refused_before_anything_is_made) {
+  std::ofstream(file("machine.json")) << R"({"read_gb_per_s": 1})";
+  const Ended ended = train("run", {"--machine", "@machine.json"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("write_gb_per_s is missing"));
+  EXPECT_FALSE(fs::exists(file("run")));
+}
+
+TEST_F(PredictionTest, does_not_change_a_bit_of_what_is_trained) {
+  const std::vector<std::string> early = {"--set", "sluice.update=speculative"};
+  ASSERT_EQ(train("one", early).exit_code, 0);
+  ASSERT_EQ(train("other", {"--set", "sluice.update=speculative", "--machine", "@machine.json"}).exit_code, 0);
+  EXPECT_EQ(numbers(metrics("one")), numbers(metrics("other")));
+}
+
+}  // namespace
+}  // namespace sluice
