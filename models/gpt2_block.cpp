@@ -8,7 +8,6 @@
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -17,6 +16,7 @@
 
 #include "core/errors.h"
 #include "libtorch/tensors.h"
+#include "models/causal_attention.h"
 #include "models/gpt2_module.h"
 #include "models/gpt2_visits.h"
 
@@ -76,7 +76,7 @@ class Attention final : public Half {
                                               .view({tokens.batch, tokens.sequence, 3, heads_, head_width_})
                                               .permute({2, 0, 3, 1, 4})
                                               .unbind(0);
-    const at::Tensor mixed = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, true, scale_);
+    const at::Tensor mixed = causal_attention(parts[0], parts[1], parts[2], scale_);
     return mixed.transpose(1, 2).reshape({tokens.count(), heads_ * head_width_});
   }
 

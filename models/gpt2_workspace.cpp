@@ -8,6 +8,7 @@
 #include "libtorch/process.h"
 #include "libtorch/workspace.h"
 #include "libtorch/zero_turn.h"
+#include "models/causal_attention.h"
 
 namespace sluice {
 
@@ -44,14 +45,19 @@ int64_t attention_scratch(const Gpt2Options& options) {
   return compute_threads() * 2 * queries * keys * element_bytes;
 }
 
-// The MLP's half of a backward: attention's graph (5 tensors of the boundary's size) and its own sums, two tensors of
-// the inner width, one weight gradient; and what best fit leaves between them. Or attention's half.
+// The MLP's half of a backward: attention's graph (5 tensors of the boundary's size, and its probabilities where scores
+// exist whole) and its own sums, two tensors of the inner width, one weight gradient; and what best fit leaves between
+// them. Or attention's half: where scores exist whole, probabilities, their gradient and that of the scores.
 int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence;
   const int64_t boundary = tokens * config.n_embd * element_bytes, inner = tokens * config.inner() * element_bytes;
   const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 16 : 19;
   const int64_t mlp = boundary * halves_of_boundary / 2 + 2 * inner + config.inner() * config.n_embd * element_bytes;
+  if (has_whole_scores(weights_dtype(options.precision), options.sequence)) {
+    const int64_t scores = tokens * config.n_head * options.sequence * element_bytes;
+    return std::max(mlp + scores, 10 * boundary + 7 * scores / 2);
+  }
   const int64_t attention =
       10 * boundary + 3 * config.n_embd * config.n_embd * element_bytes + attention_scratch(options);
   return std::max(mlp, attention);

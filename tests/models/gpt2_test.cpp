@@ -125,6 +125,8 @@ TEST(Workspace, closed_form_is_within_15_percent_of_what_is_measured) {
       {768, 12, 50257, 0, 1, 256, 0, Precision::kBf16},  {256, 8, 32000, 0, 8, 64, 0, Precision::kBf16},
       {512, 8, 8192, 512, 4, 128, 64, Precision::kBf16}, {384, 6, 4096, 0, 1, 64, 0, Precision::kBf16},
       {128, 2, 1000, 0, 1, 1024, 0, Precision::kBf16},   {128, 2, 1000, 0, 16, 32, 0, Precision::kFp32},
+      {384, 6, 4096, 0, 4, 512, 0, Precision::kBf16},    {512, 16, 4096, 0, 2, 256, 0, Precision::kBf16},
+      {1024, 8, 4096, 0, 2, 256, 0, Precision::kBf16},
   };
   for (const Shape& shape : shapes) {
     Gpt2Config config;
