@@ -26,8 +26,11 @@ namespace {
 constexpr int64_t kScratchBytes = 64 * kMiB;  // of each drive
 constexpr int64_t kMemoryBytes = 16 * kMiB;   // of the requests
 constexpr int64_t kDriveNs = 200'000'000, kOtherNs = 60'000'000;
-constexpr int64_t kUpdatedElements = kMiB;  // by all threads: 26 MB in bf16, more than the caches of few cores
-constexpr int kSmallValue = 0x3c;           // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
+// More than caches hold, as in a step.
+constexpr int64_t kUpdatedElements = 4 * kMiB;  // by all threads: 56 MiB in bf16
+constexpr int64_t kClosedElements = 8 * kMiB;
+constexpr int64_t kHomeBytes = 64 * kMiB;  // copied from and to, by way of a few buffers on the device
+constexpr int kSmallValue = 0x3c;          // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
 constexpr int64_t kCopyBytes = 2 * kMiB, kCopies = 8;
 
 // Runs `work` again and again for a while; nanoseconds of the median run.
@@ -115,7 +118,7 @@ class Drives {
 // Copies through the device's lanes, several under way as in a step.
 class Copies final : private CopySink {
  public:
-  Copies() : host_(kCopyBytes * kCopies), device_(make_device(DeviceKind::kAuto, kCopyBytes * kCopies)) {
+  Copies() : host_(kHomeBytes), device_(make_device(DeviceKind::kAuto, kCopyBytes * kCopies)) {
     device_->set_sink(this);
   }
 
@@ -128,7 +131,8 @@ class Copies final : private CopySink {
   void all(CopyLane lane) {
     under_way_ = kCopies;
     for (int64_t i = 0; i < kCopies; ++i) {
-      std::byte* const host = host_.at(i * kCopyBytes);
+      std::byte* const host = host_.at(next_);
+      next_ = (next_ + kCopyBytes) % kHomeBytes;
       std::byte* const device = device_->memory() + i * kCopyBytes;
       const bool up = lane == CopyLane::kUpload;
       device_->start({.lane = lane, .to = up ? device : host, .from = up ? host : device, .bytes = kCopyBytes});
@@ -143,6 +147,7 @@ class Copies final : private CopySink {
   }
 
   Arena host_;
+  int64_t next_ = 0;  // offset of the next copy's bytes
   std::mutex mutex_;
   std::condition_variable all_done_;
   int64_t under_way_ = 0;
@@ -156,7 +161,7 @@ class Updates {
       : format_{.precision = options.format.precision, .gradient = options.gradient_dtype},
         kernel_(adam_simd(format_)),
         step_(adam_step({.kind = options.kind, .learning_rate = 0}, 1, 1.0)),
-        team_(make_update_team(topology, options.update_threads)) {
+        team_(make_update_team_std(topology, options.update_threads)) {
     each_ = kUpdatedElements / team_->threads();
     layouts_ = {record_layout(options.format, Group::kWeights, each_),
                 record_layout(options.format, Group::kState, each_)};
@@ -221,13 +226,12 @@ double checksum_gb_per_s() {
 }
 
 double close_gb_per_s(DType dtype) {
-  constexpr int64_t kElements = 2 * kMiB;
-  const std::unique_ptr<Device> device = make_device(DeviceKind::kAuto, kElements * 4);
+  const std::unique_ptr<Device> device = make_device(DeviceKind::kAuto, kClosedElements * 4);
   device->zero(device->memory(), device->bytes());
   auto* open = reinterpret_cast<float*>(device->memory());
-  const ClosedPiece piece{device->memory(), kElements};
+  const ClosedPiece piece{device->memory(), kClosedElements};
   const double ns = median_ns(kOtherNs / 2, [&] { device->close_gradient(open, 1, dtype, {&piece, 1}); });
-  return static_cast<double>(kElements * 4) / ns;
+  return static_cast<double>(kClosedElements * 4) / ns;
 }
 
 // A hop that ends wakes the executor, which wakes who runs the next: there and back between two threads.

@@ -18,6 +18,7 @@ class PracticeTurn final : public VisitTurn {
   // their open gradients and of its boundary tensors.
   PracticeTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights);
 
+  int64_t bytes() const { return memory_.bytes(); }  // that it took
   // As a turn of this pass begins: every weight's next contribution is its first.
   void begin(Pass pass);
 
