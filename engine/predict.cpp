@@ -1,6 +1,7 @@
 #include "engine/predict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "core/errors.h"
@@ -132,7 +133,7 @@ GroupTimes group_times(const std::array<double, kLaneCount>& work_ms, const Mach
   const double read_ms = work_ms[at(Lane::kRead)], write_ms = work_ms[at(Lane::kWrite)];
   const double read_beside = lanes[at(Lane::kRead)].beside, write_beside = lanes[at(Lane::kWrite)].beside;
   const double both_ms = std::min(read_ms / read_beside, write_ms / write_beside);
-  const double slowed = std::max(1.0, machine.compute_cores / machine.cores);
+  const double slowed = std::max(1.0, std::ceil(machine.compute_cores / machine.cores));
   return {both_ms + (read_ms - both_ms * read_beside) + (write_ms - both_ms * write_beside),
           work_ms[at(Lane::kUpdate)] / std::min<double>(machine.update_threads, machine.cores),
           std::max(work_ms[at(Lane::kUpload)], work_ms[at(Lane::kDownload)]), work_ms[at(Lane::kCompute)] * slowed};

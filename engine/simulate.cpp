@@ -1,6 +1,7 @@
 #include "engine/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/errors.h"
@@ -8,8 +9,8 @@
 namespace sluice {
 namespace {
 
-// What is left of a hop when rounding says that it has ended.
-constexpr double kNothingMs = 1e-9;
+// Below this a sum of doubles is taken for nothing: work left of a hop in ms, cores.
+constexpr double kNothing = 1e-9;
 
 class Simulator {
  public:
@@ -105,7 +106,7 @@ void Simulator::set_speeds() {
       wanted += options_.costs[each.hop].cores;
     }
   }
-  const double share = wanted > options_.cores ? options_.cores / wanted : 1;
+  const double share = 1 / std::max(1.0, std::ceil(wanted / options_.cores - kNothing));
   const auto served_in = [&](Lane lane) { return served[static_cast<size_t>(lane)] > 0; };
   const bool both_ways = served_in(Lane::kRead) && served_in(Lane::kWrite);
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -135,7 +136,7 @@ void Simulator::advance(size_t lane, double ms) {
   std::erase_if(running, [&](Running& each) {
     double& left = each.works() ? each.work_ms : each.latency_ms;
     left -= each.works() ? ms * each.speed : ms;
-    if (left < kNothingMs) left = 0;
+    if (left < kNothing) left = 0;
     if (each.work_ms > 0 || each.latency_ms > 0) return false;
     result_.hops[each.hop].end_ms = now_ms_;
     settle(each.hop);

@@ -103,14 +103,14 @@ TEST(Simulate, reads_and_writes_share_the_drive_while_both_are_served) {
   EXPECT_DOUBLE_EQ(ran.total_ms, 14);       // 4 of 10 until then, the rest at full speed
 }
 
-TEST(Simulate, cores_that_are_wanted_twice_are_shared_and_idle_ones_are_not) {
+TEST(Simulate, all_that_wants_cpu_goes_at_the_pace_of_the_fullest_core) {
   List list;
   list.add(Lane::kCompute, HopCost{.work_ms = 10, .cores = 2});
   list.add(Lane::kUpdate, HopCost{.work_ms = 4, .cores = 1});
   list.add(Lane::kRead, 3);
   const Simulation ran = list.run();
-  EXPECT_DOUBLE_EQ(ran.hops[1].end_ms, 6);  // two cores for three: 2/3 of its speed
-  EXPECT_DOUBLE_EQ(ran.hops[0].end_ms, 12);
+  EXPECT_DOUBLE_EQ(ran.hops[1].end_ms, 8);  // three threads on two cores: two of them on one
+  EXPECT_DOUBLE_EQ(ran.hops[0].end_ms, 14);
   EXPECT_DOUBLE_EQ(ran.hops[2].end_ms, 3);  // wants none
   List wide;
   wide.cores = 3;
