@@ -19,7 +19,4 @@ struct ClipOptions {
 };
 ClipResult clip_gradients(std::span<const double> parts, std::span<const int> canonical, const ClipOptions& options);
 
-// A run whose gradients are non-finite this many steps in a row stops.
-constexpr int kMostSkipsInARow = 10;
-
 }  // namespace sluice

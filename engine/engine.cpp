@@ -196,7 +196,7 @@ StepEnd Engine::Impl::end_step() {
   captured.step = end.step;
   captured.applied_steps += end.skipped ? 0 : 1;
   captured.skipped_steps += end.skipped ? 1 : 0;
-  captured.skipped_in_a_row = end.skipped ? captured.skipped_in_a_row + 1 : 0;
+  note_step(options.loss_scale, end.skipped ? StepWas::kSkipped : StepWas::kGood, captured);
   unsaved = Flag::kYes;
   pending = end.skipped ? Flag::kNo : Flag::kYes;
   pending_scale = clipped.scale;
@@ -218,10 +218,13 @@ void Engine::Impl::report_non_finite() const {
                         plan.geometry.parameters()[parameter].name);
     break;
   }
+  const std::string scale = captured.loss_scale == 1
+                                ? ""
+                                : fmt::format(" at a loss scale of {:g}, which is not lowered", captured.loss_scale);
   throw NumericsError(fmt::format(
-      "{} steps in a row had non-finite gradients, the last at step {}; the first block with one is {}. Lower the "
+      "{} steps in a row had non-finite gradients{}, the last at step {}; the first block with one is {}. Lower the "
       "learning rate or look at the data of these steps",
-      captured.skipped_in_a_row, captured.step, block));
+      captured.skipped_in_a_row, scale, captured.step, block));
 }
 
 void Engine::Impl::abort_step() {

@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "cpu_adam/adam.h"
 #include "engine/lane_group.h"
+#include "engine/loss_scale.h"
 #include "engine/model.h"
 #include "engine/placement.h"
 #include "engine/plan.h"
@@ -62,7 +63,10 @@ class Use {
   void contribute(int weight, const std::byte* gradient, DType dtype);
   // The open gradient itself, zero where nothing has been contributed, for gradients that touch few elements.
   std::span<float> open_gradient(int weight);
-  // The loss of this micro-batch, from a sink; the step's loss is the mean over micro-batches.
+  // What a sink multiplies its loss with before the backward (1 but for fp16): gradients stay in that domain until the
+  // update.
+  double loss_scale() const;
+  // The loss of this micro-batch, from a sink, without that factor; the step's loss is the mean over micro-batches.
   void report_loss(double loss);
 
  private:
@@ -86,9 +90,9 @@ std::string_view name_of(Speculated speculated);  // "none", "right", "wrong"
 struct StepEnd {
   int64_t step = 0;  // 1 for the first
   double loss = 0;
-  double grad_norm = 0;  // before clipping
-  double loss_scale = 1;
-  bool skipped = false;  // non-finite norm: nothing is updated
+  double grad_norm = 0;   // before clipping
+  double loss_scale = 1;  // that this step's gradients had
+  bool skipped = false;   // non-finite norm: nothing is updated
   Speculated speculated = Speculated::kNone;
   // UpdateMode::kReplay only: the clip engaged, so that the step is to be run once more, with the same learning rate
   // and the same turns; it has not ended. train_step() does it by itself.
@@ -125,6 +129,7 @@ struct EngineOptions {
   enum class Block : uint8_t { kProbed, kStays } block = Block::kProbed;
   AdamOptions adam;
   double max_norm = 0;  // gradient clipping; 0: none
+  LossScaleOptions loss_scale;
   int update_threads = 0;
   std::string trace_path;  // empty: none
   // Called while the store is created: chunks done, chunks in all.

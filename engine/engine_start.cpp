@@ -33,7 +33,7 @@ void refuse_existing(const EngineOptions& options) {
 Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source)
     : model(std::move(model_spec)),
       options(std::move(engine_options)),
-      uses((model.validate(), refuse_existing(options), model)),
+      uses((model.validate(), options.loss_scale.validate(), refuse_existing(options), model)),
       topology(make_topology()),
       plan(make_plan(model, plan_for_store(options))) {
   for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
@@ -122,7 +122,9 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   if (opened) {
     access->load();
     captured = store->committed();
+    begin_loss_scale(options.loss_scale, captured);
   } else {
+    begin_loss_scale(options.loss_scale, captured);
     access->create(source, options.progress);
     commit_now(*store, captured);
   }

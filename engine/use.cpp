@@ -21,6 +21,7 @@ std::span<const TensorView> Use::inputs() const { return state_->inputs; }
 std::span<const TensorView> Use::outputs() const { return state_->outputs; }
 std::span<const TensorView> Use::output_gradients() const { return state_->output_gradients; }
 std::span<const TensorView> Use::input_gradients() const { return state_->input_gradients; }
+double Use::loss_scale() const { return state_->engine->captured.loss_scale; }
 void Use::report_loss(double loss) { state_->loss += loss; }
 
 void Use::contribute(int weight, const std::byte* gradient, DType dtype) {

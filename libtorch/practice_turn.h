@@ -30,6 +30,7 @@ class PracticeTurn final : public VisitTurn {
   std::span<const TensorView> input_gradients() const override { return inputs_; }
   void contribute(int weight, const std::byte* gradient, DType dtype) override;
   void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
+  double loss_scale() const override { return 1; }
   void report_loss(double) override {}
 
  private:

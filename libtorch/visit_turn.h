@@ -21,6 +21,7 @@ class VisitTurn {
   virtual void contribute(int weight, const std::byte* gradient, DType dtype) = 0;
   // Adds to elements [first, first + elements) of weight's open gradient.
   virtual void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) = 0;
+  virtual double loss_scale() const = 0;
   virtual void report_loss(double loss) = 0;
 };
 
@@ -36,6 +37,7 @@ class UseTurn final : public VisitTurn {
   std::span<const TensorView> input_gradients() const override { return use_.input_gradients(); }
   void contribute(int weight, const std::byte* gradient, DType dtype) override;
   void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
+  double loss_scale() const override { return use_.loss_scale(); }
   void report_loss(double loss) override { use_.report_loss(loss); }
 
  private:

@@ -48,8 +48,10 @@ struct StepState {
   int64_t step = 0;           // the step that this commit ends; 0: creation
   int64_t applied_steps = 0;  // Adam's t
   int64_t skipped_steps = 0;
-  int64_t skipped_in_a_row = 0;
-  double loss_scale = 1;
+  int64_t skipped_in_a_row = 0;     // up to now, while the loss scale could not be lowered
+  double loss_scale = 1;            // of the next step
+  int64_t good_steps = 0;           // in a row, since a step was skipped or the loss scale raised
+  int64_t hysteresis_left = 0;      // the loss scale falls with the so-manieth skip from now; 0: it does not
   int64_t data_position = 0;        // samples consumed
   std::vector<std::byte> caller{};  // up to 1 MiB of the embedder's own
 };

@@ -201,7 +201,9 @@ uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_
                            .skipped_steps = state.skipped_steps,
                            .skipped_in_a_row = state.skipped_in_a_row,
                            .data_position = state.data_position,
-                           .loss_scale = state.loss_scale};
+                           .loss_scale = state.loss_scale,
+                           .good_steps = state.good_steps,
+                           .hysteresis_left = state.hysteresis_left};
   const auto payload = static_cast<size_t>(table_payload_bytes(record_count, header.caller_bytes));
   SLUICE_CHECK(buffer.size() >= payload, "table buffer too short");
   std::memcpy(buffer.data(), &header, sizeof header);
@@ -225,6 +227,8 @@ StepState read_table_state(std::span<const std::byte> buffer, int64_t record_cou
                   .skipped_steps = header.skipped_steps,
                   .skipped_in_a_row = header.skipped_in_a_row,
                   .loss_scale = header.loss_scale,
+                  .good_steps = header.good_steps,
+                  .hysteresis_left = header.hysteresis_left,
                   .data_position = header.data_position,
                   .caller = {}};
   const auto caller = buffer.subspan(static_cast<size_t>(table_payload_bytes(record_count, 0)));

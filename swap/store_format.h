@@ -34,7 +34,7 @@ constexpr int64_t kSuperblockOffset[2] = {1 * kStoreBlockBytes, 2 * kStoreBlockB
 constexpr int64_t kOpeningOffset[2] = {3 * kStoreBlockBytes, 4 * kStoreBlockBytes};
 constexpr int64_t kTablesOffset = 5 * kStoreBlockBytes;
 constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;
-constexpr uint32_t kStoreVersion = 1;
+constexpr uint32_t kStoreVersion = 2;
 
 // Memory for O_DIRECT: starts at a multiple of 4096. Move-only owner.
 class AlignedBuffer {
@@ -104,8 +104,9 @@ struct TableHeader {
   int64_t record_count = 0, caller_bytes = 0;
   int64_t step = 0, applied_steps = 0, skipped_steps = 0, skipped_in_a_row = 0, data_position = 0;
   double loss_scale = 1;
+  int64_t good_steps = 0, hysteresis_left = 0;
 };
-static_assert(sizeof(TableHeader) == 80);
+static_assert(sizeof(TableHeader) == 96);
 constexpr int64_t table_payload_bytes(int64_t record_count, int64_t caller_bytes) {
   return static_cast<int64_t>(sizeof(TableHeader) + sizeof(TableEntry) * static_cast<uint64_t>(record_count)) +
          caller_bytes;

@@ -7,16 +7,29 @@
 
 namespace sluice::testing {
 
-inline ModelSpec kill_run_model() { return toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16); }
+inline ModelSpec kill_run_model(const std::string& update) {
+  const Precision precision = update == "fp16" ? Precision::kFp16 : Precision::kBf16;
+  return toy_model({.visits = 5, .shape = ToyShape::kBoth}, precision);
+}
 // "deferred" commits every second step and clips every one. "speculative" updates in the backward and clips some.
+// "fp16" too, and its loss scale rises until steps overflow.
 inline ReferenceOptions kill_run_reference(const std::string& update) {
   ReferenceOptions reference{.micro_batches = 2, .steps = 6, .max_norm = 0.05};
-  if (update == "speculative") reference.max_norm = median_norm(kill_run_model(), reference);
+  if (update == "fp16") {
+    reference.precision = Precision::kFp16;
+    reference.gradient_dtype = DType::kFp16;
+    reference.steps = 10;
+    reference.loss_scale = {.kind = LossScaleOptions::Kind::kDynamic, .first = 0x1p16, .window = 2, .hysteresis = 1};
+  }
+  if (update == "speculative") reference.max_norm = median_norm(kill_run_model(update), reference);
   return reference;
 }
 inline EngineOptions kill_run_options(const std::string& folder, const std::string& update) {
+  const ReferenceOptions reference = kill_run_reference(update);
   EngineOptions options;
-  options.plan = {.device_bytes = 4 * kMiB,
+  options.plan = {.precision = reference.precision,
+                  .gradient_dtype = reference.gradient_dtype,
+                  .device_bytes = 4 * kMiB,
                   .host_bytes = 8 * kMiB,
                   .workspace_bytes = 4096,
                   .micro_batches = 2,
@@ -26,7 +39,8 @@ inline EngineOptions kill_run_options(const std::string& folder, const std::stri
   options.plan.placement.weights = {{HomeKind::kNvme, 1}};
   options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kNvme, 0.7}};
   options.store.folder = folder;
-  options.max_norm = kill_run_reference(update).max_norm;
+  options.max_norm = reference.max_norm;
+  options.loss_scale = reference.loss_scale;
   options.update_threads = 2;
   return options;
 }

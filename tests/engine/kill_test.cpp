@@ -58,12 +58,14 @@ class Kill : public ::testing::TestWithParam<std::string> {
     TempFolder folder;
     whole_ = run_child(folder, {.update = GetParam()});
     ASSERT_EQ(whole_.exit_code, 0);
-    const RunRecord expected = train_reference(kill_run_model(), kill_run_reference(GetParam()));
+    const RunRecord expected = train_reference(kill_run_model(GetParam()), kill_run_reference(GetParam()));
     ASSERT_EQ(whole_.state, fmt::format("{:08x}", expected.state_crc32c));
-    int clipped = 0;
+    int clipped = 0, skipped = 0;
     for (const StepRecord& step : expected.steps) {
       clipped += step.grad_norm > kill_run_reference(GetParam()).max_norm ? 1 : 0;
+      skipped += step.skipped ? 1 : 0;
     }
+    ASSERT_EQ(skipped > 0, GetParam() == "fp16");
     const int steps = static_cast<int>(expected.steps.size());
     ASSERT_GT(clipped, 0);
     if (GetParam() == "speculative") {
@@ -106,7 +108,7 @@ TEST_P(Kill, of_a_resume_and_of_its_resume_ends_the_same) {
   EXPECT_EQ(run_child(folder, {.update = GetParam(), .mode = "resume"}).state, whole_.state);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Values("deferred", "speculative"),
+INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Values("deferred", "speculative", "fp16"),
                          [](const auto& update) { return update.param; });
 
 }  // namespace

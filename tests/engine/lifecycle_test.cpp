@@ -125,7 +125,7 @@ TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {
     RunRecord record;
     while (running->step() < reference_.steps) {
       const StepEnd end = step(*running);
-      record.steps.push_back({end.loss, end.grad_norm});
+      record.steps.emplace_back(end);
       const int64_t next = end.step + 1;
       // The loss that the next step will report, from its own data.
       const double loss = running->evaluate(reference_.micro_batches, toy_compute(model_, next));

@@ -13,11 +13,16 @@ namespace sluice::testing {
 namespace {
 
 ReferenceOptions reference_options(Precision precision) {
-  return {.precision = precision,
-          .gradient_dtype = weights_dtype(precision),
-          .micro_batches = 2,
-          .steps = 4,
-          .max_norm = 0.05};
+  ReferenceOptions options{.precision = precision,
+                           .gradient_dtype = weights_dtype(precision),
+                           .micro_batches = 2,
+                           .steps = 4,
+                           .max_norm = 0.05};
+  // Some of the steps are skipped.
+  if (precision == Precision::kFp16) {
+    options.loss_scale = {.kind = LossScaleOptions::Kind::kDynamic, .first = 0x1p18, .window = 3, .hysteresis = 1};
+  }
+  return options;
 }
 
 // Pages of a file that are in the page cache. Mapping it brings none in.
@@ -45,7 +50,7 @@ struct PlacementCase {
 std::vector<PlacementCase> all_placements() {
   using enum HomeKind;
   std::vector<PlacementCase> cases;
-  for (Precision precision : {Precision::kBf16, Precision::kFp32}) {
+  for (Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
     for (HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
       for (HomeKind state : {kHost, kNvme}) {
         for (HomeKind gradient : {kDevice, kHost}) {

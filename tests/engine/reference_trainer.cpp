@@ -61,9 +61,38 @@ struct Weights {
   bool contributed = false;
 };
 
+// The incumbent's dynamic loss scale, as its users know it from its iteration counts.
+class ReferenceScale {
+ public:
+  explicit ReferenceScale(const LossScaleOptions& options)
+      : options_(options), value_(options.first), hysteresis_(options.hysteresis) {}
+
+  double value() const { return value_; }
+  void after_step(bool overflow) {
+    if (options_.kind == LossScaleOptions::Kind::kStatic) return;
+    const bool consecutive = options_.patience == LossScaleOptions::Patience::kAnewAfterGoodStep;
+    if (overflow) {
+      if (hysteresis_ == 1) value_ = std::max(value_ / 2, options_.least);
+      if (hysteresis_ > 1) --hysteresis_;
+      last_overflow_ = iteration_;
+    } else {
+      const bool raise = (iteration_ - last_overflow_) % options_.window == 0;
+      if (consecutive || raise) hysteresis_ = options_.hysteresis;
+      if (raise) value_ *= 2;
+    }
+    ++iteration_;
+  }
+
+ private:
+  LossScaleOptions options_;
+  double value_;
+  int64_t hysteresis_, iteration_ = 0, last_overflow_ = -1;
+};
+
 class Reference {
  public:
-  Reference(const ModelSpec& model, const ReferenceOptions& options) : model_(model), options_(options) {
+  Reference(const ModelSpec& model, const ReferenceOptions& options)
+      : model_(model), options_(options), scale_(options.loss_scale) {
     for (const PartitionSpec& partition : model.partitions) {
       for (const ParameterSpec& parameter : partition.parameters) initialise(parameter);
     }
@@ -79,6 +108,9 @@ class Reference {
     if (options_.precision == Precision::kBf16) {
       for (auto& [name, w] : all_) add(record.state_crc32c, w.residual.data(), w.residual.size() * 2);
     }
+    if (options_.precision == Precision::kFp16) {
+      for (auto& [name, w] : all_) add(record.state_crc32c, w.master.data(), w.master.size() * 4);
+    }
     for (auto& [name, w] : all_) add(record.state_crc32c, w.moment1.data(), w.moment1.size() * 4);
     if (moments_of(optimizer_of(options_.adam.kind)) == 2) {
       for (auto& [name, w] : all_) add(record.state_crc32c, w.moment2.data(), w.moment2.size() * 4);
@@ -91,6 +123,7 @@ class Reference {
     Weights& w = all_[parameter.name];
     const auto n = static_cast<size_t>(parameter.elements());
     w.residual.resize(n);
+    w.master.resize(n);
     w.moment1.assign(n, 0);
     w.moment2.assign(n, 0);
     w.weights.resize(n * static_cast<size_t>(bytes_of(dtype())));
@@ -100,6 +133,10 @@ class Reference {
         const SplitMaster split = split_master(value);
         std::memcpy(&w.weights[2 * i], &split.weight, 2);
         w.residual[i] = split.residual;
+      } else if (options_.precision == Precision::kFp16) {
+        const auto weight = static_cast<_Float16>(value);
+        std::memcpy(&w.weights[2 * i], &weight, 2);
+        w.master[i] = value;
       } else {
         std::memcpy(&w.weights[4 * i], &value, 4);
       }
@@ -110,7 +147,7 @@ class Reference {
 
   // Fills a turn with views of widened copies; `kept` owns them.
   ToyTurn turn(int visit, int m, int64_t step, std::vector<std::vector<float>>& kept) {
-    ToyTurn turn{.visit = visit, .micro_batch = m, .step = step};
+    ToyTurn turn{.visit = visit, .micro_batch = m, .step = step, .loss_scale = static_cast<float>(scale_.value())};
     kept.reserve(64);
     for (int p : model_.visits[visit].partitions) {
       for (const ParameterSpec& parameter : model_.partitions[p].parameters) {
@@ -221,22 +258,32 @@ class Reference {
       sum += norm_part_reference(
           widen_all(closed[name].data(), static_cast<int64_t>(w.open.size()), options_.gradient_dtype));
     }
-    record.grad_norm = std::sqrt(sum);
+    record.loss_scale = scale_.value();
+    record.grad_norm = std::sqrt(sum) / record.loss_scale;
+    record.skipped = !std::isfinite(record.grad_norm);
+    scale_.after_step(record.skipped);
+    if (!record.skipped) apply(closed, record);
+    return record;
+  }
+
+  void apply(const std::map<std::string, std::vector<std::byte>>& closed, const StepRecord& record) {
     const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (record.grad_norm + 1e-6)) : 1.0;
     AdamOptions adam = options_.adam;
     adam.learning_rate = options_.learning_rate;
-    const AdamStep scalars = adam_step(adam, step, clip);
+    const AdamStep scalars = adam_step(adam, ++applied_, clip / record.loss_scale);
     const AdamKernel kernel = adam_scalar({options_.precision, options_.gradient_dtype});
     for (auto& [name, w] : all_) {
       kernel(scalars,
-             {w.weights.data(), w.residual.data(), nullptr, w.moment1.data(), w.moment2.data(), closed[name].data()},
+             {w.weights.data(), w.residual.data(), w.master.data(), w.moment1.data(), w.moment2.data(),
+              closed.at(name).data()},
              static_cast<int64_t>(w.moment1.size()));
     }
-    return record;
   }
 
   const ModelSpec& model_;
   const ReferenceOptions& options_;
+  ReferenceScale scale_;
+  int64_t applied_ = 0;
   std::map<std::string, Weights> all_;  // canonical name order
   std::map<std::pair<int, int>, std::vector<std::byte>> tensors_;
   std::map<std::pair<int, int>, std::vector<float>> tensor_gradients_;
@@ -244,7 +291,10 @@ class Reference {
 
 // `first_giver` is the model's: the others rewrite what that one gave.
 void run_toy_turn(Use& use, const VisitSpec& visit, const std::vector<int>& first_giver, int64_t step) {
-  ToyTurn turn{.visit = use.visit(), .micro_batch = use.micro_batch(), .step = step};
+  ToyTurn turn{.visit = use.visit(),
+               .micro_batch = use.micro_batch(),
+               .step = step,
+               .loss_scale = static_cast<float>(use.loss_scale())};
   std::vector<std::vector<float>> kept;
   kept.reserve(128);
   const auto widened = [&](const std::byte* at, int64_t elements, DType dtype) -> std::span<float> {
@@ -288,6 +338,12 @@ void run_toy_turn(Use& use, const VisitSpec& visit, const std::vector<int>& firs
 
 }  // namespace
 
+bool StepRecord::operator==(const StepRecord& other) const {
+  const auto alike = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  return alike(loss, other.loss) && alike(grad_norm, other.grad_norm) && loss_scale == other.loss_scale &&
+         skipped == other.skipped;
+}
+
 RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& options) {
   return Reference(model, options).run();
 }
@@ -312,8 +368,7 @@ RunRecord train_engine(Engine& engine, const ModelSpec& model, const ReferenceOp
   const Compute compute = toy_compute(model, step);
   while (engine.step() < options.steps) {
     step = engine.step() + 1;
-    const StepEnd end = engine.train_step(options.learning_rate, compute);
-    record.steps.push_back({end.loss, end.grad_norm});
+    record.steps.emplace_back(engine.train_step(options.learning_rate, compute));
   }
   const Digests digests = engine.digests();
   record.weights_crc32c = digests.weights_crc32c;

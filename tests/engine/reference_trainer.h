@@ -14,8 +14,12 @@
 namespace sluice::testing {
 
 struct StepRecord {
-  double loss = 0, grad_norm = 0;
-  bool operator==(const StepRecord&) const = default;
+  double loss = 0, grad_norm = 0, loss_scale = 1;
+  bool skipped = false;
+  explicit StepRecord(const StepEnd& end)
+      : loss(end.loss), grad_norm(end.grad_norm), loss_scale(end.loss_scale), skipped(end.skipped) {}
+  StepRecord() = default;
+  bool operator==(const StepRecord& other) const;  // not-a-numbers are alike
 };
 struct RunRecord {
   std::vector<StepRecord> steps;
@@ -30,6 +34,7 @@ struct ReferenceOptions {
   int steps = 3;
   double learning_rate = 1e-2, max_norm = 0;
   AdamOptions adam;
+  LossScaleOptions loss_scale;
 };
 RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& options);
 // A max_norm that about half of this run's steps exceed.

@@ -66,7 +66,10 @@ void toy_backward(ToyTurn& turn) {
   const int64_t count = positions(turn);
   std::vector<float> back(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    float sum = turn.output_gradients.empty() ? squash(mixed_input(turn, i) * mixed_weight(turn, i) - 0.5f) : 0.0f;
+    float sum = 0;
+    if (turn.output_gradients.empty()) {
+      sum = turn.loss_scale * squash(mixed_input(turn, i) * mixed_weight(turn, i) - 0.5f);
+    }
     for (const auto& gradient : turn.output_gradients) sum += gradient[i];
     back[static_cast<size_t>(i)] = sum;
   }

@@ -16,6 +16,7 @@ namespace sluice::testing {
 struct ToyTurn {
   int visit = 0, micro_batch = 0;
   int64_t step = 0;
+  float loss_scale = 1;
   std::vector<std::span<const float>> weights;  // widened
   std::vector<std::span<const float>> inputs, output_gradients;
   std::vector<std::span<float>> outputs, input_gradients, weight_gradients;

@@ -19,7 +19,7 @@ int main(int count, char** arguments) {
   EngineOptions options = kill_run_options(arguments[1], arguments[5]);
   options.open = mode == "resume" ? OpenMode::kResume : OpenMode::kCreate;
   options.store.make_queue = faulty_queue_factory(faults);
-  const ModelSpec model = kill_run_model();
+  const ModelSpec model = kill_run_model(arguments[5]);
   Engine engine(model, options, toy_source());
   const RunRecord record = train_engine(engine, model, kill_run_reference(arguments[5]));
   fmt::print("{:08x} {:08x} {} {}\n", record.weights_crc32c, record.state_crc32c,

@@ -47,10 +47,11 @@ class UpdateModes : public ::testing::Test {
       step = engine.step() + 1;
       turns = 0;
       const StepEnd end = engine.train_step(reference_.learning_rate, compute);
-      record.steps.push_back({end.loss, end.grad_norm});
+      record.steps.emplace_back(end);
       course.none += end.speculated == Speculated::kNone ? 1 : 0;
       course.right += end.speculated == Speculated::kRight ? 1 : 0;
       course.wrong += end.speculated == Speculated::kWrong ? 1 : 0;
+      course.skipped += end.skipped ? 1 : 0;
       course.run_again += turns > turns_of_a_step() ? 1 : 0;
     }
     const Digests digests = engine.digests();

@@ -69,6 +69,8 @@ StepState TestRun::state(int64_t step) const {
                   .skipped_steps = step / 5,
                   .skipped_in_a_row = step % 2,
                   .loss_scale = 1024.0 + static_cast<double>(step),
+                  .good_steps = step % 3,
+                  .hysteresis_left = step % 4,
                   .data_position = step * 48};
   state.caller.assign(100 + static_cast<size_t>(step % 7), std::byte(step));
   return state;
@@ -132,6 +134,8 @@ void expect_step(RecordStore& store, const TestRun& run, int64_t step) {
   EXPECT_EQ(found.skipped_steps, expected.skipped_steps);
   EXPECT_EQ(found.skipped_in_a_row, expected.skipped_in_a_row);
   EXPECT_EQ(found.loss_scale, expected.loss_scale);
+  EXPECT_EQ(found.good_steps, expected.good_steps);
+  EXPECT_EQ(found.hysteresis_left, expected.hysteresis_left);
   EXPECT_EQ(found.data_position, expected.data_position);
   EXPECT_EQ(found.caller, expected.caller);
   for (RecordId record : run.records()) {

@@ -123,7 +123,7 @@ TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
   EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("damaged"));
   flip_bit(kIdentityOffset + 40);
   flip_bit(kIdentityOffset + 8);
-  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("version 17, this is version 1"));
+  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("version 18, this is version 2"));
   flip_bit(kIdentityOffset + 8);
   expect_step(*open(), run_, 0);
   change_bytes(0, std::vector<std::byte>(4096, std::byte{'a'}));

@@ -1,0 +1,239 @@
+// The loss scale of fp16: its schedule, the steps it makes the engine skip, and that neither placement, update mode nor
+// a resume changes a bit of them.
+#include "engine/loss_scale.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using enum HomeKind;
+using Kind = LossScaleOptions::Kind;
+using Patience = LossScaleOptions::Patience;
+
+// '.' a good step, '!' one that overflows; after each, the scale of the next step.
+struct ScheduleCase {
+  const char* what;
+  LossScaleOptions options;
+  std::string steps;
+  std::vector<double> scales;
+};
+
+const ScheduleCase kSchedules[] = {
+    {"a static scale stays", {.kind = Kind::kStatic, .first = 128}, "..!!.", {128, 128, 128, 128, 128}},
+    {"doubles after a window of good steps, and again after the next",
+     {.kind = Kind::kDynamic, .first = 8, .window = 3},
+     "......",
+     {8, 8, 16, 16, 16, 32}},
+    {"hysteresis 1: every overflow halves",
+     {.kind = Kind::kDynamic, .first = 64, .window = 3, .hysteresis = 1},
+     "!!.!",
+     {32, 16, 16, 8}},
+    {"hysteresis 2: the first overflow is let pass, those after it halve",
+     {.kind = Kind::kDynamic, .first = 64, .window = 5, .hysteresis = 2},
+     "!!!.!",
+     {64, 32, 16, 16, 8}},
+    {"the window is counted from the last overflow",
+     {.kind = Kind::kDynamic, .first = 64, .window = 3, .hysteresis = 1},
+     "..!..!...",
+     {64, 64, 32, 32, 32, 16, 16, 16, 32}},
+    {"patience comes back where the scale is raised",
+     {.kind = Kind::kDynamic, .first = 64, .window = 2, .hysteresis = 2},
+     "!.!..!!",
+     {64, 64, 32, 32, 64, 64, 32}},
+    {"consecutive hysteresis: patience comes back with every good step",
+     {.kind = Kind::kDynamic, .first = 64, .window = 9, .hysteresis = 2, .patience = Patience::kAnewAfterGoodStep},
+     "!.!.!!",
+     {64, 64, 64, 64, 64, 32}},
+    {"never below the least",
+     {.kind = Kind::kDynamic, .first = 12, .least = 4, .window = 9, .hysteresis = 1},
+     "!!!",
+     {6, 4, 4}},
+    {"never beyond the largest",
+     {.kind = Kind::kDynamic, .first = kLargestLossScale, .window = 1},
+     "..",
+     {kLargestLossScale, kLargestLossScale}},
+};
+
+TEST(LossScale, follows_the_schedule_that_its_users_know) {
+  for (const ScheduleCase& each : kSchedules) {
+    StepState state;
+    begin_loss_scale(each.options, state);
+    for (size_t i = 0; i < each.steps.size(); ++i) {
+      note_step(each.options, each.steps[i] == '.' ? StepWas::kGood : StepWas::kSkipped, state);
+      EXPECT_EQ(state.loss_scale, each.scales[i]) << each.what << ", step " << i + 1;
+    }
+  }
+}
+
+TEST(LossScale, counts_skips_in_a_row_where_it_cannot_be_lowered) {
+  const LossScaleOptions options{.kind = Kind::kDynamic, .first = 4, .least = 2, .window = 9, .hysteresis = 1};
+  StepState state;
+  begin_loss_scale(options, state);
+  for (const int64_t expected : {0, 1, 2}) {
+    note_step(options, StepWas::kSkipped, state);
+    EXPECT_EQ(state.skipped_in_a_row, expected);
+  }
+  note_step(options, StepWas::kGood, state);
+  EXPECT_EQ(state.skipped_in_a_row, 0);
+}
+
+TEST(LossScale, goes_on_from_a_store_under_other_options) {
+  const LossScaleOptions before{.kind = Kind::kDynamic, .first = 64, .window = 9, .hysteresis = 3};
+  StepState state{.step = 7};
+  begin_loss_scale(before, state);
+  state.loss_scale = 32;
+  state.hysteresis_left = 3;
+  state.good_steps = 5;
+  begin_loss_scale({.kind = Kind::kDynamic, .first = 8, .least = 2, .window = 4, .hysteresis = 2}, state);
+  EXPECT_EQ(state.loss_scale, 32);
+  EXPECT_EQ(state.hysteresis_left, 2);
+  EXPECT_EQ(state.good_steps, 3);
+  begin_loss_scale({.kind = Kind::kDynamic, .first = 128, .least = 64}, state);
+  EXPECT_EQ(state.loss_scale, 64);
+  begin_loss_scale({.kind = Kind::kStatic, .first = 16}, state);
+  EXPECT_EQ(state.loss_scale, 16);
+}
+
+TEST(LossScale, refuses_values_that_mean_nothing) {
+  EXPECT_THROW((LossScaleOptions{.first = 0}).validate(), ConfigError);
+  EXPECT_THROW((LossScaleOptions{.first = 2 * kLargestLossScale}).validate(), ConfigError);
+  EXPECT_THROW((LossScaleOptions{.first = std::numeric_limits<double>::quiet_NaN()}).validate(), ConfigError);
+  EXPECT_THROW((LossScaleOptions{.kind = Kind::kDynamic, .first = 2, .least = 4}).validate(), ConfigError);
+  EXPECT_THROW((LossScaleOptions{.kind = Kind::kDynamic, .window = 0}).validate(), ConfigError);
+  EXPECT_THROW((LossScaleOptions{.kind = Kind::kDynamic, .hysteresis = 0}).validate(), ConfigError);
+  EXPECT_NO_THROW(LossScaleOptions{}.validate());
+}
+
+// The toy's gradients overflow in fp16 from a scale of about 2^17 on.
+constexpr double kNeverOverflows = 0x1p10, kAlwaysOverflows = 0x1p40;
+constexpr LossScaleOptions kNowAndThen{.kind = Kind::kDynamic, .first = 0x1p16, .window = 2, .hysteresis = 1};
+
+class Fp16 : public ::testing::Test {
+ protected:
+  EngineOptions options(const TempFolder& folder, UpdateMode mode) const {
+    EngineOptions with = engine_options(folder, reference_);
+    with.plan.update = mode;
+    if (mode != UpdateMode::kDeferred) with.plan.speculated_share = 0.6;
+    with.plan.placement = {.weights = {{kNvme, 0.5}, {kHost, 0.5}}, .state = {{kHost, 0.5}, {kNvme, 0.5}}};
+    return with;
+  }
+  void expect_reference_in_every_mode() const {
+    const RunRecord expected = train_reference(model_, reference_);
+    for (const UpdateMode mode :
+         {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay, UpdateMode::kAuto}) {
+      TempFolder folder;
+      Engine engine(model_, options(folder, mode), toy_source());
+      EXPECT_EQ(train_engine(engine, model_, reference_), expected) << name_of(mode);
+    }
+  }
+  int skipped() const {
+    int count = 0;
+    for (const StepRecord& step : train_reference(model_, reference_).steps) count += step.skipped ? 1 : 0;
+    return count;
+  }
+
+  ReferenceOptions reference_{
+      .precision = Precision::kFp16, .gradient_dtype = DType::kFp16, .micro_batches = 2, .steps = 9};
+  ModelSpec model_ = toy_model({.visits = 6, .shape = ToyShape::kBoth}, Precision::kFp16);
+};
+
+TEST_F(Fp16, trains_to_the_bits_of_the_reference_in_every_mode_when_nothing_overflows) {
+  for (const double clip : {0.0, 0.05}) {
+    reference_.max_norm = clip;
+    reference_.loss_scale = {.first = kNeverOverflows};
+    EXPECT_EQ(skipped(), 0);
+    expect_reference_in_every_mode();
+  }
+}
+
+TEST_F(Fp16, keeps_every_bit_in_every_mode_when_every_step_overflows) {
+  reference_.loss_scale = {.first = kAlwaysOverflows};
+  EXPECT_EQ(skipped(), reference_.steps);
+  expect_reference_in_every_mode();
+}
+
+TEST_F(Fp16, trains_to_the_bits_of_the_reference_in_every_mode_when_steps_overflow_now_and_then) {
+  reference_.steps = 16;
+  for (const auto& [hysteresis, patience] : {std::pair<int64_t, Patience>{1, Patience::kAnewWhenRaised},
+                                             {2, Patience::kAnewWhenRaised},
+                                             {2, Patience::kAnewAfterGoodStep}}) {
+    reference_.loss_scale = kNowAndThen;
+    reference_.loss_scale.hysteresis = hysteresis;
+    reference_.loss_scale.patience = patience;
+    reference_.max_norm = 0;
+    reference_.max_norm = 1.2 * median_norm(model_, reference_);
+    EXPECT_GE(skipped(), 2);
+    EXPECT_LE(skipped(), reference_.steps - 6);
+    expect_reference_in_every_mode();
+  }
+}
+
+TEST_F(Fp16, updates_early_with_the_scale_of_the_step_and_is_right_where_nothing_engages) {
+  reference_.loss_scale = {.kind = Kind::kDynamic, .first = kNeverOverflows, .window = 2};
+  TempFolder folder;
+  Engine engine(model_, options(folder, UpdateMode::kSpeculative), toy_source());
+  for (int64_t step = 1; step <= 6; ++step) {
+    const StepEnd end = engine.train_step(1e-2, toy_compute(model_, step));
+    EXPECT_EQ(end.loss_scale, kNeverOverflows * static_cast<double>(int64_t{1} << (step - 1) / 2));
+    EXPECT_EQ(end.speculated, Speculated::kRight);
+  }
+}
+
+TEST_F(Fp16, resumes_at_any_step_to_the_bits_of_a_run_that_never_stopped) {
+  reference_.steps = 12;
+  reference_.loss_scale = kNowAndThen;
+  reference_.loss_scale.hysteresis = 2;
+  reference_.max_norm = 0.05;
+  const RunRecord expected = train_reference(model_, reference_);
+  ASSERT_GE(skipped(), 2);
+  for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (int stop = 1; stop < reference_.steps; ++stop) {
+      TempFolder folder;
+      EngineOptions with = options(folder, mode);
+      with.plan.commit_interval = 1;
+      {
+        Engine engine(model_, with, toy_source());
+        for (int64_t step = 1; step <= stop; ++step) {
+          engine.train_step(reference_.learning_rate, toy_compute(model_, step));
+        }
+        if (stop % 2 == 0) engine.drain();
+      }
+      with.open = OpenMode::kResume;
+      Engine resumed(model_, with, toy_source());
+      EXPECT_GE(resumed.step(), stop - 1);
+      const auto first = static_cast<size_t>(resumed.step());
+      const RunRecord rest = train_engine(resumed, model_, reference_);
+      EXPECT_TRUE(std::equal(rest.steps.begin(), rest.steps.end(), expected.steps.begin() + first)) << stop;
+      EXPECT_EQ(rest.weights_crc32c, expected.weights_crc32c) << stop;
+      EXPECT_EQ(rest.state_crc32c, expected.state_crc32c) << stop;
+    }
+  }
+}
+
+TEST_F(Fp16, stops_after_ten_skips_at_the_least_scale_and_names_the_block) {
+  reference_.loss_scale = {
+      .kind = Kind::kDynamic, .first = 4 * kAlwaysOverflows, .least = kAlwaysOverflows, .hysteresis = 1};
+  TempFolder folder;
+  Engine engine(model_, options(folder, UpdateMode::kAuto), toy_source());
+  constexpr int64_t kFalls = 2;
+  for (int64_t step = 1; step < kFalls + kMostSkipsInARow; ++step) {
+    EXPECT_TRUE(engine.train_step(1e-2, toy_compute(model_, step)).skipped);
+  }
+  try {
+    engine.train_step(1e-2, toy_compute(model_, kFalls + kMostSkipsInARow));
+    FAIL() << "went on";
+  } catch (const NumericsError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("10 steps in a row"), HasSubstr("loss scale of 1.09951e+12"),
+                                    HasSubstr("step 12"), HasSubstr("p0 (parameter b0.bias)")));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
