@@ -7,12 +7,12 @@
 namespace sluice {
 
 // Whether the scores of short sequences exist whole, as one batched product, in place of LibTorch's fused kernel, which
-// never keeps them: on a CPU the latter takes two to three times as long where the elements have 16 bits. In fp32 and
-// for longer sequences, whose scores would outgrow the rest of a block, the fused kernel runs. It depends on the
-// model's shape alone, so it is the same wherever bytes live.
+// never keeps them: on a CPU the latter takes two to three times as long in bf16. In fp32, in fp16, whose products are
+// slow here (gpt2_module.h), and for longer sequences, whose scores would outgrow the rest of a block, the fused kernel
+// runs. It depends on the model's shape alone, so it is the same wherever bytes live.
 constexpr int64_t kWholeScoresSequence = 256;
 constexpr bool has_whole_scores(DType type, int64_t sequence) {
-  return type != DType::kFp32 && sequence <= kWholeScoresSequence;
+  return type == DType::kBf16 && sequence <= kWholeScoresSequence;
 }
 
 // softmax(scale * query key^T) value over the keys at or before each query; all four [batch, heads, sequence, head

@@ -21,9 +21,6 @@ constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 28;  // keeps products of
 Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
   config.validate();
   if (options.sequence == 0) options.sequence = config.n_positions;
-  if (options.precision == Precision::kFp16) {
-    throw ConfigError("fp16 is not there yet for this model: enable bf16, or neither for fp32");
-  }
   if (options.batch < 1)
     throw ConfigError("a micro-batch of " + std::to_string(options.batch) + " sequences: 1 or more");
   if (options.sequence < 1 || options.sequence > config.n_positions) {

@@ -38,10 +38,10 @@ struct Gpt2Config {
 
 // What is fixed when a run is planned.
 struct Gpt2Options {
-  Precision precision = Precision::kBf16;  // kFp16 is refused here
-  int64_t batch = 1;                       // sequences in a micro-batch
-  int64_t sequence = 0;                    // tokens in a sequence; 0: n_positions
-  int64_t loss_tile_tokens = 0;            // tokens whose logits exist at once; 0: from the shape alone
+  Precision precision = Precision::kBf16;
+  int64_t batch = 1;             // sequences in a micro-batch
+  int64_t sequence = 0;          // tokens in a sequence; 0: n_positions
+  int64_t loss_tile_tokens = 0;  // tokens whose logits exist at once; 0: from the shape alone
 };
 
 constexpr int64_t kIgnoredTarget = -100;

@@ -7,7 +7,6 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -110,9 +109,9 @@ Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens) 
 // Contributes the half's gradients, its first parameter being weight `first` of the turn, and returns the gradient of x
 // without the residual's own part. `made` is spent.
 at::Tensor differentiate(Half& half, Recomputed made, const at::Tensor& output_gradient, VisitTurn& turn, int first) {
-  contribute(turn, first + 4, at::mm(half.activate(made.inner.detach()).t(), output_gradient));
+  contribute(turn, first + 4, product(half.activate(made.inner.detach()).t(), output_gradient));
   contribute(turn, first + 5, at::sum(output_gradient, 0));
-  at::Tensor gradient = at::mm(output_gradient, half.projection_weight.detach().t());
+  at::Tensor gradient = product(output_gradient, half.projection_weight.detach().t());
   half.activate_backward(gradient, made.inner.detach());
   const variable_list wanted = {made.leaf, half.norm_weight, half.norm_bias, half.inner_weight, half.inner_bias};
   variable_list gradients = torch::autograd::grad({made.inner}, wanted, {gradient});

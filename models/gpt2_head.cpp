@@ -5,7 +5,6 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/layer_norm.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -42,8 +41,8 @@ class HeadModule final : public BoundModule {
 enum class Want : uint8_t { kLoss, kLossAndGradient };
 
 // The sum of losses over rows of `logits` whose target counts. With kLossAndGradient the rows become the gradient of
-// sum / counted.
-double cross_entropy(at::Tensor& logits, std::span<const int64_t> targets, int64_t counted, Want want) {
+// sum * factor.
+double cross_entropy(at::Tensor& logits, std::span<const int64_t> targets, double factor, Want want) {
   at::Tensor exponential = logits.to(c10::ScalarType::Float, false, true);
   exponential.sub_(at::amax(exponential, 1, true));
   const int64_t vocabulary = exponential.size(1);
@@ -69,7 +68,7 @@ double cross_entropy(at::Tensor& logits, std::span<const int64_t> targets, int64
       row[targets[i]] -= 1.0f;
     }
   }
-  exponential.mul_(1.0 / static_cast<double>(counted));
+  exponential.mul_(factor);
   logits.copy_(exponential);
   return loss;
 }
@@ -110,15 +109,15 @@ class Head final : public Gpt2Visit {
                      {count, width_});
   }
 
-  at::Tensor logits_of(const at::Tensor& normed) const { return at::mm(normed, module_.weight.t()); }
+  at::Tensor logits_of(const at::Tensor& normed) const { return product(normed, module_.weight.t()); }
 
-  double softmax(at::Tensor& logits, std::span<const int64_t> targets, int64_t counted, Want want) const {
+  double softmax(at::Tensor& logits, std::span<const int64_t> targets, double factor, Want want) const {
     const int64_t step = softmax_rows(vocabulary_), rows = logits.size(0);
     double loss = 0;
     for (int64_t row = 0; row < rows; row += step) {
       const int64_t count = std::min(step, rows - row);
       at::Tensor part = logits.narrow(0, row, count);
-      loss += cross_entropy(part, targets.subspan(static_cast<size_t>(row), static_cast<size_t>(count)), counted, want);
+      loss += cross_entropy(part, targets.subspan(static_cast<size_t>(row), static_cast<size_t>(count)), factor, want);
     }
     return loss;
   }
@@ -143,9 +142,10 @@ class Head final : public Gpt2Visit {
       normed = module_.normed(leaf);
     }
     at::Tensor logits = logits_of(normed.detach());
-    const double loss = softmax(logits, targets, counted, Want::kLossAndGradient);
+    const double factor = turn.loss_scale() / static_cast<double>(counted);
+    const double loss = softmax(logits, targets, factor, Want::kLossAndGradient);
     contribute_weight_gradient(turn, logits, normed.detach());
-    const at::Tensor normed_gradient = at::mm(logits, module_.weight.detach());
+    const at::Tensor normed_gradient = product(logits, module_.weight.detach());
     logits.reset();
     auto gradients = torch::autograd::grad({normed}, {leaf, module_.norm_weight, module_.norm_bias}, {normed_gradient});
     contribute(turn, kNormWeight, gradients[1]);
@@ -158,7 +158,7 @@ class Head final : public Gpt2Visit {
     const int64_t step = head_gradient_rows(width_);
     for (int64_t row = 0; row < vocabulary_; row += step) {
       const int64_t rows = std::min(step, vocabulary_ - row);
-      const at::Tensor part = at::mm(logits_gradient.narrow(1, row, rows).t(), normed).contiguous();
+      const at::Tensor part = product(logits_gradient.narrow(1, row, rows).t(), normed).contiguous();
       turn.contribute_part(kWeight, row * width_, bytes_of(part), part.numel(), dtype_of(part));
     }
   }

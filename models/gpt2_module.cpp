@@ -2,11 +2,52 @@
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
 
 #include "core/errors.h"
 #include "libtorch/tensors.h"
+#include "models/gpt2_visits.h"
 
 namespace sluice {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// a b, and a bias added to every row where there is one, in fp32; the result is fp16.
+at::Tensor widened_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  constexpr auto kFloat = c10::ScalarType::Float;
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  const at::Tensor wide = a.to(kFloat);
+  const int64_t step = product_columns(a.size(0), b.size(0)), columns = b.size(1);
+  for (int64_t column = 0; column < columns; column += step) {
+    const int64_t count = std::min(step, columns - column);
+    const at::Tensor some = b.narrow(1, column, count).to(kFloat);
+    result.narrow(1, column, count)
+        .copy_(bias.defined() ? at::addmm(bias.narrow(0, column, count).to(kFloat), wide, some) : at::mm(wide, some));
+  }
+  return result;
+}
+
+// What autograd keeps of it is fp16.
+struct WidenedAffine : torch::autograd::Function<WidenedAffine> {
+  static at::Tensor forward(AutogradContext* kept, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias) {
+    kept->save_for_backward({x, weight});
+    return widened_product(x, weight, bias);
+  }
+  static variable_list backward(AutogradContext* kept, const variable_list& gradients) {
+    const variable_list saved = kept->get_saved_variables();
+    const at::Tensor& gradient = gradients[0];
+    return {product(gradient, saved[1].t()), product(saved[0].t(), gradient), at::sum(gradient, 0)};
+  }
+};
+
+}  // namespace
 
 at::Tensor BoundModule::add_parameter(const std::string& name) {
   return bound_.emplace_back(register_parameter(name, at::empty({0})));
@@ -21,8 +62,12 @@ void BoundModule::unbind() {
   for (at::Tensor& parameter : bound_) parameter.set_data(at::empty({0}));
 }
 
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  return dtype_of(a) == DType::kFp16 ? widened_product(a, b, {}) : at::mm(a, b);
+}
+
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::addmm(bias, x, weight);
+  return dtype_of(x) == DType::kFp16 ? WidenedAffine::apply(x, weight, bias) : at::addmm(bias, x, weight);
 }
 
 void contribute(VisitTurn& turn, int index, at::Tensor gradient) {

@@ -39,7 +39,10 @@ class Binding {
   BoundModule& module_;
 };
 
-// x W + b with W as Hugging Face stores it for GPT-2: [in, out].
+// Products of matrices, rounded once. LibTorch multiplies fp16 element by element on CPUs without fp16 arithmetic, a
+// hundred times slower than fp32: fp16 is widened here, the left operand whole, the right one some columns at a time.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b);
+// x W + b with W as Hugging Face stores it for GPT-2: [in, out]. Under autograd too.
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 // Contributes a gradient of weight `index` of the turn and drops it.

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kLossTileElements = int64_t{8} << 20;
 constexpr int64_t kSoftmaxElements = int64_t{1} << 19;
 constexpr int64_t kHeadGradientElements = int64_t{1} << 20;
+constexpr int64_t kProductElements = int64_t{1} << 21;
 
 PartitionSpec block_partition(const std::vector<ParameterSpec>& parameters, int64_t block) {
   PartitionSpec partition{.name = "h." + std::to_string(block), .parameters = parameters};
@@ -77,5 +78,8 @@ int64_t default_loss_tile_tokens(int64_t vocab_size, int64_t tokens) {
 }
 int64_t softmax_rows(int64_t vocab_size) { return std::max<int64_t>(1, kSoftmaxElements / vocab_size); }
 int64_t head_gradient_rows(int64_t width) { return std::max<int64_t>(1, kHeadGradientElements / width); }
+int64_t product_columns(int64_t left_rows, int64_t right_rows) {
+  return std::max<int64_t>(1, kProductElements / std::max(left_rows, right_rows));
+}
 
 }  // namespace sluice

@@ -41,5 +41,7 @@ int64_t default_loss_tile_tokens(int64_t vocab_size, int64_t tokens);
 // Rows of logits whose softmax is taken at once, and rows of the head's weight whose gradient is made at once.
 int64_t softmax_rows(int64_t vocab_size);
 int64_t head_gradient_rows(int64_t width);
+// Columns of the right operand that a product of fp16 matrices widens at once, from its rows and the left one's.
+int64_t product_columns(int64_t left_rows, int64_t right_rows);
 
 }  // namespace sluice

@@ -45,6 +45,12 @@ int64_t attention_scratch(const Gpt2Options& options) {
   return compute_threads() * 2 * queries * keys * element_bytes;
 }
 
+// What fp16's product of matrices [rows, shared] and [shared, columns] widens, and the part of the result beside it.
+int64_t widened_bytes(const Gpt2Options& options, int64_t rows, int64_t shared, int64_t columns) {
+  if (options.precision != Precision::kFp16) return 0;
+  return 4 * (rows * shared + (rows + shared) * std::min(columns, product_columns(rows, shared)));
+}
+
 // The MLP's half of a backward: attention's graph (5 tensors of the boundary's size, and its probabilities where scores
 // exist whole) and its own sums, two tensors of the inner width, one weight gradient; and what best fit leaves between
 // them. Or attention's half: where scores exist whole, probabilities, their gradient and that of the scores.
@@ -53,23 +59,26 @@ int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t tokens = options.batch * options.sequence;
   const int64_t boundary = tokens * config.n_embd * element_bytes, inner = tokens * config.inner() * element_bytes;
   const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 16 : 19;
-  const int64_t mlp = boundary * halves_of_boundary / 2 + 2 * inner + config.inner() * config.n_embd * element_bytes;
+  const int64_t mlp = boundary * halves_of_boundary / 2 + 2 * inner + config.inner() * config.n_embd * element_bytes +
+                      widened_bytes(options, config.inner(), tokens, config.n_embd);
   if (has_whole_scores(weights_dtype(options.precision), options.sequence)) {
     const int64_t scores = tokens * config.n_head * options.sequence * element_bytes;
     return std::max(mlp + scores, 10 * boundary + 7 * scores / 2);
   }
   const int64_t attention =
-      10 * boundary + 3 * config.n_embd * config.n_embd * element_bytes + attention_scratch(options);
+      10 * boundary + 3 * config.n_embd * config.n_embd * element_bytes +
+      std::max(attention_scratch(options), widened_bytes(options, tokens, 3 * config.n_embd, config.n_embd));
   return std::max(mlp, attention);
 }
 
-// Logits of a tile, and either a few of their rows in fp32 or a slice of the weight's gradient.
+// Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what fp16 widens.
 int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tile = options.loss_tile_tokens;
   const int64_t rows = std::min(softmax_rows(config.vocab_size), tile) * config.vocab_size * 4;
   const int64_t slice = std::min(head_gradient_rows(config.n_embd), config.vocab_size) * config.n_embd * element_bytes;
-  return tile * (config.vocab_size + config.n_embd * 3 / 2) * element_bytes + std::max(rows, slice);
+  return tile * (config.vocab_size + config.n_embd * 3 / 2) * element_bytes +
+         std::max({rows, slice, widened_bytes(options, tile, config.vocab_size, config.n_embd)});
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // A GPT-2 trained by the real engine, its bytes in all three tiers, against transformers and torch.optim.AdamW.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "core/bytes.h"
 #include "models/hugging_face.h"
@@ -31,6 +33,9 @@ struct Training {
     options.adam = {.learning_rate = kLearningRate, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
     options.max_norm = kClip;
     options.update_threads = 1;
+    if (precision == Precision::kFp16) {
+      options.loss_scale = {.kind = LossScaleOptions::Kind::kDynamic, .first = 0x1p18, .window = 4, .hysteresis = 1};
+    }
     engine = std::make_unique<Engine>(model.spec(), options, hugging_face_source(section.folder, model));
     model.use_workspace(engine->workspace());
   }
@@ -75,6 +80,40 @@ TEST_P(Parity, twenty_steps_with_clipping_and_accumulation_are_those_of_torch) {
   }
 }
 
+TEST(Gpt2OnTheEngine, trains_in_fp16_as_transformers_does_in_fp32_but_for_rounding) {
+  Training run("tied", Precision::kFp16, kAccumulation);
+  const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
+  const std::vector<float> losses = Reference::get().values("tied.losses"),
+                           norms = Reference::get().values("tied.norms");
+  size_t applied = 0;
+  std::set<double> scales;
+  for (int64_t step = 0; applied < losses.size(); ++step) {
+    ASSERT_LT(step, 2 * kSteps);
+    const std::vector<int64_t> some = step_of(ids, static_cast<int64_t>(applied), kAccumulation),
+                               next = step_of(targets, static_cast<int64_t>(applied), kAccumulation);
+    const StepEnd end = run.engine->train_step(kLearningRate, run.model.compute({.ids = some, .targets = next}));
+    scales.insert(end.loss_scale);
+    EXPECT_NEAR(end.loss / losses[applied], 1, 1e-2) << "step " << step;
+    if (end.skipped) continue;
+    EXPECT_NEAR(end.grad_norm / norms[applied], 1, 2e-2) << "step " << step;
+    ++applied;
+  }
+  EXPECT_GE(scales.size(), 2u);
+}
+
+TEST(Gpt2OnTheEngine, learns_a_batch_in_fp16) {
+  Training run("untied", Precision::kFp16, 1);
+  const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
+  const std::vector<int64_t> some = step_of(ids, 0, 1), next = step_of(targets, 0, 1);
+  std::vector<double> losses;
+  for (int step = 0; step < kSteps; ++step) {
+    const StepEnd end = run.engine->train_step(kLearningRate, run.model.compute({.ids = some, .targets = next}));
+    if (!end.skipped) losses.push_back(end.loss);
+  }
+  EXPECT_TRUE(std::is_sorted(losses.rbegin(), losses.rend()));
+  EXPECT_LT(losses.back(), losses.front() - 1);
+}
+
 TEST(Gpt2OnTheEngine, evaluates_to_the_loss_of_transformers_and_changes_nothing) {
   Training run("tied", Precision::kFp32, 2);
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
@@ -95,7 +134,7 @@ TEST(Gpt2OnTheEngine, gives_the_logits_of_the_next_token) {
 }
 
 TEST(Gpt2OnTheEngine, runs_in_exactly_the_workspace_that_was_measured) {
-  for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
     Training run("tied", precision, 2);
     const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
     const std::vector<int64_t> some = step_of(ids, 0, 2), next = step_of(targets, 0, 2);

@@ -68,11 +68,15 @@ TEST_P(Gradients, are_those_of_transformers_in_fp32_whatever_the_loss_tile) {
 INSTANTIATE_TEST_SUITE_P(Models, Gradients,
                          ::testing::Combine(::testing::Values("tied", "untied"), ::testing::Values<int64_t>(0, 7, 1)));
 
-TEST(Gradients, are_close_in_bf16) {
-  MemoryModel model = load("tied", Precision::kBf16);
+TEST(Gradients, are_close_in_half_precision) {
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
-  EXPECT_NEAR(model.train(micro_batch(ids, targets, 0)) / Reference::get().values("tied.loss.0")[0], 1, 1e-2);
-  expect_gradients(model, "tied", 0, 0.1);
+  for (const auto& [precision, loss_tolerance, tolerance] :
+       {std::tuple{Precision::kBf16, 1e-2, 0.1}, {Precision::kFp16, 1e-3, 0.02}}) {
+    MemoryModel model = load("tied", precision);
+    const double wanted = Reference::get().values("tied.loss.0")[0];
+    EXPECT_NEAR(model.train(micro_batch(ids, targets, 0)) / wanted, 1, loss_tolerance);
+    expect_gradients(model, "tied", 0, tolerance);
+  }
 }
 
 TEST(Gradients, are_zero_and_so_is_the_loss_without_a_target) {
@@ -88,7 +92,7 @@ TEST(Gradients, are_zero_and_so_is_the_loss_without_a_target) {
 
 TEST(Gradients, and_losses_keep_their_bits_from_run_to_run_and_in_a_workspace) {
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
-  for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
     MemoryModel model = load("tied", precision);
     const double loss = model.train(micro_batch(ids, targets, 0));
     const std::vector<float> gradient = model.gradient("transformer.h.1.mlp.c_fc.weight");

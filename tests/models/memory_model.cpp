@@ -52,6 +52,7 @@ class MemoryModel::Turn final : public VisitTurn {
     SLUICE_CHECK(first + elements <= static_cast<int64_t>(open.size()), "a part outside its gradient");
     add_gradient(open.data() + first, gradient, dtype, elements, Contribution::kLater);
   }
+  double loss_scale() const override { return 1; }
   void report_loss(double reported) override { loss = reported; }
   double loss = 0;
 
