@@ -87,7 +87,8 @@ void add_facts(const Json& config, RunData& run) {
   add("tokens in a sample", "/data/sequence_length");
   add("samples in a step", "/train_batch_size");
   add("micro-batches", "/gradient_accumulation_steps");
-  run.facts.emplace_back("precision", config.value("/bf16/enabled"_json_pointer, false) ? "bf16" : "fp32");
+  const auto enabled = [&](const char* pointer) { return config.value(Json::json_pointer(pointer), false); };
+  run.facts.emplace_back("precision", enabled("/bf16/enabled") ? "bf16" : enabled("/fp16/enabled") ? "fp16" : "fp32");
   add("gradient clipping", "/gradient_clipping");
   add("device memory", "/sluice/device_memory");
   add("host memory", "/sluice/host_memory");

@@ -21,6 +21,7 @@ Json deciding_keys(const RunConfig& config) {
   all["model"].erase("path");
   Json kept = Json::object();
   for (const char* key : {"model", "data", "seed", "train_batch_size", "bf16"}) kept[key] = all[key];
+  kept["fp16"]["enabled"] = all["fp16"]["enabled"];  // the loss scale may be chosen anew
   return kept.flatten();
 }
 

@@ -96,6 +96,7 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   }
   options.adam = setup.config.optimizer;
   options.max_norm = setup.config.gradient_clipping;
+  options.loss_scale = setup.config.loss_scale;
   options.update_threads = sluice.update_threads;
   options.trace_path = sluice.trace;
   options.log = log;

@@ -180,6 +180,34 @@ void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
   read_betas(reader, optimizer);
 }
 
+// The keys count where fp16 is enabled, and are checked everywhere.
+void read_fp16(const Reader& reader, RunConfig& config) {
+  const double beyond_largest = std::nextafter(kLargestLossScale, kNoLimit);
+  LossScaleOptions scale{.kind = LossScaleOptions::Kind::kDynamic};
+  double fixed = 0;
+  int power = 16;
+  constexpr std::string_view kScale = "fp16.loss_scale", kLeast = "fp16.min_loss_scale";
+  reader.number(kScale, fixed, 0, beyond_largest);
+  if (fixed != 0 && fixed < kSmallestLossScale) reader.refuse(kScale, fixed);
+  reader.integer("fp16.initial_scale_power", power, 0, 100);
+  reader.integer("fp16.loss_scale_window", scale.window, 1);
+  reader.integer("fp16.hysteresis", scale.hysteresis, 1);
+  reader.flag("fp16.consecutive_hysteresis", [&](bool yes) {
+    scale.patience = yes ? LossScaleOptions::Patience::kAnewAfterGoodStep : LossScaleOptions::Patience::kAnewWhenRaised;
+  });
+  reader.number(kLeast, scale.least, kSmallestLossScale, beyond_largest);
+  scale.first = std::ldexp(1.0, power);
+  if (scale.least > scale.first) reader.refuse(kLeast, *reader.find(kLeast), fmt::format(", {:g}", scale.first));
+  reader.flag("fp16.enabled", [&](bool yes) {
+    if (!yes) return;
+    if (config.precision == Precision::kBf16) {
+      reader.refuse("fp16.enabled", true, ", and not with \"bf16.enabled\" true");
+    }
+    config.precision = Precision::kFp16;
+    config.loss_scale = fixed == 0 ? scale : LossScaleOptions{.first = fixed};
+  });
+}
+
 void read_schedule(const Reader& reader, ScheduleConfig& schedule) {
   if (reader.find("scheduler") == nullptr) return;
   if (reader.find("scheduler.type") == nullptr) {
@@ -352,6 +380,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   read_schedule(reader, config.schedule);
   reader.number("gradient_clipping", config.gradient_clipping, 0, kNoLimit);
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
+  read_fp16(reader, config);
   reader.integer("zero_optimization.stage", config.zero_stage, 0, 3);
   reader.integer("steps_per_print", config.steps_per_print, 1);
   reader.integer("seed", config.seed, 0);

@@ -11,6 +11,7 @@
 #include "core/dtype.h"
 #include "cpu_adam/adam.h"
 #include "data/options.h"
+#include "engine/loss_scale.h"
 #include "engine/placement.h"
 #include "engine/update_mode.h"
 #include "swap/io_queue.h"
@@ -54,6 +55,7 @@ struct RunConfig {
   ScheduleConfig schedule;
   double gradient_clipping = 0;  // largest norm; 0: none
   Precision precision = Precision::kFp32;
+  LossScaleOptions loss_scale;   // fp16: the incumbent's section of that name; else 1
   int zero_stage = 0;
   int64_t steps_per_print = 10;
   uint64_t seed = 0;

@@ -1,5 +1,6 @@
 // The way back: typed values to JSON text, and the names and defaults that both ways share.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "configs/run_config.h"
@@ -63,6 +64,19 @@ Json optimizer_json(const AdamOptions& options) {
   return {{"type", type}, {"params", params}};
 }
 
+Json fp16_json(const RunConfig& config) {
+  if (config.precision != Precision::kFp16) return {{"enabled", false}};
+  const LossScaleOptions& scale = config.loss_scale;
+  if (scale.kind == LossScaleOptions::Kind::kStatic) return {{"enabled", true}, {"loss_scale", scale.first}};
+  return {{"enabled", true},
+          {"loss_scale", 0},
+          {"initial_scale_power", std::lround(std::log2(scale.first))},
+          {"loss_scale_window", scale.window},
+          {"hysteresis", scale.hysteresis},
+          {"consecutive_hysteresis", scale.patience == LossScaleOptions::Patience::kAnewAfterGoodStep},
+          {"min_loss_scale", scale.least}};
+}
+
 }  // namespace
 
 std::string_view name_of(TokenizerKind kind) { return kind == TokenizerKind::kByte ? "byte" : "sentencepiece"; }
@@ -107,6 +121,7 @@ std::string to_json(const RunConfig& config) {
   }
   object["gradient_clipping"] = config.gradient_clipping;
   object["bf16"] = {{"enabled", config.precision == Precision::kBf16}};
+  object["fp16"] = fp16_json(config);
   object["zero_optimization"] = {{"stage", config.zero_stage}};
   object["steps_per_print"] = config.steps_per_print;
   object["seed"] = config.seed;

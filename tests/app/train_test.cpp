@@ -57,6 +57,28 @@ TEST_F(TrainTest, a_run_that_was_stopped_and_resumed_has_the_numbers_of_one_that
   EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
 }
 
+TEST_F(TrainTest, fp16_skips_steps_and_lowers_its_scale_and_a_resumed_run_goes_on_with_it) {
+  const auto fp16 = [&](const std::string& out, std::vector<std::string> more) {
+    const std::string keys = R"(fp16={"enabled": true, "initial_scale_power": 30, "loss_scale_window": 3})";
+    more.insert(more.end(), {"--set", "bf16.enabled=false", "--set", keys});
+    return train(out, more);
+  };
+  const Ended whole = fp16("whole", {"--steps", "20"});
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  ASSERT_EQ(fp16("parts", {"--steps", "4"}).exit_code, 0);
+  ASSERT_EQ(fp16("parts", {"--steps", "20", "--resume"}).exit_code, 0);
+  EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
+  const std::vector<Json> lines = metrics("whole"), again = metrics("parts");
+  EXPECT_EQ(lines[0]["loss_scale"], 1073741824.0);
+  EXPECT_EQ(lines[0]["skipped"], true);
+  EXPECT_EQ(lines[1]["loss_scale"], 1073741824.0);  // a hysteresis of 2
+  EXPECT_EQ(lines[2]["loss_scale"], 536870912.0);
+  EXPECT_EQ(lines[19]["skipped"], false);
+  EXPECT_LT(lines[19]["loss"], lines[0]["loss"]);
+  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(again[i]["loss_scale"], lines[i]["loss_scale"]) << i;
+  EXPECT_THAT(whole.err, testing::HasSubstr("SKIPPED"));
+}
+
 TEST_F(TrainTest, a_finished_run_that_is_resumed_writes_its_final_line_again) {
   ASSERT_EQ(train("run").exit_code, 0);
   const std::string before = numbers(metrics("run"));

@@ -52,7 +52,22 @@ const Case kBadValues[] = {
      R"(run.json: "optimizer.params.eps" is 0; allowed: a number above 0)"},
     {"stage_four", "zero_optimization.stage=4", R"(run.json: "zero_optimization.stage" is 4; allowed: 0, 1, 2 or 3)"},
     {"half_a_step", "steps_per_print=0.5", R"(run.json: "steps_per_print" is 0.5; allowed: a positive integer)"},
-    {"flag_as_a_number", "bf16.enabled=1", R"(run.json: "bf16.enabled" is 1; allowed: true or false (false: fp32))"},
+    {"flag_as_a_number", "bf16.enabled=1",
+     R"(run.json: "bf16.enabled" is 1; allowed: true or false (neither this nor fp16: fp32))"},
+    {"negative_loss_scale", "fp16.loss_scale=-1",
+     R"(run.json: "fp16.loss_scale" is -1; allowed: 0 (dynamic), or a number from 2^-100 to 2^100)"},
+    {"loss_scale_beyond_numbers", "fp16.loss_scale=1e31",
+     R"(run.json: "fp16.loss_scale" is 1e+31; allowed: 0 (dynamic), or a number from 2^-100 to 2^100)"},
+    {"vanishing_loss_scale", "fp16.loss_scale=1e-31",
+     R"(run.json: "fp16.loss_scale" is 1e-31; allowed: 0 (dynamic), or a number from 2^-100 to 2^100)"},
+    {"scale_instead_of_its_power", "fp16.initial_scale_power=65536",
+     R"(run.json: "fp16.initial_scale_power" is 65536; allowed: an integer from 0 to 100: the first dynamic scale is )"
+     R"(2 to this power)"},
+    {"no_window", "fp16.loss_scale_window=0",
+     R"(run.json: "fp16.loss_scale_window" is 0; allowed: a positive integer)"},
+    {"no_hysteresis", "fp16.hysteresis=0", R"(run.json: "fp16.hysteresis" is 0; allowed: a positive integer)"},
+    {"least_above_the_first", "fp16.min_loss_scale=65537",
+     R"(run.json: "fp16.min_loss_scale" is 65537; allowed: a number from 2^-100 to the first dynamic scale, 65536)"},
     {"section_as_a_value", "bf16=true", R"(run.json: "bf16" is true; allowed: an object)"},
     {"model_as_a_name", "model=gpt2",
      R"(run.json: "model" is "gpt2"; allowed: an object, as {"type": "gpt2", ...} or {"path": "FOLDER"})"},
@@ -123,7 +138,7 @@ TEST_P(BadKey, is_refused_with_the_nearest_known_or_the_reason) {
 
 constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
-    "scheduler, gradient_clipping, bf16, zero_optimization, steps_per_print, seed, endurance, sluice";
+    "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, sluice";
 constexpr const char* kSluiceKeys =
     "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_block, io_depth, placement, "
     "update, loss_tile_tokens, compute_threads, update_threads, trace";
@@ -156,8 +171,12 @@ const Case kBadKeys[] = {
     {"scheduler_that_ends_in_its_warm_up",
      R"(scheduler={"type":"WarmupDecayLR","params":{"warmup_num_steps":10,"total_num_steps":10}})",
      R"(run.json: "scheduler.params.total_num_steps" is 10; allowed: an integer above warmup_num_steps, for WarmupDecayLR)"},
-    {"fp16", "fp16.enabled=false",
-     R"(run.json: "fp16" is not supported yet (fp16 with loss scaling; use bf16, or fp32); leave it out)"},
+    {"fp16_casts", "fp16.auto_cast=false",
+     R"(run.json: "fp16.auto_cast" is not supported yet (the key; the model and its inputs are fp16); leave it out)"},
+    {"typo_in_fp16", "fp16.loss_scale_windows=2",
+     R"(run.json: unknown key "fp16.loss_scale_windows" (value 2); did you mean "fp16.loss_scale_window"? )"
+     R"(Allowed in "fp16": enabled, loss_scale, initial_scale_power, loss_scale_window, hysteresis, )"
+     R"(consecutive_hysteresis, min_loss_scale)"},
     {"offload", R"(zero_optimization.offload_optimizer={"device":"nvme"})",
      R"(run.json: "zero_optimization.offload_optimizer" is not supported yet (its lowest tier; sluice.placement.state )"
      R"(and the budgets decide); leave it out)"},
@@ -167,10 +186,17 @@ const Case kBadKeys[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Table, BadKey, testing::ValuesIn(kBadKeys), kName);
 
+TEST(BadFiles, bf16_and_fp16_exclude_each_other) {
+  EXPECT_EQ(error_of(kGood, {"bf16.enabled=true", "fp16.enabled=true"}),
+            R"(run.json: "fp16.enabled" is true; allowed: true or false, and not with "bf16.enabled" true)");
+  EXPECT_EQ(error_of(kGood, {"bf16.enabled=true", "fp16.enabled=false"}), "no error");
+  EXPECT_EQ(error_of(kGood, {"bf16.enabled=false", "fp16.enabled=true"}), "no error");
+}
+
 // Every key of the file that the incumbent's users own is either known or refused as not supported yet: none is a typo.
 TEST(BadFiles, no_key_of_the_incumbents_file_counts_as_a_typo) {
   const char* const later[] = {"wall_clock_breakdown",
-                               "fp16",
+                               "amp",
                                "aio",
                                "tensorboard",
                                "zero_optimization.offload_optimizer",

@@ -77,6 +77,43 @@ TEST(GoodFiles, every_key_of_batch_data_and_optimizer_arrives) {
   EXPECT_EQ(config.seed, 11u);
 }
 
+TEST(GoodFiles, fp16_has_a_dynamic_loss_scale_with_the_incumbents_defaults) {
+  const RunConfig config = parse(kSmallest, {"fp16.enabled=true"});
+  EXPECT_EQ(config.precision, Precision::kFp16);
+  EXPECT_EQ(config.loss_scale.kind, LossScaleOptions::Kind::kDynamic);
+  EXPECT_EQ(config.loss_scale.first, 65536);
+  EXPECT_EQ(config.loss_scale.least, 1);
+  EXPECT_EQ(config.loss_scale.window, 1000);
+  EXPECT_EQ(config.loss_scale.hysteresis, 2);
+  EXPECT_EQ(config.loss_scale.patience, LossScaleOptions::Patience::kAnewWhenRaised);
+}
+
+TEST(GoodFiles, every_key_of_fp16_arrives_and_is_written_back) {
+  const RunConfig config = parse(kSmallest, {R"(fp16={"enabled": true, "loss_scale": 0, "initial_scale_power": 9,
+      "loss_scale_window": 50, "hysteresis": 3, "consecutive_hysteresis": true, "min_loss_scale": 0.25})"});
+  for (const LossScaleOptions& scale : {config.loss_scale, parse(to_json(config)).loss_scale}) {
+    EXPECT_EQ(scale.kind, LossScaleOptions::Kind::kDynamic);
+    EXPECT_EQ(scale.first, 512);
+    EXPECT_EQ(scale.least, 0.25);
+    EXPECT_EQ(scale.window, 50);
+    EXPECT_EQ(scale.hysteresis, 3);
+    EXPECT_EQ(scale.patience, LossScaleOptions::Patience::kAnewAfterGoodStep);
+  }
+  const RunConfig fixed = parse(kSmallest, {"fp16.enabled=true", "fp16.loss_scale=1000"});
+  for (const RunConfig& each : {fixed, parse(to_json(fixed))}) {
+    EXPECT_EQ(each.precision, Precision::kFp16);
+    EXPECT_EQ(each.loss_scale.kind, LossScaleOptions::Kind::kStatic);
+    EXPECT_EQ(each.loss_scale.first, 1000);
+  }
+}
+
+TEST(GoodFiles, a_disabled_fp16_leaves_the_loss_alone) {
+  const RunConfig config = parse(kFull, {R"(fp16={"enabled": false, "loss_scale": 128})"});
+  EXPECT_EQ(config.precision, Precision::kBf16);
+  EXPECT_EQ(config.loss_scale.kind, LossScaleOptions::Kind::kStatic);
+  EXPECT_EQ(config.loss_scale.first, 1);
+}
+
 TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
   const SluiceConfig sluice = parse(kFull).sluice;
   EXPECT_EQ(sluice.device_memory_bytes, 2 * kMiB);
