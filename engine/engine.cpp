@@ -197,6 +197,11 @@ StepEnd Engine::Impl::end_step() {
   captured.applied_steps += end.skipped ? 0 : 1;
   captured.skipped_steps += end.skipped ? 1 : 0;
   note_step(options.loss_scale, end.skipped ? StepWas::kSkipped : StepWas::kGood, captured);
+  if (end.skipped) {
+    say(options.log, LogLevel::kWarning,
+        fmt::format("step {} is skipped: a gradient is not finite at a loss scale of {:g}; the next one has {:g}",
+                    end.step, end.loss_scale, captured.loss_scale));
+  }
   unsaved = Flag::kYes;
   pending = end.skipped ? Flag::kNo : Flag::kYes;
   pending_scale = clipped.scale;

@@ -217,6 +217,18 @@ TEST_F(Fp16, resumes_at_any_step_to_the_bits_of_a_run_that_never_stopped) {
   }
 }
 
+TEST_F(Fp16, says_which_step_was_skipped_and_what_became_of_the_scale) {
+  reference_.loss_scale = {.kind = Kind::kDynamic, .first = kAlwaysOverflows, .hysteresis = 1};
+  TempFolder folder;
+  EngineOptions with = options(folder, UpdateMode::kAuto);
+  std::string log;
+  with.log = [&](LogLevel, const std::string& line) { log += line + "\n"; };
+  Engine engine(model_, with, toy_source());
+  engine.train_step(1e-2, toy_compute(model_, 1));
+  EXPECT_THAT(log, HasSubstr("step 1 is skipped: a gradient is not finite at a loss scale of 1.09951e+12; the next one "
+                             "has 5.49756e+11"));
+}
+
 TEST_F(Fp16, stops_after_ten_skips_at_the_least_scale_and_names_the_block) {
   reference_.loss_scale = {
       .kind = Kind::kDynamic, .first = 4 * kAlwaysOverflows, .least = kAlwaysOverflows, .hysteresis = 1};
