@@ -55,7 +55,15 @@ RunSetup set_up(RunConfig config) {
                               .loss_tile_tokens = config.sluice.loss_tile_tokens});
   config.sluice.loss_tile_tokens = model.options().loss_tile_tokens;
   config.model = model_section_text(section);
-  return {.config = std::move(config), .section = std::move(section), .model = std::move(model)};
+  std::vector<std::string_view> names;
+  for (const PartitionSpec& partition : model.spec().partitions) {
+    for (const ParameterSpec& parameter : partition.parameters) names.push_back(parameter.name);
+  }
+  std::vector<ParameterGroup> groups = match_groups(config.param_groups, names);
+  return {.config = std::move(config),
+          .section = std::move(section),
+          .model = std::move(model),
+          .groups = std::move(groups)};
 }
 
 WorkspaceNeed find_workspace(RunSetup& setup) {
@@ -95,6 +103,7 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
     options.block = EngineOptions::Block::kStays;
   }
   options.adam = setup.config.optimizer;
+  options.groups = setup.groups;
   options.max_norm = setup.config.gradient_clipping;
   options.loss_scale = setup.config.loss_scale;
   options.update_threads = sluice.update_threads;

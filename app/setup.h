@@ -19,6 +19,7 @@ struct RunSetup {
   RunConfig config;  // with all defaults filled in, but for what the plan decides
   ModelSection section;
   Gpt2 model;
+  std::vector<ParameterGroup> groups;  // of optimizer.param_groups
 };
 // Reads the model's section, fills in defaults, sets LibTorch's threads. Throws ConfigError.
 RunSetup set_up(RunConfig config);

@@ -208,6 +208,12 @@ void Training::open_engine() {
   console_.finish_progress();
   check_same_data(engine_->committed(), data_->fingerprint(), folder_.path());
   setup_.model.use_workspace(engine_->workspace());
+  for (size_t g = 0; g < setup_.groups.size(); ++g) {
+    const ParameterGroup& group = setup_.groups[g];
+    say(console_.log(), LogLevel::kInfo,
+        fmt::format("optimizer.param_groups[{}]: {} parameters, weight_decay {:g}, {:g} times the learning rate", g,
+                    group.parameters.size(), group.adam.weight_decay, group.learning_rate_factor));
+  }
   console_.print(engine_->plan().table());
   predict_steps();
   for (const std::string& line : engine_->describe()) say(console_.log(), LogLevel::kInfo, line);

@@ -114,8 +114,13 @@ void check_section(const Json& section, const std::string& prefix, const std::st
     const KeyInfo* known = find_key(path);
     if (known == nullptr) refuse_key(path, value, name);
     if (known->kind == KeyKind::kValue) continue;
-    if (!value.is_object()) {
+    const bool list = known->kind == KeyKind::kList;
+    const bool objects = std::ranges::all_of(value, [](const Json& each) { return each.is_object(); });
+    if (list ? !value.is_array() || !objects : !value.is_object()) {
       throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name, path, shown(value), known->allowed));
+    }
+    if (list) {
+      for (const Json& each : value) check_section(each, path, name);
     }
     if (known->kind == KeyKind::kSection) check_section(value, path, name);
   }

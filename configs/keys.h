@@ -6,7 +6,8 @@
 
 namespace sluice {
 
-enum class KeyKind { kValue, kSection, kOpenSection };  // an open section's keys are checked by whoever reads it
+// An open section's keys are checked by whoever reads it. A list's objects have the keys below its path.
+enum class KeyKind { kValue, kSection, kOpenSection, kList };
 
 struct KeyInfo {
   std::string_view path;

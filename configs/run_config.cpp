@@ -26,7 +26,12 @@ using Json = nlohmann::ordered_json;
 // Reads values by their paths; what is not there keeps its default.
 class Reader {
  public:
-  Reader(const Json& document, const std::string& name) : document_(document), name_(name) {}
+  // Where the document is a part of the file: how its keys begin for people, and in the table of keys.
+  struct Within {
+    std::string shown, known;
+  };
+  Reader(const Json& document, const std::string& name, Within within = {})
+      : document_(document), name_(name), within_(std::move(within)) {}
 
   const Json* find(std::string_view path) const {
     const Json* at = &document_;
@@ -41,8 +46,11 @@ class Reader {
   }
 
   [[noreturn]] void refuse(std::string_view path, const Json& value, const std::string& more = "") const {
-    throw ConfigError(
-        fmt::format("{}: \"{}\" is {}; allowed: {}{}", name_, path, value.dump(), find_key(path)->allowed, more));
+    throw ConfigError(fmt::format("{}: \"{}{}\" is {}; allowed: {}{}", name_, within_.shown, path, value.dump(),
+                                  allowed(path), more));
+  }
+  [[noreturn]] void refuse_missing(std::string_view path) const {
+    throw ConfigError(fmt::format("{}: \"{}{}\" is missing; allowed: {}", name_, within_.shown, path, allowed(path)));
   }
 
   template <typename T>
@@ -109,6 +117,8 @@ class Reader {
   const std::string& name() const { return name_; }
 
  private:
+  std::string_view allowed(std::string_view path) const { return find_key(within_.known + std::string(path))->allowed; }
+
   int64_t checked_integer(std::string_view path, const Json& value, int64_t least,
                           int64_t most = std::numeric_limits<int64_t>::max()) const {
     // 1e6 is an integer for people; beyond 2^53 a double is not one any more.
@@ -123,6 +133,7 @@ class Reader {
 
   const Json& document_;
   const std::string& name_;
+  Within within_;
 };
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
@@ -146,17 +157,42 @@ const OptimizerType kOptimizerTypes[] = {
 };
 
 void read_betas(const Reader& reader, AdamOptions& optimizer) {
-  constexpr std::string_view kBetas = "optimizer.params.betas";
-  const Json* betas = reader.find(kBetas);
+  const Json* betas = reader.find("betas");
   if (betas == nullptr) return;
   const auto good = [](const Json& beta) { return beta.is_number() && beta >= 0.0 && beta < 1.0; };
   if (!betas->is_array() || betas->size() != 2 || !good((*betas)[0]) || !good((*betas)[1]))
-    reader.refuse(kBetas, *betas);
+    reader.refuse("betas", *betas);
   optimizer.beta1 = (*betas)[0].get<double>();
   optimizer.beta2 = (*betas)[1].get<double>();
 }
 
-void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
+// Of the run, or of one of its groups, in a document of their own.
+void read_hyper_parameters(const Reader& reader, const OptimizerType& type, AdamOptions& optimizer) {
+  const auto only_of_others = [&](std::string_view key, bool known) {
+    const Json* value = reader.find(key);
+    if (value && !known) reader.refuse(key, *value, fmt::format(", and not with \"optimizer.type\" \"{}\"", type.name));
+  };
+  only_of_others("betas", type.betas);
+  only_of_others("eps", type.eps);
+  only_of_others("momentum", type.momentum);
+  reader.number("eps", optimizer.epsilon, std::numeric_limits<double>::min(), kNoLimit);
+  reader.number("weight_decay", optimizer.weight_decay, 0, kNoLimit);
+  reader.number("momentum", optimizer.momentum, 0, 1);
+  read_betas(reader, optimizer);
+}
+
+void read_patterns(const Reader& reader, std::vector<std::string>& patterns) {
+  const Json* value = reader.find("params");
+  if (value == nullptr) reader.refuse_missing("params");
+  if (!value->is_array() || value->empty()) reader.refuse("params", *value);
+  for (const Json& pattern : *value) {
+    if (!pattern.is_string() || pattern.get<std::string>().empty()) reader.refuse("params", *value);
+    patterns.push_back(pattern.get<std::string>());
+  }
+}
+
+void read_optimizer(const Reader& reader, RunConfig& config) {
+  AdamOptions& optimizer = config.optimizer;
   const OptimizerType* type = &kOptimizerTypes[0];
   reader.choice<const OptimizerType*>("optimizer.type", type,
                                       {{"AdamW", &kOptimizerTypes[0]},
@@ -165,19 +201,21 @@ void read_optimizer(const Reader& reader, AdamOptions& optimizer) {
                                        {"Lion", &kOptimizerTypes[3]},
                                        {"SGD", &kOptimizerTypes[4]}});
   optimizer = type->defaults;
-  const auto only_of_others = [&](std::string_view key, bool known) {
-    const Json* value = reader.find(key);
-    if (value && !known)
-      reader.refuse(key, *value, fmt::format(", and not with \"optimizer.type\" \"{}\"", type->name));
-  };
-  only_of_others("optimizer.params.betas", type->betas);
-  only_of_others("optimizer.params.eps", type->eps);
-  only_of_others("optimizer.params.momentum", type->momentum);
-  reader.number("optimizer.params.lr", optimizer.learning_rate, 0, kNoLimit);
-  reader.number("optimizer.params.eps", optimizer.epsilon, std::numeric_limits<double>::min(), kNoLimit);
-  reader.number("optimizer.params.weight_decay", optimizer.weight_decay, 0, kNoLimit);
-  reader.number("optimizer.params.momentum", optimizer.momentum, 0, 1);
-  read_betas(reader, optimizer);
+  if (const Json* params = reader.find("optimizer.params")) {
+    const Reader own(*params, reader.name(), {"optimizer.params.", "optimizer.params."});
+    own.number("lr", optimizer.learning_rate, 0, kNoLimit);
+    read_hyper_parameters(own, *type, optimizer);
+  }
+  const Json* groups = reader.find("optimizer.param_groups");
+  for (size_t i = 0; groups != nullptr && i < groups->size(); ++i) {
+    const Reader own((*groups)[i], reader.name(),
+                     {fmt::format("optimizer.param_groups[{}].", i), "optimizer.param_groups."});
+    ParamGroupConfig& group =
+        config.param_groups.emplace_back(ParamGroupConfig{.patterns = {}, .optimizer = optimizer});
+    read_patterns(own, group.patterns);
+    own.number("lr_factor", group.lr_factor, 0, kNoLimit);
+    read_hyper_parameters(own, *type, group.optimizer);
+  }
 }
 
 // The keys count where fp16 is enabled, and are checked everywhere.
@@ -210,10 +248,7 @@ void read_fp16(const Reader& reader, RunConfig& config) {
 
 void read_schedule(const Reader& reader, ScheduleConfig& schedule) {
   if (reader.find("scheduler") == nullptr) return;
-  if (reader.find("scheduler.type") == nullptr) {
-    throw ConfigError(fmt::format("{}: \"scheduler.type\" is missing; allowed: {}", reader.name(),
-                                  find_key("scheduler.type")->allowed));
-  }
+  if (reader.find("scheduler.type") == nullptr) reader.refuse_missing("scheduler.type");
   reader.choice<ScheduleKind>("scheduler.type", schedule.kind,
                               {{"WarmupLR", ScheduleKind::kWarmup}, {"WarmupDecayLR", ScheduleKind::kWarmupDecay}});
   reader.choice<WarmupShape>("scheduler.params.warmup_type", schedule.shape,
@@ -291,10 +326,7 @@ void read_nvme(const Reader& reader, std::vector<std::string>& folders) {
 void read_endurance(const Reader& reader, EnduranceConfig& endurance) {
   if (reader.find("endurance") == nullptr) return;
   const auto read = [&](std::string_view path, double& into) {
-    if (reader.find(path) == nullptr) {
-      throw ConfigError(
-          fmt::format("{}: \"{}\" is missing; allowed: {}", reader.name(), path, find_key(path)->allowed));
-    }
+    if (reader.find(path) == nullptr) reader.refuse_missing(path);
     reader.number(path, into, std::numeric_limits<double>::min(), kNoLimit);
   };
   read("endurance.terabytes_written", endurance.terabytes_written);
@@ -336,10 +368,7 @@ void read_data(const Reader& reader, DataOptions& data) {
   const bool byte = data.tokenizer == TokenizerKind::kByte;
   reader.integer("data.vocab_size", data.vocab_size, byte ? 256 : kMinSentencePieceVocabulary,
                  kMaxSentencePieceVocabulary);
-  if (reader.find("data.sequence_length") == nullptr) {
-    throw ConfigError(fmt::format("{}: \"data.sequence_length\" is missing; allowed: {}", reader.name(),
-                                  find_key("data.sequence_length")->allowed));
-  }
+  if (reader.find("data.sequence_length") == nullptr) reader.refuse_missing("data.sequence_length");
   reader.integer("data.sequence_length", data.sequence_length, 1);
   reader.flag("data.shuffle", [&](bool yes) { data.shuffle = yes ? Shuffle::kYes : Shuffle::kNo; });
   reader.number("data.validation_fraction", data.validation_fraction, 0, 1);
@@ -347,9 +376,7 @@ void read_data(const Reader& reader, DataOptions& data) {
 
 std::string read_model(const Reader& reader) {
   const Json* model = reader.find("model");
-  if (model == nullptr) {
-    throw ConfigError(fmt::format("{}: \"model\" is missing; allowed: {}", reader.name(), find_key("model")->allowed));
-  }
+  if (model == nullptr) reader.refuse_missing("model");
   return model->dump();
 }
 
@@ -376,7 +403,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   reader.integer_or_auto("train_micro_batch_size_per_gpu", config.batch.micro, 1);
   reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1);
   derive_batch(config.batch, name);
-  read_optimizer(reader, config.optimizer);
+  read_optimizer(reader, config);
   read_schedule(reader, config.schedule);
   reader.number("gradient_clipping", config.gradient_clipping, 0, kNoLimit);
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });

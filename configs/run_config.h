@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/param_groups.h"
 #include "configs/schedule.h"
 #include "core/dtype.h"
 #include "cpu_adam/adam.h"
@@ -52,10 +53,11 @@ struct RunConfig {
   DataOptions data;   // an empty path: given by --data, or not needed; vocab_size 0: the model's
   BatchConfig batch;
   AdamOptions optimizer;
+  std::vector<ParamGroupConfig> param_groups;  // of parameters with hyper-parameters of their own
   ScheduleConfig schedule;
   double gradient_clipping = 0;  // largest norm; 0: none
   Precision precision = Precision::kFp32;
-  LossScaleOptions loss_scale;   // fp16: the incumbent's section of that name; else 1
+  LossScaleOptions loss_scale;  // fp16: the incumbent's section of that name; else 1
   int zero_stage = 0;
   int64_t steps_per_print = 10;
   uint64_t seed = 0;

@@ -53,15 +53,27 @@ Json sluice_json(const SluiceConfig& sluice) {
   return object;
 }
 
-Json optimizer_json(const AdamOptions& options) {
+// What the run and its groups both have.
+void add_hyper_parameters(const AdamOptions& options, Json& params) {
   const bool adam = optimizer_of(options.kind) == Optimizer::kAdam;
-  const std::string type(options.kind == AdamKind::kAdamW ? "AdamW" : name_of(optimizer_of(options.kind)));
-  Json params = {{"lr", options.learning_rate}};
   if (adam || options.kind == AdamKind::kLion) params["betas"] = Json::array({options.beta1, options.beta2});
   if (adam || options.kind == AdamKind::kAdagrad) params["eps"] = options.epsilon;
   if (options.kind == AdamKind::kSgd) params["momentum"] = options.momentum;
   params["weight_decay"] = options.weight_decay;
-  return {{"type", type}, {"params", params}};
+}
+
+Json optimizer_json(const RunConfig& config) {
+  const AdamOptions& options = config.optimizer;
+  const std::string type(options.kind == AdamKind::kAdamW ? "AdamW" : name_of(optimizer_of(options.kind)));
+  Json params = {{"lr", options.learning_rate}};
+  add_hyper_parameters(options, params);
+  Json object = {{"type", type}, {"params", params}};
+  for (const ParamGroupConfig& group : config.param_groups) {
+    Json keys = {{"params", group.patterns}, {"lr_factor", group.lr_factor}};
+    add_hyper_parameters(group.optimizer, keys);
+    object["param_groups"].push_back(keys);
+  }
+  return object;
 }
 
 Json fp16_json(const RunConfig& config) {
@@ -101,14 +113,13 @@ void fill_defaults(RunConfig& config, const MachineFacts& machine) {
 }
 
 std::string to_json(const RunConfig& config) {
-  const AdamOptions& adam = config.optimizer;
   Json object = Json::object();
   object["model"] = Json::parse(config.model);
   object["data"] = data_json(config.data);
   object["train_batch_size"] = config.batch.train;
   object["train_micro_batch_size_per_gpu"] = config.batch.micro;
   object["gradient_accumulation_steps"] = config.batch.accumulation;
-  object["optimizer"] = optimizer_json(adam);
+  object["optimizer"] = optimizer_json(config);
   const ScheduleConfig& schedule = config.schedule;
   if (schedule.kind != ScheduleKind::kConstant) {
     const bool decays = schedule.kind == ScheduleKind::kWarmupDecay;

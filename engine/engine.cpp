@@ -71,18 +71,17 @@ void Engine::Impl::order_updates() {
   const bool due = unit_kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0;
   order.commit = unsaved == Flag::kYes && due ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue;
   order.update = pending == Flag::kYes ? UpdateOrder::Update::kPending : UpdateOrder::Update::kNone;
-  AdamOptions adam = options.adam;
+  order.steps = order_steps;
   if (pending == Flag::kYes) {
-    adam.learning_rate = pending_learning_rate;
-    order.step = adam_step(adam, captured.applied_steps, pending_scale);
+    groups.fill_steps({.learning_rate = pending_learning_rate, .t = captured.applied_steps, .scale = pending_scale},
+                      order_steps);
   }
   if (unit_kind != UnitKind::kTrainSpeculative) return;
   predicted_scale = known_scale.value_or(1 / captured.loss_scale);
   early_failure = nullptr;
-  adam.learning_rate = learning_rate;
-  early = {.update = UpdateOrder::Update::kPending,
-           .commit = UpdateOrder::Commit::kDue,
-           .step = adam_step(adam, captured.applied_steps + 1, predicted_scale)};
+  groups.fill_steps({.learning_rate = learning_rate, .t = captured.applied_steps + 1, .scale = predicted_scale},
+                    early_steps);
+  early = {.update = UpdateOrder::Update::kPending, .commit = UpdateOrder::Commit::kDue, .steps = early_steps};
 }
 
 UnitKind Engine::Impl::training_kind() const {

@@ -17,6 +17,7 @@
 #include "engine/lane_group.h"
 #include "engine/loss_scale.h"
 #include "engine/model.h"
+#include "engine/parameter_groups.h"
 #include "engine/placement.h"
 #include "engine/plan.h"
 #include "engine/record_access.h"
@@ -127,7 +128,8 @@ struct EngineOptions {
   // requests that are fastest here are found by trying them for two seconds at the most. Changes no bits.
   ProbeIo probe_io = ProbeIo::kNo;
   enum class Block : uint8_t { kProbed, kStays } block = Block::kProbed;
-  AdamOptions adam;
+  AdamOptions adam;                    // of parameters in none of the groups
+  std::vector<ParameterGroup> groups;  // may change from run to run
   double max_norm = 0;  // gradient clipping; 0: none
   LossScaleOptions loss_scale;
   int update_threads = 0;

@@ -16,6 +16,7 @@
 #include "cpu_adam/update_team.h"
 #include "engine/clip.h"
 #include "engine/engine.h"
+#include "engine/parameter_groups.h"
 #include "engine/record_access.h"
 #include "engine/speculation.h"
 #include "engine/step.h"
@@ -107,6 +108,7 @@ class Engine::Impl final : public LaneWork {
   ModelUses uses;
   std::unique_ptr<Topology> topology;
   Plan plan;
+  ParameterGroups groups;
   Ledger ledger;
   UnitProgram units[kUnitKinds];
   UnitProgram replayed;
@@ -117,9 +119,10 @@ class Engine::Impl final : public LaneWork {
   std::unique_ptr<RecordAccess> access;
 
   // What is true between units.
-  StepState captured;  // as the last step ended: what the next commit carries
-  UpdateOrder order;   // of the unit that runs
-  UpdateOrder early;   // ... of the updates in its backward
+  StepState captured;                              // as the last step ended: what the next commit carries
+  UpdateOrder order;                               // of the unit that runs
+  UpdateOrder early;                               // ... of the updates in its backward
+  std::vector<AdamStep> order_steps, early_steps;  // what they refer to
   double predicted_scale = 1;
   std::optional<double> known_scale;          // replay: the step runs again, with this
   std::exception_ptr early_failure;           // an update in the backward made a value non-finite

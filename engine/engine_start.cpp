@@ -35,7 +35,10 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
       options(std::move(engine_options)),
       uses((model.validate(), options.loss_scale.validate(), refuse_existing(options), model)),
       topology(make_topology()),
-      plan(make_plan(model, plan_for_store(options))) {
+      plan(make_plan(model, plan_for_store(options))),
+      groups(plan.geometry, options.adam, options.groups),
+      order_steps(static_cast<size_t>(groups.count())),
+      early_steps(order_steps) {
   for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
   charge_ledger();
   host = Arena(plan.host_arena_bytes);
@@ -117,7 +120,8 @@ void Engine::Impl::open_store(const ParameterSource& source) {
                     store_options.folder.string()));
   }
   if (!opened) store = RecordStore::create(plan.geometry, identity(), store_options);
-  update_pass = std::make_unique<UpdatePass>(model, plan, *store, host.at(0));
+  update_pass = std::make_unique<UpdatePass>(
+      UpdatePass::Parts{.model = model, .plan = plan, .groups = groups, .store = *store, .host = host.at(0)});
   access = std::make_unique<RecordAccess>(plan, *store, *update_pass, host.at(0));
   if (opened) {
     access->load();

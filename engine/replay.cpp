@@ -11,14 +11,6 @@
 #include "engine/engine_impl.h"
 
 namespace sluice {
-namespace {
-
-AdamStep step_that_changes_nothing(AdamOptions adam) {
-  adam.learning_rate = 0;
-  return adam_step(adam, 1, 0.0);
-}
-
-}  // namespace
 
 // The lanes of this group alone, of the unit that the next step would be.
 void Engine::Impl::make_replay(LaneGroup group) {
@@ -34,10 +26,11 @@ void Engine::Impl::make_replay(LaneGroup group) {
 void Engine::Impl::order_of_middle_step() {
   prefetched = prefetched_by(plan, unit_kind);
   if (unit_kind == UnitKind::kTrainSpeculative) speculated = Speculated::kRight;
+  groups.fill_steps({.learning_rate = 0, .t = 1, .scale = 0}, order_steps);  // changes nothing
   order = {.update = UpdateOrder::Update::kPending,
            .commit = plan.commit_interval == 1 ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue,
            .checksums = UpdateOrder::Checksums::kOnlyTaken,
-           .step = step_that_changes_nothing(options.adam)};
+           .steps = order_steps};
   early = order;
 }
 

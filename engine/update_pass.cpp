@@ -17,12 +17,13 @@ constexpr int64_t kTileElements = 8192;
 
 }  // namespace
 
-UpdatePass::UpdatePass(const ModelSpec& model, const Plan& plan, RecordStore& store, std::byte* host)
-    : model_(model),
-      plan_(plan),
-      store_(store),
-      host_(host),
-      kernel_(adam_simd({.precision = plan.options.precision, .gradient = plan.options.gradient_dtype})) {}
+UpdatePass::UpdatePass(const Parts& parts)
+    : model_(parts.model),
+      plan_(parts.plan),
+      groups_(parts.groups),
+      store_(parts.store),
+      host_(parts.host),
+      kernel_(adam_simd({.precision = plan_.options.precision, .gradient = plan_.options.gradient_dtype})) {}
 
 RecordLayout UpdatePass::layout_of(RecordId record) const {
   return record_layout(plan_.options.format(), record.group, plan_.geometry.chunks()[record.chunk].elements);
@@ -86,6 +87,22 @@ AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) 
   return planes;
 }
 
+// Elements are updated one by one, so that where a group's run ends changes no bit beside it.
+Finite UpdatePass::update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first,
+                               int64_t elements) const {
+  const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
+  const std::span<const GroupRun> runs = groups_.runs_of(chunk.partition);
+  auto run = std::ranges::upper_bound(runs, chunk.first + first, {}, &GroupRun::end);
+  Finite finite = Finite::kYes;
+  for (int64_t at = first; at < first + elements; ++run) {
+    const int64_t stop = std::min(first + elements, run->end - chunk.first);
+    const AdamStep& step = order.steps[static_cast<size_t>(run->group)];
+    if (kernel_(step, planes_at(operands, at), stop - at) == Finite::kNo) finite = Finite::kNo;
+    at = stop;
+  }
+  return finite;
+}
+
 void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) const {
   const auto chunk = static_cast<uint32_t>(operands.chunk);
   const RecordId weights{chunk, Group::kWeights}, state{chunk, Group::kState};
@@ -107,7 +124,7 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
     const int64_t count = std::min(kTileElements, elements - first);
     if (weights_come) add_tile(weights_layout, weights_at, first, count, weights_in);
     if (state_comes) add_tile(state_layout, state_at, first, count, state_in);
-    const Finite finite = kernel_(order.step, planes_at(operands, first), count);
+    const Finite finite = update_tile(operands, order, first, count);
     if (finite == Finite::kNo) {  // what came damaged is named as such, not as bad arithmetic
       if (weights_come) expect_rest(weights, weights_layout, weights_at, first + count, weights_in);
       if (state_comes) expect_rest(state, state_layout, state_at, first + count, state_in);

@@ -3,9 +3,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "cpu_adam/adam.h"
+#include "engine/parameter_groups.h"
 #include "engine/plan.h"
 #include "engine/step.h"
 #include "swap/record_store.h"
@@ -18,13 +20,20 @@ struct UpdateOrder {
   enum class Commit : uint8_t { kNotDue, kDue } commit = Commit::kNotDue;
   // kOnlyTaken: of made-up bytes, neither compared nor kept; the time is all that is wanted.
   enum class Checksums : uint8_t { kUsed, kOnlyTaken } checksums = Checksums::kUsed;
-  AdamStep step;
+  std::span<const AdamStep> steps;  // one for each group of parameters; they outlive the unit
 };
 
 class UpdatePass {
  public:
   // All must outlive it. `host` is the start of the host arena.
-  UpdatePass(const ModelSpec& model, const Plan& plan, RecordStore& store, std::byte* host);
+  struct Parts {
+    const ModelSpec& model;
+    const Plan& plan;
+    const ParameterGroups& groups;
+    RecordStore& store;
+    std::byte* host = nullptr;
+  };
+  explicit UpdatePass(const Parts& parts);
 
   // Throws CorruptionError (nothing has been written back then) or NumericsError, naming chunk and parameter.
   void run(const UpdateOperands& operands, const UpdateOrder& order) const;
@@ -43,12 +52,14 @@ class UpdatePass {
   void expect(RecordId record, const Sums& found) const;
   void expect_rest(RecordId record, const RecordLayout& layout, const std::byte* bytes, int64_t first,
                    Sums so_far) const;
+  Finite update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements) const;
   AdamPlanes planes_at(const UpdateOperands& operands, int64_t first) const;
   [[noreturn]] void report_non_finite(const UpdateOperands& operands, int64_t first, int64_t elements) const;
   RecordLayout layout_of(RecordId record) const;
 
   const ModelSpec& model_;
   const Plan& plan_;
+  const ParameterGroups& groups_;
   RecordStore& store_;
   std::byte* host_;
   AdamKernel kernel_;

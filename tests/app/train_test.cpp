@@ -57,6 +57,23 @@ TEST_F(TrainTest, a_run_that_was_stopped_and_resumed_has_the_numbers_of_one_that
   EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
 }
 
+TEST_F(TrainTest, groups_of_parameters_train_otherwise_and_may_change_when_the_run_goes_on) {
+  const std::vector<std::string> none,
+      plain = {"--set", R"(optimizer.params.weight_decay=0.5)", "--set",
+               R"(optimizer.param_groups=[{"params": ["*.bias", "*.ln_*.weight"], "weight_decay": 0}])"};
+  ASSERT_EQ(train("none", {"--set", R"(optimizer.params.weight_decay=0.5)"}).exit_code, 0);
+  const Ended ended = train("plain", plain);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::HasSubstr("optimizer.param_groups[0]: 18 parameters"));
+  EXPECT_NE(metrics("plain").back()["weights_crc32c"], metrics("none").back()["weights_crc32c"]);
+  const Ended resumed = train("plain", {"--resume", "--steps", "8"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(metrics("plain").size(), 9u);
+  const Ended refused = train("other", {"--set", R"(optimizer.param_groups=[{"params": ["*.wieght"]}])"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, testing::HasSubstr("\"*.wieght\" matches no parameter of the model; the nearest name is"));
+}
+
 TEST_F(TrainTest, fp16_skips_steps_and_lowers_its_scale_and_a_resumed_run_goes_on_with_it) {
   const auto fp16 = [&](const std::string& out, std::vector<std::string> more) {
     const std::string keys = R"(fp16={"enabled": true, "initial_scale_power": 30, "loss_scale_window": 3})";

@@ -50,6 +50,20 @@ const Case kBadValues[] = {
      R"(run.json: "optimizer.params.betas" is [0.9,1]; allowed: a list of two numbers from 0 to below 1)"},
     {"epsilon_of_zero", "optimizer.params.eps=0",
      R"(run.json: "optimizer.params.eps" is 0; allowed: a number above 0)"},
+    {"groups_without_a_list", "optimizer.param_groups={}",
+     R"(run.json: "optimizer.param_groups" is {}; allowed: a list of objects, as [{"params": ["*.bias", )"
+     R"("*.ln_*.weight"], "weight_decay": 0}])"},
+    {"a_group_of_nothing", R"(optimizer.param_groups=[{"weight_decay":0}])",
+     R"(run.json: "optimizer.param_groups[0].params" is missing; allowed: a list of patterns of parameters' names, )"
+     R"(as ["*.bias"])"},
+    {"a_group_by_one_word", R"(optimizer.param_groups=[{"params":"*.bias"}])",
+     R"(run.json: "optimizer.param_groups[0].params" is "*.bias"; allowed: a list of patterns of parameters' names, )"
+     R"(as ["*.bias"])"},
+    {"a_groups_negative_decay", R"(optimizer.param_groups=[{"params":["*"]},{"params":["*"],"weight_decay":-1}])",
+     R"(run.json: "optimizer.param_groups[1].weight_decay" is -1; allowed: a number, 0 or more)"},
+    {"a_groups_momentum_of_adam", R"(optimizer.param_groups=[{"params":["*"],"momentum":0.5}])",
+     R"(run.json: "optimizer.param_groups[0].momentum" is 0.5; allowed: a number from 0 to below 1, for SGD)"
+     R"(, and not with "optimizer.type" "AdamW")"},
     {"stage_four", "zero_optimization.stage=4", R"(run.json: "zero_optimization.stage" is 4; allowed: 0, 1, 2 or 3)"},
     {"half_a_step", "steps_per_print=0.5", R"(run.json: "steps_per_print" is 0.5; allowed: a positive integer)"},
     {"flag_as_a_number", "bf16.enabled=1",
@@ -157,6 +171,13 @@ const Case kBadKeys[] = {
     {"typo_two_levels_down", "optimizer.params.beta=[0.9,0.95]",
      R"(run.json: unknown key "optimizer.params.beta" (value [0.9,0.95]); did you mean "optimizer.params.betas"? )"
      R"(Allowed in "optimizer.params": lr, betas, eps, momentum, weight_decay)"},
+    {"typo_in_a_group", R"(optimizer.param_groups=[{"params":["*"],"weight_decays":0}])",
+     R"(run.json: unknown key "optimizer.param_groups.weight_decays" (value 0); did you mean )"
+     R"("optimizer.param_groups.weight_decay"? Allowed in "optimizer.param_groups": params, lr_factor, betas, eps, )"
+     R"(momentum, weight_decay)"},
+    {"rate_of_a_group", R"(optimizer.param_groups=[{"params":["*"],"lr":1}])",
+     R"(run.json: "optimizer.param_groups.lr" is not supported yet (a rate beside the schedule's; lr_factor multiplies )"
+     R"(the step's); leave it out)"},
     {"typo_of_a_long_section", R"(optimiser={"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"eps":1e-8}})",
      std::string(R"(run.json: unknown key "optimiser" (value )") +
          R"({"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"e...); did you mean "optimizer"? )" +

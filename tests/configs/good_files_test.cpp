@@ -114,6 +114,27 @@ TEST(GoodFiles, a_disabled_fp16_leaves_the_loss_alone) {
   EXPECT_EQ(config.loss_scale.first, 1);
 }
 
+TEST(GoodFiles, a_group_has_what_it_says_and_else_what_the_run_has) {
+  const RunConfig config = parse(kFull, {R"(optimizer.param_groups=[
+      {"params": ["*.bias", "*.ln_*.weight"], "weight_decay": 0}, {"params": ["*"], "lr_factor": 0.5, "eps": 1e-5,
+      "betas": [0.5, 0.75]}])"});
+  for (const RunConfig& each : {config, parse(to_json(config))}) {
+    ASSERT_EQ(each.param_groups.size(), 2u);
+    const ParamGroupConfig &plain = each.param_groups[0], &quick = each.param_groups[1];
+    EXPECT_THAT(plain.patterns, testing::ElementsAre("*.bias", "*.ln_*.weight"));
+    EXPECT_EQ(plain.optimizer.kind, AdamKind::kAdam);
+    EXPECT_EQ(plain.optimizer.weight_decay, 0);
+    EXPECT_EQ(plain.optimizer.beta2, 0.95);
+    EXPECT_EQ(plain.lr_factor, 1);
+    EXPECT_EQ(quick.optimizer.weight_decay, 0.1);
+    EXPECT_EQ(quick.optimizer.beta1, 0.5);
+    EXPECT_EQ(quick.optimizer.beta2, 0.75);
+    EXPECT_EQ(quick.optimizer.epsilon, 1e-5);
+    EXPECT_EQ(quick.lr_factor, 0.5);
+  }
+  EXPECT_TRUE(parse(kFull).param_groups.empty());
+}
+
 TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
   const SluiceConfig sluice = parse(kFull).sluice;
   EXPECT_EQ(sluice.device_memory_bytes, 2 * kMiB);

@@ -46,6 +46,7 @@ inline EngineOptions engine_options(const TempFolder& folder, const ReferenceOpt
   options.open = OpenMode::kOverwrite;
   options.store.folder = folder.path();
   options.adam = reference.adam;
+  options.groups = reference.groups;
   options.max_norm = reference.max_norm;
   options.loss_scale = reference.loss_scale;
   options.update_threads = 2;

@@ -266,14 +266,23 @@ class Reference {
     return record;
   }
 
-  void apply(const std::map<std::string, std::vector<std::byte>>& closed, const StepRecord& record) {
-    const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (record.grad_norm + 1e-6)) : 1.0;
+  AdamStep step_of(const std::string& parameter, double scale) const {
     AdamOptions adam = options_.adam;
     adam.learning_rate = options_.learning_rate;
-    const AdamStep scalars = adam_step(adam, ++applied_, clip / record.loss_scale);
+    for (const ParameterGroup& group : options_.groups) {
+      if (applied_ < options_.groups_from || std::ranges::count(group.parameters, parameter) == 0) continue;
+      adam = group.adam;
+      adam.learning_rate = options_.learning_rate * group.learning_rate_factor;
+    }
+    return adam_step(adam, applied_, scale);
+  }
+
+  void apply(const std::map<std::string, std::vector<std::byte>>& closed, const StepRecord& record) {
+    const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (record.grad_norm + 1e-6)) : 1.0;
+    ++applied_;
     const AdamKernel kernel = adam_scalar({options_.precision, options_.gradient_dtype});
     for (auto& [name, w] : all_) {
-      kernel(scalars,
+      kernel(step_of(name, clip / record.loss_scale),
              {w.weights.data(), w.residual.data(), w.master.data(), w.moment1.data(), w.moment2.data(),
               closed.at(name).data()},
              static_cast<int64_t>(w.moment1.size()));

@@ -34,6 +34,8 @@ struct ReferenceOptions {
   int steps = 3;
   double learning_rate = 1e-2, max_norm = 0;
   AdamOptions adam;
+  std::vector<ParameterGroup> groups;
+  int groups_from = 1;  // the step whose update is the first that they have a say in
   LossScaleOptions loss_scale;
 };
 RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& options);

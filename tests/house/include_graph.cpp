@@ -65,7 +65,7 @@ constexpr Library kLibraries[] = {
 
 // C++'s own headers have neither folder nor extension; the system's are these. <cassert> is nobody's: checks stay on.
 bool is_systems(const std::string& header) {
-  static const std::set<std::string> kSystem = {"dirent.h",    "dlfcn.h",  "errno.h",   "fcntl.h",   "fenv.h",
+  static const std::set<std::string> kSystem = {"dirent.h",    "dlfcn.h",  "errno.h",   "fcntl.h",   "fenv.h",   "fnmatch.h",
                                                 "immintrin.h", "malloc.h", "poll.h",    "pthread.h", "sched.h",
                                                 "signal.h",    "spawn.h",  "stdint.h",  "stdio.h",   "stdlib.h",
                                                 "string.h",    "time.h",   "termios.h", "unistd.h",  "sys/types.h"};

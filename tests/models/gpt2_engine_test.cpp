@@ -15,6 +15,23 @@
 namespace sluice::testing {
 namespace {
 
+// The reference's groups of the same name.
+std::vector<ParameterGroup> groups_of(const ModelSpec& spec, const AdamOptions& adam) {
+  std::vector<ParameterGroup> groups(2, {.adam = adam});
+  groups[0].adam.weight_decay = 0;
+  groups[0].learning_rate_factor = 2;
+  groups[1].adam.weight_decay = 20;
+  groups[1].adam.beta1 = 0.5, groups[1].adam.beta2 = 0.9;
+  for (const PartitionSpec& partition : spec.partitions) {
+    for (const auto& [name, shape] : partition.parameters) {
+      const bool plain = name.ends_with(".bias") || name.find(".ln_") != std::string::npos;
+      if (plain) groups[0].parameters.push_back(name);
+      if (name.find(".wpe.") != std::string::npos) groups[1].parameters.push_back(name);
+    }
+  }
+  return groups;
+}
+
 // A model on the engine, started from one of the reference's folders.
 struct Training {
   Training(const std::string& name, Precision precision, int micro_batches)
@@ -31,6 +48,7 @@ struct Training {
     options.plan.placement.state = {{.home = HomeKind::kNvme}};
     options.store.folder = folder.path() / "store";
     options.adam = {.learning_rate = kLearningRate, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+    if (name == "grouped") options.groups = groups_of(model.spec(), options.adam);
     options.max_norm = kClip;
     options.update_threads = 1;
     if (precision == Precision::kFp16) {
@@ -51,7 +69,7 @@ std::vector<int64_t> step_of(const std::vector<int64_t>& all, int64_t step, int6
 }
 
 class Parity : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, Parity, ::testing::Values("tied", "untied"));
+INSTANTIATE_TEST_SUITE_P(Models, Parity, ::testing::Values("tied", "untied", "grouped"));
 
 TEST_P(Parity, twenty_steps_with_clipping_and_accumulation_are_those_of_torch) {
   const std::string name = GetParam();

@@ -54,8 +54,20 @@ def gradients(out, name, model, ids, labels):
     out[f"{name}.logits"] = logits
 
 
+def groups_of(name, model):
+    """"grouped": biases and norms without decay at twice the rate; positions with much decay."""
+    if name != "grouped":
+        return list(model.parameters())
+    own = {"positions": [], "plain": [], "others": []}
+    for parameter, value in model.named_parameters():
+        plain = parameter.endswith(".bias") or ".ln_" in parameter
+        own["plain" if plain else "positions" if ".wpe." in parameter else "others"].append(value)
+    return [{"params": own["plain"], "weight_decay": 0.0, "lr": 2 * LEARNING_RATE},
+            {"params": own["positions"], "weight_decay": 20.0, "betas": (0.5, 0.9)}, {"params": own["others"]}]
+
+
 def train(out, name, model, ids, labels):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    optimizer = torch.optim.AdamW(groups_of(name, model), lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
     losses, norms = [], []
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -123,12 +135,13 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     ids, labels = make_tokens()
     out = {"ids": ids.float(), "targets": targets_of(labels).float()}
-    for name in ("tied", "untied"):
-        model = make_model(name == "tied")
+    for name in ("tied", "untied", "grouped"):
+        model = make_model(name != "untied")
         model.save_pretrained(folder / name)
         if name == "tied":
             write_variants(folder, model)
-        gradients(out, name, model, ids, labels)
+        if name != "grouped":
+            gradients(out, name, model, ids, labels)
         train(out, name, model, ids, labels)
     save_file({name: value.contiguous() for name, value in out.items()}, folder / "reference.safetensors")
 
