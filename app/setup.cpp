@@ -76,6 +76,7 @@ PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes) {
   const RunConfig& config = setup.config;
   return {.precision = config.precision,
           .optimizer = optimizer_of(config.optimizer.kind),
+          .moments = config.sluice.state_dtype,
           .gradient_dtype = weights_dtype(config.precision),
           .device_bytes = config.sluice.device_memory_bytes,
           .host_bytes = config.sluice.host_memory_bytes,
@@ -103,6 +104,7 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
     options.block = EngineOptions::Block::kStays;
   }
   options.adam = setup.config.optimizer;
+  options.adam.rounding_seed = setup.config.seed;
   options.groups = setup.groups;
   options.max_norm = setup.config.gradient_clipping;
   options.loss_scale = setup.config.loss_scale;

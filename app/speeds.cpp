@@ -36,6 +36,7 @@ std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) 
   key["update_threads"] = sluice.update_threads;
   key["compute_threads"] = sluice.compute_threads;
   key["precision"] = name_of(setup.config.precision);
+  key["state_dtype"] = name_of(sluice.state_dtype);
   key["optimizer"] = static_cast<int>(setup.config.optimizer.kind);
   return key.dump();
 }

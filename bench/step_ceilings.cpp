@@ -48,7 +48,9 @@ struct UpdatedMemory {
 struct StepCeilings::Impl {
   Impl(const EngineOptions& options, const Plan& the_plan)
       : plan(the_plan),
-        format{.precision = plan.options.precision, .gradient = plan.options.gradient_dtype},
+        format{.precision = plan.options.precision,
+               .gradient = plan.options.gradient_dtype,
+               .moments = plan.options.moments},
         kernel(adam_simd(format)),
         threads(std::max(1, options.update_threads)),
         step(adam_step(options.adam, 1, 1.0)),
@@ -145,8 +147,8 @@ void StepCeilings::Impl::update(UpdatedMemory& memory, const ChunkHomes& homes) 
   int next = 0;
   if (format.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
   if (format.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
-  planes.moment1 = reinterpret_cast<float*>(plane(next++));
-  if (next < memory.layouts[1].plane_count) planes.moment2 = reinterpret_cast<float*>(plane(next));
+  std::byte* const moment1 = plane(next++);
+  set_moments(planes, plan.options.moments, moment1, next < memory.layouts[1].plane_count ? plane(next) : nullptr);
   planes.gradient = state + memory.layouts[1].bytes;
   uint32_t sums[kMaxPlanes] = {};
   const auto sum = [&](const std::byte* record, Group group, int64_t first) {

@@ -83,6 +83,7 @@ constexpr KeyInfo kKeys[] = {
     {"sluice.placement.gradient", KeyKind::kValue, kHomes},
     {"sluice.placement.activations", KeyKind::kValue, kHomes},
     {"sluice.update", KeyKind::kValue, "\"auto\", \"deferred\", \"speculative\" or \"replay\""},
+    {"sluice.state_dtype", KeyKind::kValue, "\"fp32\" or \"bf16\""},
     {"sluice.loss_tile_tokens", KeyKind::kValue, kCountOrAuto},
     {"sluice.compute_threads", KeyKind::kValue, kCountOrAuto},
     {"sluice.update_threads", KeyKind::kValue, kCountOrAuto},

@@ -353,6 +353,7 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
                              {"speculative", UpdateMode::kSpeculative},
                              {"replay", UpdateMode::kReplay}});
   check_together(reader, sluice);
+  reader.choice<DType>("sluice.state_dtype", sluice.state_dtype, {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}});
   reader.integer_or_auto("sluice.loss_tile_tokens", sluice.loss_tile_tokens, 1);
   reader.integer_or_auto("sluice.compute_threads", sluice.compute_threads, 1);
   reader.integer_or_auto("sluice.update_threads", sluice.update_threads, 1);

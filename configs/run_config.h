@@ -38,6 +38,7 @@ struct SluiceConfig {
   int io_depth = 64;           // requests in flight, for each drive
   Placement placement;
   UpdateMode update = UpdateMode::kAuto;
+  DType state_dtype = DType::kFp32;  // of the moments; bf16: lossy
   int64_t loss_tile_tokens = 0;
   int compute_threads = 0, update_threads = 0;
   std::string trace;  // file of the trace of hops; empty: none

@@ -10,6 +10,9 @@ constexpr Plane kWeights4[] = {{"weights", 4}};
 constexpr Plane kStateBf16[] = {{"residual", 2}, {"moment1", 4}, {"moment2", 4}};
 constexpr Plane kStateFp16[] = {{"master", 4}, {"moment1", 4}, {"moment2", 4}};
 constexpr Plane kStateFp32[] = {{"moment1", 4}, {"moment2", 4}};
+constexpr Plane kStateBf16Halves[] = {{"residual", 2}, {"moment1", 2}, {"moment2", 2}};
+constexpr Plane kStateFp16Halves[] = {{"master", 4}, {"moment1", 2}, {"moment2", 2}};
+constexpr Plane kStateFp32Halves[] = {{"moment1", 2}, {"moment2", 2}};
 constexpr Plane kGradient2[] = {{"gradient", 2}};
 constexpr Plane kGradient4[] = {{"gradient", 4}};
 
@@ -70,14 +73,17 @@ std::span<const Plane> planes_of(RecordFormat format, Group group) {
   }
   // The last plane is the second moment's.
   const size_t without = moments_of(format.optimizer) == 1 ? 1 : 0;
-  const auto state = [&](std::span<const Plane> planes) { return planes.first(planes.size() - without); };
+  const auto state = [&](std::span<const Plane> wide_moments, std::span<const Plane> halves) {
+    const std::span<const Plane> planes = format.moments == DType::kBf16 ? halves : wide_moments;
+    return planes.first(planes.size() - without);
+  };
   switch (format.precision) {
     case Precision::kBf16:
-      return state(kStateBf16);
+      return state(kStateBf16, kStateBf16Halves);
     case Precision::kFp16:
-      return state(kStateFp16);
+      return state(kStateFp16, kStateFp16Halves);
     case Precision::kFp32:
-      return state(kStateFp32);
+      return state(kStateFp32, kStateFp32Halves);
   }
   SLUICE_CHECK(false, "unknown precision");
   return {};

@@ -21,16 +21,18 @@ constexpr DType weights_dtype(Precision p) {
 enum class Group : uint8_t { kWeights = 0, kState = 1, kGradient = 2 };
 std::string_view name_of(Group group);
 
-// Whose moments the state has, in fp32: Adam's are two, of the others one. The numbers stand in stores.
+// Whose moments the state has: Adam's are two, of the others one. The numbers stand in stores.
 enum class Optimizer : uint8_t { kAdam = 0, kAdagrad = 1, kLion = 2, kSgd = 3 };
 std::string_view name_of(Optimizer optimizer);  // "Adam", "Adagrad", "Lion", "SGD"
 constexpr int moments_of(Optimizer optimizer) { return optimizer == Optimizer::kAdam ? 2 : 1; }
 
-// What fixes the planes of a run's records. A precision alone stands for Adam.
+// What fixes the planes of a run's records. A precision alone stands for Adam with moments in fp32.
 struct RecordFormat {
-  constexpr RecordFormat(Precision p, Optimizer o = Optimizer::kAdam) : precision(p), optimizer(o) {}
+  constexpr RecordFormat(Precision p, Optimizer o = Optimizer::kAdam, DType m = DType::kFp32)
+      : precision(p), optimizer(o), moments(m) {}
   Precision precision;
   Optimizer optimizer;
+  DType moments;  // fp32 or bf16
 };
 
 struct Plane {
@@ -40,7 +42,7 @@ struct Plane {
 constexpr int kMaxPlanes = 3;
 
 // weights: 1 plane; state: bf16 residual+moments (10 B), fp16 master+moments (12 B), fp32 moments (8 B); 4 B less where
-// there is one moment.
+// there is one moment, 2 B less for each moment in bf16.
 std::span<const Plane> planes_of(RecordFormat format, Group group);
 int64_t bytes_per_element(RecordFormat format, Group group);
 

@@ -58,6 +58,7 @@ void Geometry::add_partition(const PartitionSpec& spec) {
   if (spec.parameters.empty()) throw ConfigError(fmt::format("partition '{}' has no parameters", spec.name));
   const int index = static_cast<int>(partitions_.size());
   Partition partition{.name = spec.name,
+                      .first_element = padded_elements_,
                       .first_parameter = static_cast<int>(parameters_.size()),
                       .parameter_count = static_cast<int>(spec.parameters.size()),
                       .first_chunk = static_cast<int>(chunks_.size())};

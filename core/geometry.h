@@ -40,7 +40,8 @@ struct Parameter {
 
 struct Partition {
   std::string name;
-  int64_t elements = 0;  // padded: a multiple of 128
+  int64_t elements = 0;       // padded: a multiple of 128
+  int64_t first_element = 0;  // elements of the partitions before it
   int first_parameter = 0, parameter_count = 0;
   int first_chunk = 0, chunk_count = 0;
 };
@@ -88,7 +89,7 @@ struct RecordLayout {
   int64_t plane_offset[kMaxPlanes] = {};  // bytes, multiples of kPlaneAlignmentBytes
   int64_t plane_bytes[kMaxPlanes] = {};   // payload: elements x bytes per element
   int64_t bytes_per_element[kMaxPlanes] = {};
-  int64_t bytes = 0;                      // whole record, padded
+  int64_t bytes = 0;  // whole record, padded
   int64_t payload_bytes = 0;
 };
 RecordLayout record_layout(RecordFormat format, Group group, int64_t elements);

@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "core/errors.h"
+#include "core/random.h"
+#include "cpu_adam/stochastic_rounding.h"
 
 namespace sluice {
 
@@ -24,7 +26,14 @@ AdamStep adam_step(const AdamOptions& options, int64_t t, double scale) {
       .epsilon = static_cast<float>(options.epsilon),
       .step_size = static_cast<float>(options.learning_rate / correction1),
       .momentum = static_cast<float>(options.momentum),
+      .rounding_key = rounding_key(options.rounding_seed, t),
   };
+}
+
+uint32_t rounding_key(uint64_t seed, int64_t t) {
+  const auto step = static_cast<uint64_t>(t);
+  return philox4x32({static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), 0, 0},
+                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[0];
 }
 
 Optimizer optimizer_of(AdamKind kind) {
@@ -42,11 +51,30 @@ Optimizer optimizer_of(AdamKind kind) {
   return Optimizer::kSgd;
 }
 
+void check_format(AdamFormat format) {
+  SLUICE_CHECK(format.gradient == DType::kFp32 || format.gradient == weights_dtype(format.precision),
+               "a closed gradient is fp32 or of the weights' type");
+  SLUICE_CHECK(format.moments != DType::kFp16, "moments are fp32 or bf16");
+}
+
+void set_moments(AdamPlanes& planes, DType moments, std::byte* moment1, std::byte* moment2) {
+  if (moments == DType::kBf16) {
+    planes.half_moment1 = reinterpret_cast<uint16_t*>(moment1);
+    planes.half_moment2 = reinterpret_cast<uint16_t*>(moment2);
+  } else {
+    planes.moment1 = reinterpret_cast<float*>(moment1);
+    planes.moment2 = reinterpret_cast<float*>(moment2);
+  }
+}
+
 AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t element) {
   AdamPlanes at = planes;
   at.weights += element * bytes_of(weights_dtype(format.precision));
   at.gradient += element * bytes_of(format.gradient);
-  at.moment1 += element;
+  at.element += element;
+  if (at.moment1) at.moment1 += element;
+  if (at.half_moment1) at.half_moment1 += element;
+  if (at.half_moment2) at.half_moment2 += element;
   if (at.moment2) at.moment2 += element;
   if (at.residual) at.residual += element;
   if (at.master) at.master += element;

@@ -28,7 +28,8 @@ struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
-  double momentum = 0;  // kSgd
+  double momentum = 0;         // kSgd
+  uint64_t rounding_seed = 0;  // of moments in bf16
 };
 
 // The scalars of one step, computed in double and rounded once.
@@ -42,18 +43,22 @@ struct AdamStep {
   float epsilon = 1e-8f;
   float step_size = 1e-3f;  // lr / (1 - beta1^t); without bias correction lr
   float momentum = 0;
+  uint32_t rounding_key = 0;  // stochastic_rounding.h
 };
 // t >= 1: the number of this applied step. scale = clip / loss_scale.
 AdamStep adam_step(const AdamOptions& options, int64_t t, double scale);
 
 // The planes of a range of elements, all starting at the same element. What a precision does not have stays null.
 struct AdamPlanes {
-  std::byte* weights = nullptr;  // bf16 (high half of the split master), fp16, or fp32 (the master itself)
-  int16_t* residual = nullptr;   // bf16 only
-  float* master = nullptr;       // fp16 only
-  float* moment1 = nullptr;
-  float* moment2 = nullptr;             // kinds with two moments only
+  std::byte* weights = nullptr;         // bf16 (high half of the split master), fp16, or fp32 (the master itself)
+  int16_t* residual = nullptr;          // bf16 only
+  float* master = nullptr;              // fp16 only
+  float* moment1 = nullptr;             // moments in fp32
+  float* moment2 = nullptr;             // ... of kinds with two moments
+  uint16_t* half_moment1 = nullptr;     // moments in bf16
+  uint16_t* half_moment2 = nullptr;     // ...
   const std::byte* gradient = nullptr;  // closed, of gradient_dtype
+  int64_t element = 0;                  // the first one's number in the model: its counter for stochastic rounding
 };
 
 enum class Finite : uint8_t { kYes, kNo };
@@ -64,7 +69,12 @@ using AdamKernel = Finite (*)(const AdamStep& step, const AdamPlanes& planes, in
 struct AdamFormat {
   Precision precision = Precision::kBf16;
   DType gradient = DType::kBf16;  // kFp32, or the weights' type
+  DType moments = DType::kFp32;   // or kBf16: widened, updated in fp32, rounded stochastically. Lossy
 };
+// The moments' planes, of either type; the second may be null.
+void set_moments(AdamPlanes& planes, DType moments, std::byte* moment1, std::byte* moment2);
+// A programmer's error where there is no kernel for it.
+void check_format(AdamFormat format);
 // The planes of the same range from its element `element` on.
 AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t element);
 

@@ -5,6 +5,7 @@
 #include "core/half.h"
 #include "cpu_adam/adam.h"
 #include "cpu_adam/split_master.h"
+#include "cpu_adam/stochastic_rounding.h"
 
 namespace sluice {
 namespace {
@@ -51,6 +52,30 @@ void store_master(const AdamPlanes& planes, int64_t i, float master) {
   }
 }
 
+struct Moments {
+  float m = 0, v = 0;
+};
+
+template <DType kMoments>
+Moments load_moments(const AdamPlanes& planes, int moments, int64_t i) {
+  if constexpr (kMoments == DType::kBf16) {
+    return {float_of_bf16(planes.half_moment1[i]), moments == 2 ? float_of_bf16(planes.half_moment2[i]) : 0.0f};
+  }
+  return {planes.moment1[i], moments == 2 ? planes.moment2[i] : 0.0f};
+}
+
+template <DType kMoments>
+void store_moments(const AdamPlanes& planes, int moments, uint32_t key, int64_t i, Moments values) {
+  if constexpr (kMoments == DType::kBf16) {
+    const uint32_t chance = rounding_bits(key, planes.element + i);
+    planes.half_moment1[i] = bf16_by_chance(values.m, chance & 0xffffu);
+    if (moments == 2) planes.half_moment2[i] = bf16_by_chance(values.v, chance >> 16);
+  } else {
+    planes.moment1[i] = values.m;
+    if (moments == 2) planes.moment2[i] = values.v;
+  }
+}
+
 struct Moved {
   float p, m;
 };
@@ -72,22 +97,25 @@ Moved with_one_moment(const AdamStep& step, float p, float m, float g) {
   return {p - step.step_size * m, m};
 }
 
-template <Precision kPrecision, DType kGradient>
+template <Precision kPrecision, DType kGradient, DType kMoments>
 Finite update_one(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
   bool finite = true;
   for (int64_t i = 0; i < elements; ++i) {
     const float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;
-    const Moved moved = with_one_moment(step, load_master<kPrecision>(planes, i), planes.moment1[i], g);
-    planes.moment1[i] = moved.m;
+    const Moved moved =
+        with_one_moment(step, load_master<kPrecision>(planes, i), load_moments<kMoments>(planes, 1, i).m, g);
+    store_moments<kMoments>(planes, 1, step.rounding_key, i, {.m = moved.m});
     store_master<kPrecision>(planes, i, moved.p);
     finite = finite && std::isfinite(moved.p) && std::isfinite(moved.m);
   }
   return finite ? Finite::kYes : Finite::kNo;
 }
 
-template <Precision kPrecision, DType kGradient>
+template <Precision kPrecision, DType kGradient, DType kMoments>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
-  if (moments_of(optimizer_of(step.kind)) == 1) return update_one<kPrecision, kGradient>(step, planes, elements);
+  if (moments_of(optimizer_of(step.kind)) == 1) {
+    return update_one<kPrecision, kGradient, kMoments>(step, planes, elements);
+  }
   bool finite = true;
   for (int64_t i = 0; i < elements; ++i) {
     float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;
@@ -97,33 +125,40 @@ Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) 
     } else {
       g = std::fma(step.weight_decay, p, g);
     }
-    const float m = std::fma(step.one_minus_beta1, g - planes.moment1[i], planes.moment1[i]);
-    const float v = std::fma(step.one_minus_beta2, g * g, step.beta2 * planes.moment2[i]);
+    const Moments before = load_moments<kMoments>(planes, 2, i);
+    const float m = std::fma(step.one_minus_beta1, g - before.m, before.m);
+    const float v = std::fma(step.one_minus_beta2, g * g, step.beta2 * before.v);
     const float den = std::sqrt(v) / step.correction2 + step.epsilon;
     p = p - (step.step_size * m) / den;
-    planes.moment1[i] = m;
-    planes.moment2[i] = v;
+    store_moments<kMoments>(planes, 2, step.rounding_key, i, {m, v});
     store_master<kPrecision>(planes, i, p);
     finite = finite && std::isfinite(p) && std::isfinite(m) && std::isfinite(v);
   }
   return finite ? Finite::kYes : Finite::kNo;
 }
 
+template <Precision kPrecision, DType kGradient>
+AdamKernel update_of(DType moments) {
+  return moments == DType::kBf16 ? update<kPrecision, kGradient, DType::kBf16>
+                                 : update<kPrecision, kGradient, DType::kFp32>;
+}
+
 }  // namespace
 
 AdamKernel adam_scalar(AdamFormat format) {
+  check_format(format);
   const bool fp32_gradient = format.gradient == DType::kFp32;
-  SLUICE_CHECK(fp32_gradient || format.gradient == weights_dtype(format.precision),
-               "a closed gradient is fp32 or of the weights' type");
   switch (format.precision) {
     case Precision::kBf16:
-      return fp32_gradient ? update<Precision::kBf16, DType::kFp32> : update<Precision::kBf16, DType::kBf16>;
+      return fp32_gradient ? update_of<Precision::kBf16, DType::kFp32>(format.moments)
+                           : update_of<Precision::kBf16, DType::kBf16>(format.moments);
     case Precision::kFp16:
-      return fp32_gradient ? update<Precision::kFp16, DType::kFp32> : update<Precision::kFp16, DType::kFp16>;
+      return fp32_gradient ? update_of<Precision::kFp16, DType::kFp32>(format.moments)
+                           : update_of<Precision::kFp16, DType::kFp16>(format.moments);
     case Precision::kFp32:
       break;
   }
-  return update<Precision::kFp32, DType::kFp32>;
+  return update_of<Precision::kFp32, DType::kFp32>(format.moments);
 }
 
 }  // namespace sluice

@@ -74,8 +74,38 @@ HWY_INLINE void store_master(const AdamPlanes& planes, int64_t i, F master) {
   }
 }
 
+// A moment's vector at element i, from the plane of its dtype.
+template <DType kMoments>
+HWY_INLINE F load_moment(const float* wide, const uint16_t* halves, int64_t i) {
+  const Floats df;
+  const Patterns du;
+  if constexpr (kMoments == DType::kFp32) return hn::LoadU(df, wide + i);
+  return hn::BitCast(df, load_float_bits<DType::kBf16>(du, reinterpret_cast<const std::byte*>(halves + i)));
+}
+
+// rounding_bits (stochastic_rounding.h) of the elements from i on.
+HWY_INLINE U rounding_lanes(U key, const AdamPlanes& planes, int64_t i) {
+  const Patterns du;
+  const U elements = hn::Iota(du, static_cast<uint32_t>(planes.element + i));
+  U x = hn::Add(hn::Mul(elements, hn::Set(du, 0x9e3779b1u)), key);
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, 0x7feb352du));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, 0x846ca68bu));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
+}
+
+// bf16_by_chance (stochastic_rounding.h).
+HWY_INLINE void store_by_chance(F value, U chance, uint16_t* to) {
+  const Patterns du;
+  const U bits = hn::BitCast(du, value), magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
+  const U nan = hn::Or(bits, hn::Set(du, 0x400000u));
+  U rounded = hn::IfThenElse(magnitude_above(du, magnitude, 0x7f7fffffu), bits, hn::Add(bits, chance));
+  rounded = hn::IfThenElse(magnitude_above(du, magnitude, 0x7f800000u), nan, rounded);
+  store_halves(du, hn::ShiftRight<16>(rounded), to);
+}
+
 struct StepLanes {
   F scale, decay, weight_decay, one_minus_beta1, beta2, one_minus_beta2, correction2, epsilon, step_size, momentum;
+  U rounding_key;
 };
 HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
   const Floats df;
@@ -88,12 +118,13 @@ HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
           .correction2 = hn::Set(df, step.correction2),
           .epsilon = hn::Set(df, step.epsilon),
           .step_size = hn::Set(df, step.step_size),
-          .momentum = hn::Set(df, step.momentum)};
+          .momentum = hn::Set(df, step.momentum),
+          .rounding_key = hn::Set(Patterns(), step.rounding_key)};
 }
 
 // Two moments. Returns the new p; the greatest pattern of v goes to `top`. m needs no look: from a non-finite m comes a
 // non-finite p, whatever the denominator; and so does it from a v below zero.
-template <AdamKind kKind, class I>
+template <AdamKind kKind, DType kMoments, class I>
 HWY_INLINE F with_two_moments(const StepLanes& step, const AdamPlanes& planes, int64_t i, F p, F g, I& top) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
@@ -102,23 +133,29 @@ HWY_INLINE F with_two_moments(const StepLanes& step, const AdamPlanes& planes, i
   } else {
     g = fused_multiply_add(step.weight_decay, p, g);
   }
-  F m = hn::LoadU(df, planes.moment1 + i);
-  F v = hn::LoadU(df, planes.moment2 + i);
+  F m = load_moment<kMoments>(planes.moment1, planes.half_moment1, i);
+  F v = load_moment<kMoments>(planes.moment2, planes.half_moment2, i);
   m = fused_multiply_add(step.one_minus_beta1, hn::Sub(g, m), m);
   v = fused_multiply_add(step.one_minus_beta2, hn::Mul(g, g), hn::Mul(step.beta2, v));
   const F den = hn::Add(hn::Div(hn::Sqrt(v), step.correction2), step.epsilon);
   p = hn::Sub(p, hn::Div(hn::Mul(step.step_size, m), den));
-  hn::StoreU(m, df, planes.moment1 + i);
-  hn::StoreU(v, df, planes.moment2 + i);
+  if constexpr (kMoments == DType::kFp32) {
+    hn::StoreU(m, df, planes.moment1 + i);
+    hn::StoreU(v, df, planes.moment2 + i);
+  } else {
+    const U chance = rounding_lanes(step.rounding_key, planes, i);
+    store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), planes.half_moment1 + i);
+    store_by_chance(v, hn::ShiftRight<16>(chance), planes.half_moment2 + i);
+  }
   top = hn::Max(top, hn::BitCast(di, v));
   return p;
 }
 
-template <AdamKind kKind, class I>
+template <AdamKind kKind, DType kMoments, class I>
 HWY_INLINE F with_one_moment(const StepLanes& step, const AdamPlanes& planes, int64_t i, F p, F g, I& top) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
-  F m = hn::LoadU(df, planes.moment1 + i);
+  F m = load_moment<kMoments>(planes.moment1, planes.half_moment1, i);
   if constexpr (kKind == AdamKind::kLion) {
     const F way = hn::Sub(g, m);
     const F c = fused_multiply_add(step.one_minus_beta1, way, m);
@@ -135,13 +172,18 @@ HWY_INLINE F with_one_moment(const StepLanes& step, const AdamPlanes& planes, in
       p = hn::Sub(p, hn::Mul(step.step_size, m));
     }
   }
-  hn::StoreU(m, df, planes.moment1 + i);
+  if constexpr (kMoments == DType::kFp32) {
+    hn::StoreU(m, df, planes.moment1 + i);
+  } else {
+    const U chance = rounding_lanes(step.rounding_key, planes, i);
+    store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), planes.half_moment1 + i);
+  }
   top = hn::Max(top, hn::And(hn::BitCast(di, m), hn::Set(di, 0x7fffffff)));
   return p;
 }
 
 // One vector at element i. Returns the greatest pattern of what must be finite, `largest` included.
-template <Precision kPrecision, DType kGradient, AdamKind kKind>
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int64_t i, U largest) {
   const Floats df;
   const Patterns du;
@@ -151,9 +193,9 @@ HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int6
   F p = load_master<kPrecision>(planes, i);
   auto top = hn::BitCast(di, largest);
   if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) {
-    p = with_two_moments<kKind>(step, planes, i, p, g, top);
+    p = with_two_moments<kKind, kMoments>(step, planes, i, p, g, top);
   } else {
-    p = with_one_moment<kKind>(step, planes, i, p, g, top);
+    p = with_one_moment<kKind, kMoments>(step, planes, i, p, g, top);
   }
   store_master<kPrecision>(planes, i, p);
   return hn::BitCast(du, hn::Max(top, hn::And(hn::BitCast(di, p), hn::Set(di, 0x7fffffff))));
@@ -169,17 +211,23 @@ HWY_INLINE void prefetch_block(const void* plane, int64_t i) {
   hwy::Prefetch(line);
   if constexpr (kElementBytes == 4) hwy::Prefetch(line + 64);
 }
-template <Precision kPrecision, DType kGradient, AdamKind kKind>
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 HWY_INLINE void prefetch_planes(const AdamPlanes& planes, int64_t i) {
   prefetch_block<bytes_of(weights_dtype(kPrecision))>(planes.weights, i);
   if constexpr (kPrecision == Precision::kBf16) prefetch_block<2>(planes.residual, i);
   if constexpr (kPrecision == Precision::kFp16) prefetch_block<4>(planes.master, i);
-  prefetch_block<4>(planes.moment1, i);
-  if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) prefetch_block<4>(planes.moment2, i);
+  constexpr bool kTwo = kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam;
+  if constexpr (kMoments == DType::kFp32) {
+    prefetch_block<4>(planes.moment1, i);
+    if constexpr (kTwo) prefetch_block<4>(planes.moment2, i);
+  } else {
+    prefetch_block<2>(planes.half_moment1, i);
+    if constexpr (kTwo) prefetch_block<2>(planes.half_moment2, i);
+  }
   prefetch_block<bytes_of(kGradient)>(planes.gradient, i);
 }
 
-template <Precision kPrecision, DType kGradient, AdamKind kKind>
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamStep& step, const AdamPlanes& given, int64_t elements) {
   const AdamPlanes planes = given;  // a copy of our own: the stores cannot change its pointers
   const Patterns du;
@@ -188,51 +236,58 @@ Finite update_range(const AdamStep& step, const AdamPlanes& given, int64_t eleme
   U largest = hn::Zero(du);
   int64_t i = 0;
   while (i + kBlock <= elements) {
-    prefetch_planes<kPrecision, kGradient, kKind>(planes, i);
+    prefetch_planes<kPrecision, kGradient, kMoments, kKind>(planes, i);
     for (const int64_t end = i + kBlock; i < end; i += lanes) {
-      largest = update_vector<kPrecision, kGradient, kKind>(step_lanes, planes, i, largest);
+      largest = update_vector<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest);
     }
   }
   for (; i + lanes <= elements; i += lanes) {
-    largest = update_vector<kPrecision, kGradient, kKind>(step_lanes, planes, i, largest);
+    largest = update_vector<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest);
   }
   const bool finite = hn::AllFalse(du, magnitude_above(du, largest, 0x7f7fffffu));
   if (i >= elements) return finite ? Finite::kYes : Finite::kNo;
-  const AdamFormat format{kPrecision, kGradient};
+  const AdamFormat format{kPrecision, kGradient, kMoments};
   const Finite tail = adam_scalar(format)(step, planes_at(planes, format, i), elements - i);
   return finite ? tail : Finite::kNo;
 }
 
-template <Precision kPrecision, DType kGradient>
+template <Precision kPrecision, DType kGradient, DType kMoments>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
   switch (step.kind) {
     case AdamKind::kAdamW:
-      return update_range<kPrecision, kGradient, AdamKind::kAdamW>(step, planes, elements);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdamW>(step, planes, elements);
     case AdamKind::kAdam:
-      return update_range<kPrecision, kGradient, AdamKind::kAdam>(step, planes, elements);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdam>(step, planes, elements);
     case AdamKind::kAdagrad:
-      return update_range<kPrecision, kGradient, AdamKind::kAdagrad>(step, planes, elements);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdagrad>(step, planes, elements);
     case AdamKind::kLion:
-      return update_range<kPrecision, kGradient, AdamKind::kLion>(step, planes, elements);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kLion>(step, planes, elements);
     case AdamKind::kSgd:
       break;
   }
-  return update_range<kPrecision, kGradient, AdamKind::kSgd>(step, planes, elements);
+  return update_range<kPrecision, kGradient, kMoments, AdamKind::kSgd>(step, planes, elements);
+}
+
+template <Precision kPrecision, DType kGradient>
+AdamKernel update_of(DType moments) {
+  return moments == DType::kBf16 ? update<kPrecision, kGradient, DType::kBf16>
+                                 : update<kPrecision, kGradient, DType::kFp32>;
 }
 
 AdamKernel kernel_of(AdamFormat format) {
+  check_format(format);
   const bool fp32_gradient = format.gradient == DType::kFp32;
-  SLUICE_CHECK(fp32_gradient || format.gradient == weights_dtype(format.precision),
-               "a closed gradient is fp32 or of the weights' type");
   switch (format.precision) {
     case Precision::kBf16:
-      return fp32_gradient ? update<Precision::kBf16, DType::kFp32> : update<Precision::kBf16, DType::kBf16>;
+      return fp32_gradient ? update_of<Precision::kBf16, DType::kFp32>(format.moments)
+                           : update_of<Precision::kBf16, DType::kBf16>(format.moments);
     case Precision::kFp16:
-      return fp32_gradient ? update<Precision::kFp16, DType::kFp32> : update<Precision::kFp16, DType::kFp16>;
+      return fp32_gradient ? update_of<Precision::kFp16, DType::kFp32>(format.moments)
+                           : update_of<Precision::kFp16, DType::kFp16>(format.moments);
     case Precision::kFp32:
       break;
   }
-  return update<Precision::kFp32, DType::kFp32>;
+  return update_of<Precision::kFp32, DType::kFp32>(format.moments);
 }
 
 }  // namespace HWY_NAMESPACE

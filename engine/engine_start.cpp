@@ -68,6 +68,7 @@ StoreIdentity Engine::Impl::identity() const {
   return {.model = model.canonical_text(),
           .precision = plan.options.precision,
           .optimizer = plan.options.optimizer,
+          .moments = plan.options.moments,
           .chunk_elements = plan.geometry.chunk_elements(),
           .chunk_count = static_cast<int64_t>(plan.chunks.size())};
 }

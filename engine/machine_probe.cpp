@@ -158,7 +158,9 @@ class Copies final : private CopySink {
 class Updates {
  public:
   Updates(const MachineProbeOptions& options, const Topology& topology)
-      : format_{.precision = options.format.precision, .gradient = options.gradient_dtype},
+      : format_{.precision = options.format.precision,
+                .gradient = options.gradient_dtype,
+                .moments = options.format.moments},
         kernel_(adam_simd(format_)),
         step_(adam_step({.kind = options.kind, .learning_rate = 0}, 1, 1.0)),
         team_(make_update_team_std(topology, options.update_threads)) {
@@ -199,8 +201,8 @@ class Updates {
     AdamPlanes planes{.weights = weights, .gradient = state + layouts_[1].bytes};
     if (format_.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane());
     if (format_.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane());
-    planes.moment1 = reinterpret_cast<float*>(plane());
-    if (next < layouts_[1].plane_count) planes.moment2 = reinterpret_cast<float*>(plane());
+    std::byte* const moment1 = plane();
+    set_moments(planes, format_.moments, moment1, next < layouts_[1].plane_count ? plane() : nullptr);
     return planes;
   }
 

@@ -41,6 +41,7 @@ ParameterGroups::ParameterGroups(const Geometry& geometry, const AdamOptions& ot
   for (const ParameterGroup& group : groups) {
     if (group.adam.kind != others.kind) throw ConfigError("groups of parameters have one kind of optimizer");
     groups_.push_back({.adam = group.adam, .learning_rate_factor = group.learning_rate_factor});
+    groups_.back().adam.rounding_seed = others.rounding_seed;
   }
   const std::vector<int> group_of = assign(geometry, groups);
   for (const Partition& partition : geometry.partitions()) {

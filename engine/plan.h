@@ -22,6 +22,7 @@ constexpr int64_t kDeviceAlignmentBytes = 256;
 struct PlanOptions {
   Precision precision = Precision::kBf16;
   Optimizer optimizer = Optimizer::kAdam;
+  DType moments = DType::kFp32;         // or bf16, rounded stochastically
   DType gradient_dtype = DType::kBf16;  // of closed gradients: the weights' type, or fp32
   int64_t device_bytes = 0;             // hard cap, workspace included
   int64_t host_bytes = 0;               // hard cap on the mapping and our tables
@@ -35,7 +36,7 @@ struct PlanOptions {
   int io_depth = 64;                       // of the store's queue for each drive, for its share of the host budget
   int drives = 1;                          // of the store; an engine counts its folders
   Placement placement;
-  RecordFormat format() const { return {precision, optimizer}; }
+  RecordFormat format() const { return {precision, optimizer, moments}; }
 };
 
 // kNowhere: gradients under replay, which the update takes from its slot; sums that there are none of.

@@ -7,6 +7,7 @@
 
 #include "core/checksum.h"
 #include "core/errors.h"
+#include "core/half.h"
 
 namespace sluice {
 namespace {
@@ -14,6 +15,13 @@ namespace {
 // Elements of one tile: its planes (about 26 bytes an element with the gradient) stay in a core's own cache between the
 // checksum of what came, the update, and the checksum of what goes.
 constexpr int64_t kTileElements = 8192;
+
+bool moments_are_finite(const AdamPlanes& planes, int64_t i) {
+  const auto finite = [i](const float* wide, const uint16_t* halves) {
+    return (!wide || std::isfinite(wide[i])) && (!halves || std::isfinite(float_of_bf16(halves[i])));
+  };
+  return finite(planes.moment1, planes.half_moment1) && finite(planes.moment2, planes.half_moment2);
+}
 
 }  // namespace
 
@@ -23,7 +31,9 @@ UpdatePass::UpdatePass(const Parts& parts)
       groups_(parts.groups),
       store_(parts.store),
       host_(parts.host),
-      kernel_(adam_simd({.precision = plan_.options.precision, .gradient = plan_.options.gradient_dtype})) {}
+      kernel_(adam_simd({.precision = plan_.options.precision,
+                         .gradient = plan_.options.gradient_dtype,
+                         .moments = plan_.options.moments})) {}
 
 RecordLayout UpdatePass::layout_of(RecordId record) const {
   return record_layout(plan_.options.format(), record.group, plan_.geometry.chunks()[record.chunk].elements);
@@ -81,8 +91,10 @@ AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) 
   int next = 0;
   if (precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
   if (precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
-  planes.moment1 = reinterpret_cast<float*>(plane(next++));
-  if (next < layout.plane_count) planes.moment2 = reinterpret_cast<float*>(plane(next));
+  std::byte* const moment1 = plane(next++);
+  set_moments(planes, plan_.options.moments, moment1, next < layout.plane_count ? plane(next) : nullptr);
+  const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
+  planes.element = plan_.geometry.partitions()[chunk.partition].first_element + chunk.first + first;
   planes.gradient = host_ + operands.gradient + plan_.gradient_bytes(first);
   return planes;
 }
@@ -156,7 +168,7 @@ void UpdatePass::report_non_finite(const UpdateOperands& operands, int64_t first
   const AdamPlanes planes = planes_at(operands, first);
   int64_t at = chunk.first + first;
   for (int64_t i = 0; i < elements; ++i) {
-    if (std::isfinite(planes.moment1[i]) && (!planes.moment2 || std::isfinite(planes.moment2[i]))) continue;
+    if (moments_are_finite(planes, i)) continue;
     at += i;
     break;
   }

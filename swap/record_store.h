@@ -36,11 +36,12 @@ struct StoreIdentity {
   std::string model;  // canonical text of the model's partitions and shapes (hashed into the fingerprint)
   Precision precision = Precision::kBf16;
   Optimizer optimizer = Optimizer::kAdam;
+  DType moments = DType::kFp32;
   int64_t chunk_elements = 0;
   int64_t chunk_count = 0;
   int rank = 0;
   int world_size = 1;
-  RecordFormat format() const { return {precision, optimizer}; }
+  RecordFormat format() const { return {precision, optimizer, moments}; }
 };
 
 // The small state that a commit carries.

@@ -30,7 +30,7 @@ struct IdentityBlock {
   int32_t rank = 0, world_size = 0, drive = 0, drive_count = 0;
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
   char model[3072] = {};
-  uint32_t optimizer = 0;
+  uint32_t optimizer = 0, moments = 0;
   uint32_t crc = 0;  // of all before
 };
 struct DrivesBlock {
@@ -262,10 +262,8 @@ BlockState read_opening(std::span<const std::byte> block, uint64_t& generation) 
 
 namespace {
 
-// Adam's stores were there before the others': their text is the precision alone.
 std::string planes_text(RecordFormat format) {
-  const std::string precision(name_of(format.precision));
-  return format.optimizer == Optimizer::kAdam ? precision : fmt::format("{} {}", precision, name_of(format.optimizer));
+  return fmt::format("{} {} {}", name_of(format.precision), name_of(format.optimizer), name_of(format.moments));
 }
 
 }  // namespace
@@ -288,7 +286,8 @@ void write_identity(std::span<std::byte> block, const StoreIdentity& identity, c
                        .fingerprint = fingerprint_of(identity),
                        .model_hash = stream_of(identity.model),
                        .model_bytes = identity.model.size(),
-                       .optimizer = static_cast<uint32_t>(identity.optimizer)};
+                       .optimizer = static_cast<uint32_t>(identity.optimizer),
+                       .moments = static_cast<uint32_t>(identity.moments)};
   std::memcpy(header.model, identity.model.data(), std::min(identity.model.size(), sizeof header.model));
   put(block, header);
   if (place.weights.size() > 1) put(block.subspan(kDrivesOffset), drives_block(place));
@@ -305,7 +304,8 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
   if (header.crc != crc_of(header)) return HeaderState::kDamaged;
   if (header.drive_count < 1 || header.drive_count > kMaxDrives || header.drive < 0 ||
       header.drive >= header.drive_count || header.precision > static_cast<uint32_t>(Precision::kFp32) ||
-      header.optimizer > static_cast<uint32_t>(Optimizer::kSgd)) {
+      header.optimizer > static_cast<uint32_t>(Optimizer::kSgd) ||
+      header.moments > static_cast<uint32_t>(DType::kFp32) || header.moments == static_cast<uint32_t>(DType::kFp16)) {
     return HeaderState::kDamaged;
   }
   into.fingerprint = header.fingerprint;
@@ -314,6 +314,7 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
   into.identity = {.model = std::string(header.model, std::min(header.model_bytes, sizeof header.model)),
                    .precision = static_cast<Precision>(header.precision),
                    .optimizer = static_cast<Optimizer>(header.optimizer),
+                   .moments = static_cast<DType>(header.moments),
                    .chunk_elements = header.chunk_elements,
                    .chunk_count = header.chunk_count,
                    .rank = header.rank,
@@ -333,6 +334,7 @@ std::vector<std::string> differences(const IdentityHeader& store, const StoreIde
   if (store.model_hash != stream_of(run.model)) found.push_back(model_difference(store, run));
   compare("precision", name_of(store.identity.precision), name_of(run.precision));
   compare("optimizer", name_of(store.identity.optimizer), name_of(run.optimizer));
+  compare("state_dtype", name_of(store.identity.moments), name_of(run.moments));
   compare("chunk_elements", store.identity.chunk_elements, run.chunk_elements);
   compare("chunk count", store.identity.chunk_count, run.chunk_count);
   compare("rank", store.identity.rank, run.rank);

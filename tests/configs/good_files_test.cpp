@@ -28,7 +28,7 @@ const std::string kFull = R"({
   "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
   "seed": 11, "endurance": {"terabytes_written": 600, "days": 365},
   "sluice": {"device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
-             "commit_interval": 5, "update": "deferred", "io_backend": "threads", "io_block": "256KiB",
+             "commit_interval": 5, "update": "deferred", "state_dtype": "bf16", "io_backend": "threads", "io_block": "256KiB",
              "io_depth": 3,
              "placement": {"weights": {"nvme+device": 0.25, "host": 0.5, "nvme": 0.25}, "state": "host",
                            "gradient": "device", "activations": "auto"},
@@ -48,6 +48,7 @@ TEST(GoodFiles, what_is_not_given_has_the_documented_default) {
   EXPECT_EQ(config.sluice.chunk_elements, 0);
   EXPECT_EQ(config.sluice.commit_interval, 0);
   EXPECT_EQ(config.sluice.update, UpdateMode::kAuto);
+  EXPECT_EQ(config.sluice.state_dtype, DType::kFp32);
   EXPECT_TRUE(config.sluice.nvme.empty());
   EXPECT_TRUE(config.sluice.placement.weights.empty());
 }
@@ -143,6 +144,7 @@ TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
   EXPECT_EQ(sluice.chunk_elements, 1000);
   EXPECT_EQ(sluice.commit_interval, 5);
   EXPECT_EQ(sluice.update, UpdateMode::kDeferred);
+  EXPECT_EQ(sluice.state_dtype, DType::kBf16);
   EXPECT_EQ(sluice.io_backend, IoBackend::kThreads);
   EXPECT_EQ(sluice.io_depth, 3);
   EXPECT_EQ(sluice.io_block_bytes, 256 * 1024);

@@ -61,5 +61,13 @@ TEST(DType, an_optimizer_with_one_moment_has_a_plane_less_of_state) {
   }
 }
 
+TEST(DType, moments_in_bf16_take_8_bytes_a_parameter_with_bf16_weights) {
+  const RecordFormat format(Precision::kBf16, Optimizer::kAdam, DType::kBf16);
+  EXPECT_EQ(bytes_per_element(format, Group::kWeights) + bytes_per_element(format, Group::kState), 8);
+  EXPECT_EQ(bytes_per_element({Precision::kFp16, Optimizer::kAdam, DType::kBf16}, Group::kState), 8);
+  EXPECT_EQ(bytes_per_element({Precision::kFp32, Optimizer::kAdam, DType::kBf16}, Group::kState), 4);
+  EXPECT_EQ(bytes_per_element({Precision::kBf16, Optimizer::kLion, DType::kBf16}, Group::kState), 4);
+}
+
 }  // namespace
 }  // namespace sluice

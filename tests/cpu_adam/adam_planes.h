@@ -62,6 +62,8 @@ struct TestState {
         floats(n, offset),
         moment1(n, offset),
         moment2(n, offset),
+        half_moment1(n, offset),
+        half_moment2(n, offset),
         gradient_floats(n, offset) {}
 
   AdamPlanes planes() {
@@ -69,9 +71,12 @@ struct TestState {
     return {.weights = format.precision == Precision::kFp32 ? floats.raw() : halves.raw(),
             .residual = format.precision == Precision::kBf16 ? residual.data() : nullptr,
             .master = format.precision == Precision::kFp16 ? floats.data() : nullptr,
-            .moment1 = moment1.data(),
-            .moment2 = moment2.data(),
-            .gradient = fp32_gradient ? gradient_floats.raw() : gradient_halves.raw()};
+            .moment1 = half_moments() ? nullptr : moment1.data(),
+            .moment2 = half_moments() ? nullptr : moment2.data(),
+            .half_moment1 = half_moments() ? half_moment1.data() : nullptr,
+            .half_moment2 = half_moments() ? half_moment2.data() : nullptr,
+            .gradient = fp32_gradient ? gradient_floats.raw() : gradient_halves.raw(),
+            .element = first_element};
   }
 
   void set(int64_t i, float p, float m, float v, float g) {
@@ -85,12 +90,17 @@ struct TestState {
     }
     moment1.set(i, m);
     moment2.set(i, v);
+    half_moment1.set(i, bf16_of_float(m));
+    half_moment2.set(i, bf16_of_float(v));
     gradient_floats.set(i, g);
     gradient_halves.set(i, format.precision == Precision::kBf16 ? bf16_of_float(g) : fp16_of_float(g));
   }
   float master(int64_t i) const {
     return format.precision == Precision::kBf16 ? join_master({halves.get(i), residual.get(i)}) : floats.get(i);
   }
+  bool half_moments() const { return format.moments == DType::kBf16; }
+  float m(int64_t i) const { return half_moments() ? float_of_bf16(half_moment1.get(i)) : moment1.get(i); }
+  float v(int64_t i) const { return half_moments() ? float_of_bf16(half_moment2.get(i)) : moment2.get(i); }
   float gradient(int64_t i) const {
     if (format.gradient == DType::kFp32) return gradient_floats.get(i);
     return format.gradient == DType::kBf16 ? float_of_bf16(gradient_halves.get(i))
@@ -99,23 +109,25 @@ struct TestState {
   bool guards_intact() const {
     return halves.guards_intact() && gradient_halves.guards_intact() && residual.guards_intact() &&
            floats.guards_intact() && moment1.guards_intact() && moment2.guards_intact() &&
-           gradient_floats.guards_intact();
+           half_moment1.guards_intact() && half_moment2.guards_intact() && gradient_floats.guards_intact();
   }
 
   AdamFormat format;
   int64_t elements;
+  int64_t first_element = (int64_t{1} << 32) - 100;  // the counters of the elements wrap in the range
   GuardedPlane<uint16_t> halves, gradient_halves;
   GuardedPlane<int16_t> residual;
-  GuardedPlane<float> floats, moment1, moment2, gradient_floats;
+  GuardedPlane<float> floats, moment1, moment2;
+  GuardedPlane<uint16_t> half_moment1, half_moment2;
+  GuardedPlane<float> gradient_floats;
 };
 
 // The first element whose bits differ (NaN as a class), or -1.
 inline int64_t first_difference(const TestState& a, const TestState& b) {
   const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
   for (int64_t i = 0; i < a.elements; ++i) {
-    bool same = same_float(bits(a.master(i)), bits(b.master(i))) &&
-                same_float(bits(a.moment1.get(i)), bits(b.moment1.get(i))) &&
-                same_float(bits(a.moment2.get(i)), bits(b.moment2.get(i)));
+    bool same = same_float(bits(a.master(i)), bits(b.master(i))) && same_float(bits(a.m(i)), bits(b.m(i))) &&
+                same_float(bits(a.v(i)), bits(b.v(i)));
     const float p = a.master(i);
     if (p == p) same = same && a.halves.get(i) == b.halves.get(i) && a.residual.get(i) == b.residual.get(i);
     if (!same) return i;
@@ -129,6 +141,18 @@ inline const std::vector<AdamFormat>& all_formats() {
                                                   {Precision::kFp16, DType::kFp16},
                                                   {Precision::kFp16, DType::kFp32},
                                                   {Precision::kFp32, DType::kFp32}};
+  return formats;
+}
+// With moments in bf16 too.
+inline const std::vector<AdamFormat>& all_formats_and_moments() {
+  static const std::vector<AdamFormat> formats = [] {
+    std::vector<AdamFormat> both = all_formats();
+    for (AdamFormat format : all_formats()) {
+      format.moments = DType::kBf16;
+      both.push_back(format);
+    }
+    return both;
+  }();
   return formats;
 }
 

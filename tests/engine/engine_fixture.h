@@ -37,6 +37,7 @@ class TempFolder {
 inline EngineOptions engine_options(const TempFolder& folder, const ReferenceOptions& reference) {
   EngineOptions options;
   options.plan = {.precision = reference.precision,
+                  .moments = reference.moments,
                   .gradient_dtype = reference.gradient_dtype,
                   .device_bytes = 4 * kMiB,
                   .host_bytes = 8 * kMiB,

@@ -56,7 +56,9 @@ double norm_part_reference(const std::vector<float>& closed) {
 struct Weights {
   std::vector<std::byte> weights;
   std::vector<int16_t> residual;
-  std::vector<float> master, moment1, moment2;
+  std::vector<float> master;
+  std::vector<std::byte> moment1, moment2;  // of options.moments
+  int64_t element = 0;                      // of the model, in the order of its partitions, padding counted
   std::vector<float> open;
   bool contributed = false;
 };
@@ -93,8 +95,13 @@ class Reference {
  public:
   Reference(const ModelSpec& model, const ReferenceOptions& options)
       : model_(model), options_(options), scale_(options.loss_scale) {
+    int64_t element = 0;
     for (const PartitionSpec& partition : model.partitions) {
-      for (const ParameterSpec& parameter : partition.parameters) initialise(parameter);
+      for (const ParameterSpec& parameter : partition.parameters) {
+        initialise(parameter);
+        all_[parameter.name].element = element;
+        element += (parameter.elements() + 127) / 128 * 128;
+      }
     }
   }
 
@@ -111,9 +118,9 @@ class Reference {
     if (options_.precision == Precision::kFp16) {
       for (auto& [name, w] : all_) add(record.state_crc32c, w.master.data(), w.master.size() * 4);
     }
-    for (auto& [name, w] : all_) add(record.state_crc32c, w.moment1.data(), w.moment1.size() * 4);
+    for (auto& [name, w] : all_) add(record.state_crc32c, w.moment1.data(), w.moment1.size());
     if (moments_of(optimizer_of(options_.adam.kind)) == 2) {
-      for (auto& [name, w] : all_) add(record.state_crc32c, w.moment2.data(), w.moment2.size() * 4);
+      for (auto& [name, w] : all_) add(record.state_crc32c, w.moment2.data(), w.moment2.size());
     }
     return record;
   }
@@ -124,8 +131,8 @@ class Reference {
     const auto n = static_cast<size_t>(parameter.elements());
     w.residual.resize(n);
     w.master.resize(n);
-    w.moment1.assign(n, 0);
-    w.moment2.assign(n, 0);
+    w.moment1.resize(n * static_cast<size_t>(bytes_of(options_.moments)));
+    w.moment2 = w.moment1;
     w.weights.resize(n * static_cast<size_t>(bytes_of(dtype())));
     for (size_t i = 0; i < n; ++i) {
       const float value = toy_initial(parameter.name, static_cast<int64_t>(i));
@@ -280,12 +287,15 @@ class Reference {
   void apply(const std::map<std::string, std::vector<std::byte>>& closed, const StepRecord& record) {
     const double clip = options_.max_norm > 0 ? std::min(1.0, options_.max_norm / (record.grad_norm + 1e-6)) : 1.0;
     ++applied_;
-    const AdamKernel kernel = adam_scalar({options_.precision, options_.gradient_dtype});
+    const AdamKernel kernel = adam_scalar({options_.precision, options_.gradient_dtype, options_.moments});
     for (auto& [name, w] : all_) {
-      kernel(step_of(name, clip / record.loss_scale),
-             {w.weights.data(), w.residual.data(), w.master.data(), w.moment1.data(), w.moment2.data(),
-              closed.at(name).data()},
-             static_cast<int64_t>(w.moment1.size()));
+      AdamPlanes planes{.weights = w.weights.data(),
+                        .residual = w.residual.data(),
+                        .master = w.master.data(),
+                        .gradient = closed.at(name).data(),
+                        .element = w.element};
+      set_moments(planes, options_.moments, w.moment1.data(), w.moment2.data());
+      kernel(step_of(name, clip / record.loss_scale), planes, static_cast<int64_t>(w.residual.size()));
     }
   }
 

@@ -30,6 +30,7 @@ struct RunRecord {
 struct ReferenceOptions {
   Precision precision = Precision::kBf16;
   DType gradient_dtype = DType::kBf16;
+  DType moments = DType::kFp32;
   int micro_batches = 1;
   int steps = 3;
   double learning_rate = 1e-2, max_norm = 0;
