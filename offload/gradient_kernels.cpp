@@ -21,6 +21,7 @@ constexpr int64_t kNormLanes = 32;
 struct KernelTable {
   void (*add)(float* open, const std::byte* gradient, int64_t elements, Contribution which);
   void (*round_scaled)(const float* from, float scale, std::byte* to, int64_t elements);
+  double (*close_tile)(const float* from, float scale, std::byte* to, int64_t elements);  // rounds and sums
   double (*tile_norm)(const std::byte* closed, int64_t elements);
 };
 
@@ -38,9 +39,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Patterns = hn::RebindToUnsigned<Floats>;
 using Doubles = hn::ScalableTag<double>;
-using DoublePatterns = hn::Rebind<uint32_t, Doubles>;
 constexpr int64_t kFloatLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 constexpr int64_t kDoubleLanes = static_cast<int64_t>(hn::MaxLanes(Doubles()));
+constexpr int64_t kRowVectors = kNormLanes / kFloatLanes;
 
 template <DType kType>
 void add(float* open, const std::byte* gradient, int64_t elements, Contribution which) {
@@ -81,46 +82,148 @@ void round_scaled(const float* from, float scale, std::byte* to, int64_t element
   std::memcpy(to + i * bytes_of(kType), rounded, static_cast<size_t>((elements - i) * bytes_of(kType)));
 }
 
-// A product of two fp32 is exact in fp64, so a fused multiply-add has the bits of multiply, then add.
+// The 32 sums of a tile's squares, in as many vectors as they take: independent of each other, so that the additions
+// of a row overlap.
+class NormSums {
+ public:
+  HWY_INLINE NormSums() {
+    for (auto& sum : sums_) sum = hn::Zero(Doubles());
+  }
+  // The k-th vector of a row of 32 closed elements. A product of two fp32 is exact in fp64, so a fused multiply-add has
+  // the bits of multiply, then add.
+  HWY_INLINE void add(int64_t k, hn::Vec<Floats> values) {
+    const Doubles dd;
+#if HWY_TARGET == HWY_SCALAR  // one lane of either type
+    const auto g = hn::PromoteTo(dd, values);
+    sums_[k] = hn::MulAdd(g, g, sums_[k]);
+#else
+    const hn::Half<Floats> dh;
+    const auto low = hn::PromoteTo(dd, hn::LowerHalf(dh, values));
+    const auto high = hn::PromoteTo(dd, hn::UpperHalf(dh, values));
+    sums_[2 * k] = hn::MulAdd(low, low, sums_[2 * k]);
+    sums_[2 * k + 1] = hn::MulAdd(high, high, sums_[2 * k + 1]);
+#endif
+  }
+  template <DType kType>
+  HWY_INLINE void add_row(const std::byte* row) {
+    for (int64_t k = 0; k < kRowVectors; ++k) {
+      add(k, hn::BitCast(Floats(), load_float_bits<kType>(Patterns(), row + k * kFloatLanes * bytes_of(kType))));
+    }
+  }
+  template <DType kType>
+  HWY_INLINE void add_part_of_row(const std::byte* row, int64_t elements) {  // zeros change no sum
+    std::byte whole[kNormLanes * 4] = {};
+    std::memcpy(whole, row, static_cast<size_t>(elements * bytes_of(kType)));
+    add_row<kType>(whole);
+  }
+  double combined() const {
+    const Doubles dd;
+    double lanes[kNormLanes];
+    for (int64_t k = 0; k < kNormLanes / kDoubleLanes; ++k) hn::StoreU(sums_[k], dd, lanes + k * kDoubleLanes);
+    for (int64_t step = kNormLanes / 2; step >= 1; step /= 2) {
+      for (int64_t lane = 0; lane < step; ++lane) lanes[lane] += lanes[lane + step];
+    }
+    return lanes[0];
+  }
+
+ private:
+  hn::Vec<Doubles> sums_[kNormLanes / kDoubleLanes];
+};
+
 template <DType kType>
 double tile_norm(const std::byte* closed, int64_t elements) {
-  const Doubles dd;
-  const DoublePatterns du;
-  const hn::Rebind<float, Doubles> df;
-  hn::Vec<Doubles> sums[kNormLanes / kDoubleLanes];
-  for (auto& sum : sums) sum = hn::Zero(dd);
-  const auto add_row = [&](const std::byte* row) HWY_ATTR {
-    for (int64_t k = 0; k < kNormLanes / kDoubleLanes; ++k) {
-      const auto bits = load_float_bits<kType>(du, row + k * kDoubleLanes * bytes_of(kType));
-      const auto g = hn::PromoteTo(dd, hn::BitCast(df, bits));
-      sums[k] = hn::MulAdd(g, g, sums[k]);
-    }
-  };
+  NormSums sums;
   int64_t i = 0;
-  for (; i + kNormLanes <= elements; i += kNormLanes) add_row(closed + i * bytes_of(kType));
-  if (i < elements) {  // zeros change no sum
-    std::byte row[kNormLanes * 4] = {};
-    std::memcpy(row, closed + i * bytes_of(kType), static_cast<size_t>((elements - i) * bytes_of(kType)));
-    add_row(row);
+  for (; i + kNormLanes <= elements; i += kNormLanes) sums.add_row<kType>(closed + i * bytes_of(kType));
+  if (i < elements) sums.add_part_of_row<kType>(closed + i * bytes_of(kType), elements - i);
+  return sums.combined();
+}
+
+// Rounds one vector and writes it; returns the rounded values.
+template <DType kType>
+HWY_INLINE hn::Vec<Floats> store_rounded(hn::Vec<Floats> values, std::byte* to) {
+  const Patterns du;
+  const auto bits = hn::BitCast(du, values);
+  if constexpr (kType == DType::kFp32) {
+    store_float_bits<kType>(du, bits, to);
+    return values;
+  } else {
+    const auto half = kType == DType::kBf16 ? bf16_of_float_bits(du, bits) : fp16_of_float_bits(du, bits);
+    store_halves(du, half, to);
+    return hn::BitCast(Floats(), kType == DType::kBf16 ? float_bits_of_bf16(half) : float_bits_of_fp16(du, half));
   }
-  double lanes[kNormLanes];
-  for (int64_t k = 0; k < kNormLanes / kDoubleLanes; ++k) hn::StoreU(sums[k], dd, lanes + k * kDoubleLanes);
-  for (int64_t step = kNormLanes / 2; step >= 1; step /= 2) {
-    for (int64_t lane = 0; lane < step; ++lane) lanes[lane] += lanes[lane + step];
+}
+
+// Rounds a row, writes it and sums its squares. The values summed are never read back, which a load across a vector
+// just stored would wait for.
+template <DType kType>
+HWY_INLINE void close_row(const float* from, hn::Vec<Floats> factor, std::byte* to, NormSums& sums) {
+  for (int64_t k = 0; k < kRowVectors; ++k) {
+    const auto values = hn::Mul(hn::LoadU(Floats(), from + k * kFloatLanes), factor);
+    sums.add(k, store_rounded<kType>(values, to + k * kFloatLanes * bytes_of(kType)));
   }
-  return lanes[0];
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// The same with fewer instructions, which bound it: one look for NaNs a row, and two vectors packed into one.
+template <>
+HWY_INLINE void close_row<DType::kBf16>(const float* from, hn::Vec<Floats> factor, std::byte* to, NormSums& sums) {
+  const Floats df;
+  const Patterns du;
+  const hn::Repartition<uint16_t, Patterns> dh;
+  hn::Vec<Floats> values[kRowVectors];
+  auto all = hn::Zero(df);
+  for (int64_t k = 0; k < kRowVectors; ++k) {
+    values[k] = hn::Mul(hn::LoadU(df, from + k * kFloatLanes), factor);
+    all = hn::Add(all, values[k]);
+  }
+  if (HWY_UNLIKELY(!hn::AllFalse(df, hn::IsNaN(all)))) {  // or infinities that cancel out, which need no care
+    for (int64_t k = 0; k < kRowVectors; ++k)
+      sums.add(k, store_rounded<DType::kBf16>(values[k], to + k * kFloatLanes * 2));
+    return;
+  }
+  const auto rounded = [&](int64_t k) HWY_ATTR {  // in the upper halves
+    const auto bits = hn::BitCast(du, values[k]);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    return hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+  };
+  const auto upper = hn::Set(du, 0xffff0000u);
+  for (int64_t k = 0; k < kRowVectors; k += 2) {
+    const auto low = rounded(k), high = rounded(k + 1);
+    hn::StoreU(hn::ConcatOdd(dh, hn::BitCast(dh, high), hn::BitCast(dh, low)), dh,
+               reinterpret_cast<uint16_t*>(to + k * kFloatLanes * 2));
+    sums.add(k, hn::BitCast(df, hn::And(low, upper)));
+    sums.add(k + 1, hn::BitCast(df, hn::And(high, upper)));
+  }
+}
+#endif
+
+// Rounding and summing in one sweep, so that memory and arithmetic are busy at once. A row is read before it is
+// written, in ascending order: `to` may be `from` or lie before it.
+template <DType kType>
+double close_tile(const float* from, float scale, std::byte* to, int64_t elements) {
+  const auto factor = hn::Set(Floats(), scale);
+  NormSums sums;
+  int64_t i = 0;
+  for (; i + kNormLanes <= elements; i += kNormLanes)
+    close_row<kType>(from + i, factor, to + i * bytes_of(kType), sums);
+  if (i < elements) {
+    round_scaled<kType>(from + i, scale, to + i * bytes_of(kType), elements - i);
+    sums.add_part_of_row<kType>(to + i * bytes_of(kType), elements - i);
+  }
+  return sums.combined();
 }
 
 KernelTable kernels_of(DType type) {
   switch (type) {
     case DType::kBf16:
-      return {add<DType::kBf16>, round_scaled<DType::kBf16>, tile_norm<DType::kBf16>};
+      return {add<DType::kBf16>, round_scaled<DType::kBf16>, close_tile<DType::kBf16>, tile_norm<DType::kBf16>};
     case DType::kFp16:
-      return {add<DType::kFp16>, round_scaled<DType::kFp16>, tile_norm<DType::kFp16>};
+      return {add<DType::kFp16>, round_scaled<DType::kFp16>, close_tile<DType::kFp16>, tile_norm<DType::kFp16>};
     case DType::kFp32:
       break;
   }
-  return {add<DType::kFp32>, round_scaled<DType::kFp32>, tile_norm<DType::kFp32>};
+  return {add<DType::kFp32>, round_scaled<DType::kFp32>, close_tile<DType::kFp32>, tile_norm<DType::kFp32>};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -139,12 +242,19 @@ class PieceWriter {
  public:
   PieceWriter(std::span<const ClosedPiece> pieces, DType dtype) : pieces_(pieces), element_bytes_(bytes_of(dtype)) {}
 
+  // Where the next elements go, if that is one place; null where the output is cut within them.
+  std::byte* place_of(int64_t elements) {
+    leave_full_pieces();
+    const ClosedPiece& piece = pieces_.front();
+    if (piece.elements - done_ < elements) return nullptr;
+    std::byte* to = piece.to + done_ * element_bytes_;
+    done_ += elements;
+    return to;
+  }
+
   void write(const std::byte* from, int64_t elements) {
     while (elements > 0) {
-      while (done_ == pieces_.front().elements) {
-        pieces_ = pieces_.subspan(1);
-        done_ = 0;
-      }
+      leave_full_pieces();
       const ClosedPiece& piece = pieces_.front();
       const int64_t now = std::min(elements, piece.elements - done_);
       std::memcpy(piece.to + done_ * element_bytes_, from, static_cast<size_t>(now * element_bytes_));
@@ -155,6 +265,13 @@ class PieceWriter {
   }
 
  private:
+  void leave_full_pieces() {
+    while (done_ == pieces_.front().elements) {
+      pieces_ = pieces_.subspan(1);
+      done_ = 0;
+    }
+  }
+
   std::span<const ClosedPiece> pieces_;
   int64_t element_bytes_;
   int64_t done_ = 0;  // elements of the front piece
@@ -175,9 +292,9 @@ double close_gradient(const float* open, float scale, DType dtype, std::span<con
   double sum = 0;
   for (int64_t i = 0; i < elements; i += kTile) {
     const int64_t now = std::min(kTile, elements - i);
-    kernels.round_scaled(open + i, scale, tile, now);
-    sum += kernels.tile_norm(tile, now);
-    writer.write(tile, now);
+    std::byte* const place = writer.place_of(now);
+    sum += kernels.close_tile(open + i, scale, place ? place : tile, now);
+    if (!place) writer.write(tile, now);
   }
   return sum;
 }

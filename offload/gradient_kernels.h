@@ -16,10 +16,9 @@ void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t e
 
 // Rounds open[i] * scale to `dtype` (nearest even) into `closed`, and returns the part of the norm: the sum of squares
 // of the rounded values, in tiles of 4096 elements from the first; within a tile, lane j of 32 sums (double)g*g over
-// elements congruent to j modulo 32 in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in ascending
-// order; all fp64.
-// `closed` may be the memory of `open` or lie before it by any distance: a tile is read whole before it is written.
-// The output may be cut: element i of the parameter goes to the piece that holds it.
+// elements congruent to j modulo 32 in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in
+// ascending order; all fp64. `closed` may be the memory of `open` or lie before it by any distance: values are read
+// before they are overwritten. The output may be cut: element i of the parameter goes to the piece that holds it.
 struct ClosedPiece {
   std::byte* to = nullptr;   // where the piece's first element goes
   int64_t elements = 0;
