@@ -37,7 +37,7 @@ Element updated(const AdamStep& step, Element e, float gradient) {
 
 void expect_the_oracle(AdamFormat format, AdamKind kind) {
   const AdamOptions options{.kind = kind, .learning_rate = 1e-3, .weight_decay = 0.05};
-  TestState state(format, 20'000, 0);
+  TestState state(format, 20'000);
   fill(state, Values::kOrdinary, 17);
   for (int64_t t = 1; t <= 3; ++t) {
     const AdamStep step = adam_step(options, t, 0.77);
@@ -91,7 +91,7 @@ TEST(AdamScalar, rounds_every_operation_of_kinds_with_one_moment_once_and_touche
   for (const AdamKind kind : {AdamKind::kAdagrad, AdamKind::kLion, AdamKind::kSgd}) {
     const AdamOptions options{.kind = kind, .learning_rate = 1e-3, .weight_decay = 0.05, .momentum = 0.9};
     for (const AdamFormat format : all_formats()) {
-      TestState state(format, 5'000, 0);
+      TestState state(format, 5'000);
       fill(state, Values::kOrdinary, 17);
       // A sum of squares for Adagrad is not below zero.
       for (int64_t i = 0; i < state.elements; ++i) state.moment1.set(i, std::fabs(state.moment1.get(i)));

@@ -1,7 +1,9 @@
 // Planes of a range of elements for the tests of the update: owned, guarded on both ends, compared by bits.
 #pragma once
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <span>
 #include <string>
@@ -29,6 +31,7 @@ class GuardedPlane {
     return value;
   }
   void set(int64_t i, T value) { std::memcpy(raw() + static_cast<size_t>(i) * sizeof(T), &value, sizeof(T)); }
+  bool operator==(const GuardedPlane&) const = default;  // by bytes, guards included
   bool guards_intact() const {
     const size_t first = static_cast<size_t>(begin()) * sizeof(T);
     const size_t last = static_cast<size_t>(begin() + elements_) * sizeof(T);
@@ -51,20 +54,26 @@ inline bool same_float(uint32_t a, uint32_t b) {
   return a == b || (is_nan(a) && is_nan(b));
 }
 
+// How planes lie: all of them `offset` elements from an aligned address, or each `skew` more than the one before.
+struct Misalignment {
+  int64_t offset = 0, skew = 0;
+  int64_t of(int64_t plane) const { return (offset + plane * skew) % 32; }
+};
+
 // The whole state of a range, in the layout of its format.
 struct TestState {
-  TestState(AdamFormat adam_format, int64_t n, int64_t offset)
+  TestState(AdamFormat adam_format, int64_t n, Misalignment at = {})
       : format(adam_format),
         elements(n),
-        halves(n, offset),
-        gradient_halves(n, offset),
-        residual(n, offset),
-        floats(n, offset),
-        moment1(n, offset),
-        moment2(n, offset),
-        half_moment1(n, offset),
-        half_moment2(n, offset),
-        gradient_floats(n, offset) {}
+        halves(n, at.of(0)),
+        gradient_halves(n, at.of(1)),
+        residual(n, at.of(2)),
+        floats(n, at.of(3)),
+        moment1(n, at.of(4)),
+        moment2(n, at.of(5)),
+        half_moment1(n, at.of(6)),
+        half_moment2(n, at.of(7)),
+        gradient_floats(n, at.of(8)) {}
 
   AdamPlanes planes() {
     const bool fp32_gradient = format.gradient == DType::kFp32;
@@ -101,6 +110,10 @@ struct TestState {
   bool half_moments() const { return format.moments == DType::kBf16; }
   float m(int64_t i) const { return half_moments() ? float_of_bf16(half_moment1.get(i)) : moment1.get(i); }
   float v(int64_t i) const { return half_moments() ? float_of_bf16(half_moment2.get(i)) : moment2.get(i); }
+  float weight(int64_t i) const {
+    if (format.precision == Precision::kFp32) return floats.get(i);
+    return format.precision == Precision::kBf16 ? float_of_bf16(halves.get(i)) : float_of_fp16(halves.get(i));
+  }
   float gradient(int64_t i) const {
     if (format.gradient == DType::kFp32) return gradient_floats.get(i);
     return format.gradient == DType::kBf16 ? float_of_bf16(gradient_halves.get(i))
@@ -110,6 +123,13 @@ struct TestState {
     return halves.guards_intact() && gradient_halves.guards_intact() && residual.guards_intact() &&
            floats.guards_intact() && moment1.guards_intact() && moment2.guards_intact() &&
            half_moment1.guards_intact() && half_moment2.guards_intact() && gradient_floats.guards_intact();
+  }
+
+  bool same_bytes(const TestState& other) const {
+    return halves == other.halves && gradient_halves == other.gradient_halves && residual == other.residual &&
+           floats == other.floats && moment1 == other.moment1 && moment2 == other.moment2 &&
+           half_moment1 == other.half_moment1 && half_moment2 == other.half_moment2 &&
+           gradient_floats == other.gradient_floats;
   }
 
   AdamFormat format;
@@ -126,8 +146,8 @@ struct TestState {
 inline int64_t first_difference(const TestState& a, const TestState& b) {
   const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
   for (int64_t i = 0; i < a.elements; ++i) {
-    bool same = same_float(bits(a.master(i)), bits(b.master(i))) && same_float(bits(a.m(i)), bits(b.m(i))) &&
-                same_float(bits(a.v(i)), bits(b.v(i)));
+    bool same = same_float(bits(a.master(i)), bits(b.master(i))) && same_float(bits(a.weight(i)), bits(b.weight(i))) &&
+                same_float(bits(a.m(i)), bits(b.m(i))) && same_float(bits(a.v(i)), bits(b.v(i)));
     const float p = a.master(i);
     if (p == p) same = same && a.halves.get(i) == b.halves.get(i) && a.residual.get(i) == b.residual.get(i);
     if (!same) return i;
@@ -162,16 +182,19 @@ inline const std::vector<AdamKind>& all_kinds() {
   return kinds;
 }
 
+// Infinities, NaNs, zeros, subnormals, the largest and smallest of fp32, bf16 and fp16, halfway points of rounding, and
+// what overflows or underflows when it is squared.
+constexpr uint32_t kEdges[] = {0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000, 0x7fffffff,
+                               0xffff8000, 0x7f800001, 0x00000001, 0x80000001, 0x007fffff, 0x00800000,
+                               0x80800000, 0x7f7fffff, 0xff7fffff, 0x3f800000, 0x3f808000, 0x3f807fff,
+                               0x3f818000, 0x33800000, 0x38800000, 0x387fe000, 0x477fe000, 0x477ff000,
+                               0x7f7f8000, 0x7f7f7fff, 0x2edbe6ff, 0x1e3ce508, 0x5f7fffff};
+
 enum class Values { kOrdinary, kAnyPattern };
 
 // kOrdinary: what training sees. kAnyPattern: every second value is an edge case (Inf, NaN, subnormals, largest, -0)
 // or a random bit pattern.
 inline void fill(TestState& state, Values values, uint64_t seed) {
-  static constexpr uint32_t kEdges[] = {0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345,
-                                        0x7f800001, 0x00000001, 0x80000001, 0x007fffff, 0x00800000, 0x80800000,
-                                        0x7f7fffff, 0xff7fffff, 0x3f800000, 0x3f808000, 0x3f807fff, 0x3f818000,
-                                        0x33800000, 0x38800000, 0x387fe000, 0x477fe000, 0x477ff000, 0x7f7f8000,
-                                        0x7f7f7fff, 0x2edbe6ff, 0x1e3ce508, 0x5f7fffff};
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
   const auto pick = [&](float ordinary) {

@@ -62,7 +62,7 @@ TEST(StochasticRounding, lets_moments_drift_where_rounding_to_nearest_would_hold
   constexpr int64_t kElements = 20'000;
   constexpr int kSteps = 200;
   const AdamFormat format{Precision::kFp32, DType::kFp32, DType::kBf16}, wide{Precision::kFp32, DType::kFp32};
-  TestState halves(format, kElements, 0), floats(wide, kElements, 0);
+  TestState halves(format, kElements), floats(wide, kElements);
   for (int64_t i = 0; i < kElements; ++i) {
     halves.set(i, 1, 1, 1, 0.99f);
     floats.set(i, 1, 1, 1, 0.99f);
@@ -84,7 +84,7 @@ TEST(StochasticRounding, lets_moments_drift_where_rounding_to_nearest_would_hold
 TEST(StochasticRounding, gives_the_same_bits_however_a_range_is_cut) {
   const AdamFormat format{Precision::kBf16, DType::kBf16, DType::kBf16};
   const AdamStep step = adam_step({.rounding_seed = 5}, 4, 0.5);
-  TestState whole(format, 1000, 0);
+  TestState whole(format, 1000);
   fill(whole, Values::kOrdinary, 1);
   TestState cut = whole;
   adam_simd(format)(step, whole.planes(), 1000);
