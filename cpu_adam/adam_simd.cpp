@@ -21,6 +21,7 @@ using Floats = hn::ScalableTag<float>;
 using Patterns = hn::RebindToUnsigned<Floats>;
 using F = hn::Vec<Floats>;
 using U = hn::Vec<Patterns>;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 
 // Rounded once. Highway's MulAdd multiplies, rounds and adds where the target has no such instruction.
 HWY_INLINE F fused_multiply_add(F a, F b, F c) {
@@ -72,6 +73,30 @@ HWY_INLINE void store_master(const AdamPlanes& planes, int64_t i, F master) {
   } else {
     store_float_bits<DType::kFp32>(du, bits, planes.weights + i * 4);
   }
+}
+
+// Two vectors that follow each other. Halves with one look for NaNs (or for infinities that cancel out, which need no
+// care) and each plane in one store: instructions bound the pass in cache.
+template <Precision kPrecision>
+HWY_INLINE void store_masters(const AdamPlanes& planes, int64_t i, F low, F high) {
+#if HWY_TARGET != HWY_SCALAR  // which has no pairs of lanes
+  if constexpr (kPrecision == Precision::kBf16) {
+    const Floats df;
+    const Patterns du;
+    const hn::Repartition<uint16_t, Patterns> dh;
+    if (HWY_LIKELY(hn::AllFalse(df, hn::IsNaN(hn::Add(low, high))))) {
+      const U low_bits = hn::BitCast(du, low), high_bits = hn::BitCast(du, high), half = hn::Set(du, 0x8000u);
+      const U low_rounded = hn::Add(low_bits, half), high_rounded = hn::Add(high_bits, half);
+      hn::StoreU(hn::ConcatOdd(dh, hn::BitCast(dh, high_rounded), hn::BitCast(dh, low_rounded)), dh,
+                 reinterpret_cast<uint16_t*>(planes.weights) + i);
+      hn::StoreU(hn::ConcatEven(dh, hn::BitCast(dh, high_bits), hn::BitCast(dh, low_bits)), dh,
+                 reinterpret_cast<uint16_t*>(planes.residual) + i);
+      return;
+    }
+  }
+#endif
+  store_master<kPrecision>(planes, i, low);
+  store_master<kPrecision>(planes, i + kLanes, high);
 }
 
 // A moment's vector at element i, from the plane of its dtype.
@@ -182,9 +207,10 @@ HWY_INLINE F with_one_moment(const StepLanes& step, const AdamPlanes& planes, in
   return p;
 }
 
-// One vector at element i. Returns the greatest pattern of what must be finite, `largest` included.
+// One vector at element i, whose new p is returned and not yet stored. `largest`: the greatest pattern so far of what
+// must be finite.
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
-HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int64_t i, U largest) {
+HWY_INLINE F updated(const StepLanes& step, const AdamPlanes& planes, int64_t i, U& largest) {
   const Floats df;
   const Patterns du;
   const hn::RebindToSigned<Patterns> di;
@@ -197,8 +223,8 @@ HWY_INLINE U update_vector(const StepLanes& step, const AdamPlanes& planes, int6
   } else {
     p = with_one_moment<kKind, kMoments>(step, planes, i, p, g, top);
   }
-  store_master<kPrecision>(planes, i, p);
-  return hn::BitCast(du, hn::Max(top, hn::And(hn::BitCast(di, p), hn::Set(di, 0x7fffffff))));
+  largest = hn::BitCast(du, hn::Max(top, hn::And(hn::BitCast(di, p), hn::Set(di, 0x7fffffff))));
+  return p;
 }
 
 // Five or six streams, each read and most written, are more than the hardware's prefetchers keep up with. Asking for
@@ -231,18 +257,20 @@ template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamStep& step, const AdamPlanes& given, int64_t elements) {
   const AdamPlanes planes = given;  // a copy of our own: the stores cannot change its pointers
   const Patterns du;
-  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
   const StepLanes step_lanes = lanes_of(step);
   U largest = hn::Zero(du);
   int64_t i = 0;
   while (i + kBlock <= elements) {
     prefetch_planes<kPrecision, kGradient, kMoments, kKind>(planes, i);
-    for (const int64_t end = i + kBlock; i < end; i += lanes) {
-      largest = update_vector<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest);
+    for (const int64_t end = i + kBlock; i < end; i += 2 * kLanes) {
+      const F low = updated<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest);
+      const F high = updated<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i + kLanes, largest);
+      store_masters<kPrecision>(planes, i, low, high);
     }
   }
-  for (; i + lanes <= elements; i += lanes) {
-    largest = update_vector<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest);
+  for (; i + kLanes <= elements; i += kLanes) {
+    store_master<kPrecision>(planes, i,
+                             updated<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest));
   }
   const bool finite = hn::AllFalse(du, magnitude_above(du, largest, 0x7f7fffffu));
   if (i >= elements) return finite ? Finite::kYes : Finite::kNo;
