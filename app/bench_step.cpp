@@ -155,17 +155,17 @@ Measured measure(const BenchStepCommand& command, Console& console) {
     if (requests.signal() != 0) throw Stopped{requests.signal()};
   };
   const WorkspaceNeed workspace = find_workspace(setup);
+  const std::vector<fs::path> drives = drives_of(setup.config);
   PlanOptions plan = plan_options(setup, workspace.bytes);
+  check_free_space(drives, make_plan(setup.model.spec(), plan).disk_bytes);
   plan.speeds = find_speeds(
       setup, workspace,
-      {.machine_file = command.machine, .folders = drives_of(setup.config), .waiting_ms = command.compute_ms_per_visit},
-      console.log());
+      {.machine_file = command.machine, .folders = drives, .waiting_ms = command.compute_ms_per_visit}, console.log());
   std::vector<std::unique_ptr<ScratchFolder>> scratch;
   std::vector<fs::path> stores;
-  for (const fs::path& drive : drives_of(setup.config)) {
+  for (const fs::path& drive : drives) {
     stores.push_back(scratch.emplace_back(std::make_unique<ScratchFolder>(drive))->path());
   }
-  if (stores.size() == 1) check_free_space(stores[0], make_plan(setup.model.spec(), plan).disk_bytes, 0);
   EngineOptions options = engine_options(setup, plan, stores, console.log());
   options.open = OpenMode::kOverwrite;
   options.progress = [&](int64_t done, int64_t total) {

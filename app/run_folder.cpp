@@ -1,12 +1,16 @@
 #include "app/run_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "data/cache_file.h"
+#include "swap/drive.h"
 
 namespace sluice {
 namespace {
@@ -76,16 +80,26 @@ fs::path existing_part(const fs::path& folder) {
   return there;
 }
 
-void check_free_space(const fs::path& folder, int64_t needed_bytes, int64_t reusable_bytes) {
-  std::error_code error;
-  const fs::space_info space = fs::space(existing_part(folder), error);
-  if (error) return;  // creation itself will tell
-  const int64_t free_bytes = static_cast<int64_t>(space.available) + reusable_bytes;
+void check_free_space(std::span<const fs::path> folders, int64_t needed_bytes) {
+  std::set<dev_t> seen;
+  int64_t free_bytes = 0;
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    const fs::path there = existing_part(folder);
+    const fs::space_info space = fs::space(there, error);
+    struct stat status {};
+    if (error || stat(there.c_str(), &status) != 0) return;  // creation itself will tell
+    if (seen.insert(status.st_dev).second) free_bytes += static_cast<int64_t>(space.available);
+    if (stat(store_path(folder, 0).c_str(), &status) == 0) free_bytes += int64_t{status.st_blocks} * 512;
+    names.push_back(folder.string());
+  }
   if (free_bytes >= needed_bytes) return;
   throw ConfigError(
-      fmt::format("{}: the drive is too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
+      fmt::format("{}: the drive{} too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
                   "another drive with --set 'sluice.nvme=[\"FOLDER\"]'",
-                  folder.string(), format_bytes(needed_bytes), needed_bytes, format_bytes(free_bytes), free_bytes));
+                  fmt::join(names, ", "), seen.size() == 1 ? " is" : "s are together", format_bytes(needed_bytes),
+                  needed_bytes, format_bytes(free_bytes), free_bytes));
 }
 
 }  // namespace sluice

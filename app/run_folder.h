@@ -2,6 +2,7 @@
 // configuration names another folder for that.
 #pragma once
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,10 @@ void check_same_run(const RunConfig& before, const RunConfig& now, const std::fi
 // The folder, or what of its path is there already.
 std::filesystem::path existing_part(const std::filesystem::path& folder);
 
-// Throws ConfigError (bytes needed, bytes free, path) where a file of this size cannot be made in the folder, whose
-// last parts may not be there yet. `reusable_bytes` of what is there will be given back first.
-void check_free_space(const std::filesystem::path& folder, int64_t needed_bytes, int64_t reusable_bytes);
+// Throws ConfigError (bytes needed, bytes free, folders) where a store of this size cannot be made in these folders,
+// one for each drive, whose last parts may not be there yet. Folders of one file system share its space; the files of a
+// store that is there count as free. How much each of several file systems will hold follows from their speeds, which
+// are measured as the store is made: there this looks at the sum, and the creation refuses the one that is too small.
+void check_free_space(std::span<const std::filesystem::path> folders, int64_t needed_bytes);
 
 }  // namespace sluice

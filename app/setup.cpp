@@ -129,12 +129,8 @@ OpenRun open_run(const RunFolder& folder, const Log& log) {
   }
   RunSetup setup = set_up(std::move(config));
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).bytes), stores, log);
-  options.open = OpenMode::kResume;
-  const auto no_values = [&folder](const Parameter&, int64_t, std::span<float>) {
-    throw ConfigError(
-        fmt::format("{}: the store has no committed step; train with --resume or --overwrite", folder.path().string()));
-  };
-  auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), no_values);
+  options.open = OpenMode::kOpen;
+  auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), ParameterSource{});
   setup.model.use_workspace(engine->workspace());
   return {.setup = std::move(setup), .engine = std::move(engine)};
 }

@@ -49,6 +49,8 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
                      const Log& log) {
   const bool there = find_store(stores) == StoreExists::kYes;
   const fs::path& store = stores.front();
+  // A run's configuration is written after its first commit: a store without one has lost it.
+  if (options.open == OpenMode::kResume && folder.has_config()) return OpenMode::kOpen;
   if (options.open == OpenMode::kCreate && (there || folder.has_config())) {
     throw ConfigError(
         fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
@@ -62,17 +64,22 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
 }
 
 void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
-  const std::vector<fs::path> stores_before = folder.stores(before);
-  if (stores_before == stores || find_store(stores) == StoreExists::kYes) return;
-  if (find_store(stores_before) == StoreExists::kNo) return;
+  if (find_store(stores) == StoreExists::kYes) return;
   const auto joined = [](const std::vector<fs::path>& folders, const char* between) {
     std::string text = folders.front().string();
     for (size_t i = 1; i < folders.size(); ++i) text += between + folders[i].string();
     return text;
   };
-  throw ConfigError(fmt::format("{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'",
-                                folder.path().string(), joined(stores_before, ", "), joined(stores, ", "),
-                                joined(stores_before, "\",\"")));
+  const std::vector<fs::path> stores_before = folder.stores(before);
+  if (find_store(stores_before) == StoreExists::kYes) {
+    throw ConfigError(fmt::format(
+        "{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'", folder.path().string(),
+        joined(stores_before, ", "), joined(stores, ", "), joined(stores_before, "\",\"")));
+  }
+  throw ConfigError(
+      fmt::format("{}: the run's store is not in {} any more: it was trimmed or removed, or its drive is not mounted; "
+                  "bring it back, or begin again with --overwrite",
+                  folder.path().string(), joined(stores_before, ", ")));
 }
 
 // Every commit carries the fingerprint of the tokens that were trained on.
@@ -84,12 +91,6 @@ void check_same_data(const StepState& committed, uint32_t fingerprint, const fs:
       fmt::format("{}: the text is not the one that the run there was trained on (fingerprint {:08x}, now "
                   "{:08x}): give that text, or begin again with --overwrite",
                   folder.string(), before, fingerprint));
-}
-
-int64_t store_bytes(const fs::path& store) {
-  std::error_code error;
-  const auto bytes = fs::file_size(store / "sluice-0.swap", error);
-  return error ? 0 : static_cast<int64_t>(bytes);
 }
 
 // Everything of a run that lives while it trains. Members in dependency order.
@@ -120,6 +121,7 @@ class Training {
   void print_sample();
   std::string endurance();
 
+  bool goes_on() const { return mode_ == OpenMode::kResume || mode_ == OpenMode::kOpen; }
   const BatchConfig& batch() const { return setup_.config.batch; }
   int64_t tokens_per_step() const { return batch().train * setup_.config.data.sequence_length; }
 
@@ -151,8 +153,8 @@ RunSetup Training::first_checks() {
   }
   validate(config.data);
   RunSetup setup = set_up(std::move(config));
-  if (before && mode_ == OpenMode::kResume) check_same_run(*before, setup.config, folder_.path());
-  if (mode_ != OpenMode::kResume || setup.config.sluice.chunk_elements > 0) return setup;
+  if (before) check_same_run(*before, setup.config, folder_.path());
+  if (!goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
   // The chunks of a store stay as they were made, whatever the budgets of this run would give.
   if (const auto identity = RecordStore::identify(stores.front()))
     setup.config.sluice.chunk_elements = identity->chunk_elements;
@@ -165,12 +167,11 @@ void Training::make_the_plan() {
   const std::vector<fs::path> stores = folder_.stores(setup_.config);
   const WorkspaceNeed workspace = find_workspace(setup_);
   plan_options_ = plan_options(setup_, workspace.bytes);
+  const Plan plan =
+      make_plan(setup_.model.spec(), *plan_options_);  // what does not fit is refused before a drive is tried
+  if (!goes_on()) check_free_space(stores, plan.disk_bytes);
   plan_options_->speeds =
       find_speeds(setup_, workspace, {.machine_file = options_.machine, .folders = stores}, console_.log());
-  const Plan plan = make_plan(setup_.model.spec(), *plan_options_);
-  // How much each of several drives will hold follows from their speeds: there, the creation itself refuses.
-  if (mode_ != OpenMode::kResume && stores.size() == 1)
-    check_free_space(stores[0], plan.disk_bytes, store_bytes(stores[0]));
 }
 
 void Training::read_data() {
@@ -179,7 +180,7 @@ void Training::read_data() {
   data_ = Dataset::prepare(
       {.data = setup_.config.data,
        .cache_folder = folder_.data_cache(),
-       .use = mode_ == OpenMode::kResume ? CacheUse::kWithoutText : CacheUse::kIfUnchanged,
+       .use = goes_on() ? CacheUse::kWithoutText : CacheUse::kIfUnchanged,
        .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "reading text"); },
        .log = console_.log()});
   console_.finish_progress();
@@ -222,7 +223,7 @@ void Training::open_engine() {
   folder_.save(config);
   first_step_ = engine_->step();
   metrics_ = std::make_unique<MetricsFile>(folder_.metrics_file(), first_step_);
-  if (mode_ == OpenMode::kResume && first_step_ > 0) {
+  if (goes_on() && first_step_ > 0) {
     say(console_.log(), LogLevel::kInfo, fmt::format("resuming after step {}", first_step_));
   }
 }

@@ -118,7 +118,12 @@ struct Replay {
   StepLanes lanes;
 };
 
-enum class OpenMode : uint8_t { kCreate, kOverwrite, kResume };
+enum class OpenMode : uint8_t {
+  kCreate,     // refused where a store is there
+  kOverwrite,  // replaces what is there
+  kResume,     // opens what is committed; starts from the beginning, and says so, where nothing is
+  kOpen,       // opens what is committed; refused, and left as it is, where nothing is
+};
 
 struct EngineOptions {
   PlanOptions plan;

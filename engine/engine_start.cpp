@@ -11,12 +11,14 @@
 namespace sluice {
 namespace {
 
+bool goes_on(OpenMode mode) { return mode == OpenMode::kResume || mode == OpenMode::kOpen; }
+
 // A store that is there decides the chunk size where the configuration does not.
 PlanOptions plan_for_store(const EngineOptions& options) {
   PlanOptions plan = options.plan;
   plan.optimizer = optimizer_of(options.adam.kind);
   plan.drives = static_cast<int>(options.store.folders().size());
-  if (options.open != OpenMode::kResume || plan.chunk_elements > 0) return plan;
+  if (!goes_on(options.open) || plan.chunk_elements > 0) return plan;
   if (const auto identity = RecordStore::identify(options.store.folder)) plan.chunk_elements = identity->chunk_elements;
   return plan;
 }
@@ -26,6 +28,13 @@ void refuse_existing(const EngineOptions& options) {
   throw ConfigError(
       fmt::format("{}: a store is there already; continue it with --resume or replace it with --overwrite",
                   options.store.folder.string()));
+}
+
+[[noreturn]] void refuse_empty(const std::filesystem::path& folder) {
+  throw ConfigError(
+      fmt::format("{}: the store has no committed step: its creation was cut off, or it was cut short since; bring the "
+                  "file back, or start over with --overwrite",
+                  folder.string()));
 }
 
 }  // namespace
@@ -112,9 +121,10 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   store_options.queue.log = options.log;
   store_options.log = options.log;
   if (options.probe_io == ProbeIo::kYes && store_options.queue.backend == IoBackend::kAuto) probe(store_options);
-  const bool resume = options.open == OpenMode::kResume && find_store(store_options.folders()) == StoreExists::kYes;
-  if (resume) store = RecordStore::open(plan.geometry, identity(), store_options);
+  const bool is_there = find_store(store_options.folders()) == StoreExists::kYes;
+  if (goes_on(options.open) && is_there) store = RecordStore::open(plan.geometry, identity(), store_options);
   const bool opened = store != nullptr;
+  if (options.open == OpenMode::kOpen && !opened) refuse_empty(store_options.folder);
   if (options.open == OpenMode::kResume && !opened) {
     say(options.log, LogLevel::kWarning,
         fmt::format("{}: nothing committed to resume from; starting from the beginning",

@@ -44,6 +44,31 @@ class CommandTest : public testing::Test {
     return sluice(arguments);
   }
 
+  // The command with a store queue that does `fault` (sluice_with_faults.cpp) at `value`, for six steps; "count" does
+  // nothing and prints the traffic as the last line.
+  struct Fault {
+    std::string name = "count";
+    int64_t value = 0;
+  };
+  Ended train_with(const Fault& fault, const std::string& out, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {SLUICE_WITH_FAULTS,
+                                          fault.name,
+                                          std::to_string(fault.value),
+                                          "train",
+                                          file("run.json"),
+                                          "--data",
+                                          file("text.txt"),
+                                          "--steps",
+                                          "6",
+                                          "--out",
+                                          file(out)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_process(arguments);
+  }
+  static int64_t traffic_of(const Ended& counted) {
+    return std::stoll(counted.out.substr(counted.out.rfind("traffic ") + 8));
+  }
+
   std::vector<Json> metrics(const std::string& out) const {
     std::vector<Json> lines;
     std::ifstream stream(file(out + "/metrics.jsonl"));

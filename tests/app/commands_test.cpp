@@ -1,4 +1,6 @@
 // plan, generate, checkpoint export and info by the real command.
+#include <sys/stat.h>
+
 #include "tests/app/command_fixture.h"
 
 namespace sluice {
@@ -78,6 +80,35 @@ TEST_F(CommandsTest, trim_gives_back_a_store_when_told_so_twice) {
   EXPECT_THAT(ended.out, testing::HasSubstr("given back"));
   EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
   EXPECT_THAT(sluice({"checkpoint", "trim", "@run", "--yes"}).err, testing::HasSubstr("no store is there"));
+}
+
+TEST_F(CommandsTest, a_trimmed_run_is_not_begun_anew_by_a_resume) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "trim", "@run", "--yes"}).exit_code, 0);
+  const Ended resumed = train("run", {"--resume"});
+  EXPECT_EQ(resumed.exit_code, 2) << resumed.err;
+  EXPECT_THAT(resumed.last_error_line(), testing::HasSubstr("trimmed or removed"));
+  EXPECT_THAT(resumed.last_error_line(), testing::HasSubstr("--overwrite"));
+  EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
+  EXPECT_EQ(metrics("run").size(), 3u);
+  EXPECT_EQ(train("run", {"--overwrite"}).exit_code, 0);
+  EXPECT_EQ(metrics("run").size(), 7u);
+}
+
+TEST_F(CommandsTest, a_store_that_lost_its_commits_is_left_as_it_is_by_generate_and_resume) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  const auto bytes = fs::file_size(file("run/sluice-0.swap"));
+  fs::resize_file(file("run/sluice-0.swap"), 0);
+  fs::resize_file(file("run/sluice-0.swap"), bytes);  // all holes: not even a header
+  for (const Ended& ended :
+       {sluice({"generate", "@run", "--prompt", "x", "--tokens", "2"}), train("run", {"--resume"})}) {
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("no committed step"));
+  }
+  struct stat status {};
+  ASSERT_EQ(stat(file("run/sluice-0.swap").c_str(), &status), 0);
+  EXPECT_EQ(status.st_blocks, 0) << "a new store was made";
+  EXPECT_EQ(metrics("run").size(), 3u);
 }
 
 TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed) {

@@ -9,19 +9,16 @@ namespace {
 
 class KillTest : public CommandTest {
  protected:
-  // The command with a queue that does `fault` ("kill-after-bytes", "kill-at-superblock", "interrupt-after-bytes",
-  // "terminate-after-bytes", "fail-write", "count") at `value`; "count" prints the traffic as the last line.
   Ended train_with(const std::string& fault, int64_t value, const std::string& out,
                    const std::string& set = "sluice.placement.weights=nvme") const {
-    return run_process({SLUICE_WITH_FAULTS, fault, std::to_string(value), "train", file("run.json"), "--data",
-                        file("text.txt"), "--steps", "6", "--out", file(out), "--set", set});
+    return CommandTest::train_with({fault, value}, out, {"--set", set});
   }
 
   void SetUp() override {
     const Ended ended = train_with("count", 0, "whole");
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     expected_ = numbers(metrics("whole"));
-    traffic_ = std::stoll(ended.out.substr(ended.out.rfind("traffic ") + 8));
+    traffic_ = traffic_of(ended);
     ASSERT_GT(traffic_, 0);
   }
 
@@ -78,7 +75,7 @@ TEST_F(KillTest, with_commits_every_third_step_loses_only_steps_that_are_trained
   const Ended counted = train_with("count", 0, "seldom", set);
   ASSERT_EQ(counted.exit_code, 0) << counted.err;
   EXPECT_EQ(numbers(metrics("seldom")), expected_);
-  const int64_t traffic = std::stoll(counted.out.substr(counted.out.rfind("traffic ") + 8));
+  const int64_t traffic = traffic_of(counted);
   size_t lost = 0;
   for (const int64_t percent : {50, 65, 80, 95}) {
     ASSERT_EQ(train_with("kill-after-bytes", traffic * percent / 100, "killed", set).signal, SIGKILL);
@@ -93,11 +90,25 @@ TEST_F(KillTest, with_commits_every_third_step_loses_only_steps_that_are_trained
   EXPECT_GT(lost, 0u) << "no kill fell between two commits";
 }
 
+TEST_F(KillTest, on_two_drives_with_seldom_commits_loses_only_steps_that_are_trained_again) {
+  const std::vector<std::string> drives = {"--set", "sluice.nvme=[\"" + file("a") + "\",\"" + file("b") + "\"]"};
+  std::vector<std::string> seldom = drives, resume = drives;
+  seldom.insert(seldom.end(), {"--set", "sluice.commit_interval=3"});
+  resume.emplace_back("--resume");
+  for (const int64_t superblock : {2, 3}) {  // of step 3 and of step 6
+    const Ended killed = CommandTest::train_with({"kill-at-superblock", superblock}, "killed", seldom);
+    ASSERT_EQ(killed.signal, SIGKILL) << killed.err;
+    const Ended resumed = train("killed", resume);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(resumed.err.find("resuming after step 3") != std::string::npos, superblock == 3) << resumed.err;
+    EXPECT_EQ(numbers(metrics("killed")), expected_);
+    for (const char* folder : {"killed", "a", "b"}) std::filesystem::remove_all(file(folder));
+  }
+}
+
 TEST_F(KillTest, twice_in_one_run_loses_nothing) {
   ASSERT_EQ(train_with("kill-after-bytes", traffic_ / 2, "killed").signal, SIGKILL);
-  const Ended again =
-      run_process({SLUICE_WITH_FAULTS, "kill-after-bytes", std::to_string(traffic_ / 4), "train", file("run.json"),
-                   "--data", file("text.txt"), "--steps", "6", "--out", file("killed"), "--resume"});
+  const Ended again = CommandTest::train_with({"kill-after-bytes", traffic_ / 4}, "killed", {"--resume"});
   ASSERT_EQ(again.signal, SIGKILL) << again.err;
   expect_resumed_run_equal("killed", "twice");
 }

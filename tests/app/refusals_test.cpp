@@ -1,9 +1,9 @@
 // What the command refuses, and the one line that says so.
-#include <sys/mount.h>
-
 #include <regex>
 
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
@@ -112,15 +112,31 @@ TEST_F(RefusalsTest, a_small_device_budget_is_refused_with_the_smallest_that_wil
 }
 
 TEST_F(RefusalsTest, a_drive_that_is_too_small_is_refused_with_what_is_needed_and_free) {
-  fs::create_directory(file("drive"));
-  if (mount("sluice-test", file("drive").c_str(), "tmpfs", 0, "size=256k") != 0) {
-    GTEST_SKIP() << "a file system of its own needs the right to mount one";
-  }
+  const MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"), 256 * kKiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
   const Ended ended = train("run", {"--set", "sluice.nvme=[\"" + file("drive") + "\"]"});
-  umount2(file("drive").c_str(), MNT_DETACH);
   expect_refused(ended, 2, "the drive is too small: the store needs");
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(file("drive")));
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("256.0 KiB (262144 bytes) are free"));
+}
+
+TEST_F(RefusalsTest, folders_of_one_drive_share_its_space_and_several_drives_add_up) {
+  const int64_t needed = Json::parse(sluice({"plan", "@run.json", "--json"}).out)["disk_bytes"];
+  const int64_t room = round_up(needed * 2 / 3, 4096);
+  const MountedDrive one(MountedDrive::Kind::kMemory, file("one"), room);
+  if (!one.reason().empty()) GTEST_SKIP() << one.reason();
+  const MountedDrive other(MountedDrive::Kind::kMemory, file("other"), 64 * kKiB);
+  const auto train_in = [&](const std::string& first, const std::string& second) {
+    return train("run", {"--set", "sluice.nvme=[\"" + file(first) + "\",\"" + file(second) + "\"]"});
+  };
+  const Ended shared = train_in("one/a", "one/b");
+  expect_refused(shared, 2, file("one/a") + ", " + file("one/b") + ": the drive is too small: the store needs");
+  EXPECT_THAT(shared.last_error_line(), testing::HasSubstr(std::to_string(room) + " bytes) are free"));
+  const Ended together = train_in("one", "other");
+  expect_refused(together, 2, "the drives are together too small");
+  EXPECT_THAT(together.last_error_line(), testing::HasSubstr(std::to_string(room + 64 * kKiB) + " bytes) are free"));
+  EXPECT_FALSE(fs::exists(file("run")));
+  EXPECT_TRUE(fs::is_empty(file("one")));
 }
 
 TEST_F(RefusalsTest, text_that_is_missing_or_too_short_is_named) {

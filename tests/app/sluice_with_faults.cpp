@@ -1,24 +1,30 @@
-// The sluice command with a store queue that ends the process, or signals it, in the middle of its traffic:
+// The sluice command with a store queue that ends the process, signals it, or harms the drive, in the middle of its
+// traffic:
 //   sluice_with_faults FAULT VALUE ARGUMENTS-OF-SLUICE...
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "app/command_line.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace {
 
 using namespace sluice;
 
-// Signals this process once so many bytes have been asked for.
-class SignallingQueue : public IoQueue {
+// Does something once so many bytes have been asked for, before the request that passes that count.
+class ActingQueue : public IoQueue {
  public:
-  SignallingQueue(std::unique_ptr<IoQueue> inner, int signal, int64_t after_bytes)
-      : IoQueue(inner->depth()), inner_(std::move(inner)), signal_(signal), left_bytes_(after_bytes) {}
+  using Action = std::function<void(const IoRequest&)>;
+  ActingQueue(std::unique_ptr<IoQueue> inner, Action action, int64_t after_bytes)
+      : IoQueue(inner->depth()), inner_(std::move(inner)), action_(std::move(action)), left_bytes_(after_bytes) {}
   void interrupt() override { inner_->interrupt(); }
   std::string describe() const override { return inner_->describe(); }
 
@@ -26,16 +32,35 @@ class SignallingQueue : public IoQueue {
   void do_submit(const IoRequest& request) override {
     const int64_t before = left_bytes_;
     left_bytes_ -= request.bytes;
-    if (before > 0 && left_bytes_ <= 0) std::raise(signal_);
+    if (before > 0 && left_bytes_ <= 0) action_(request);
     inner_->submit(request);
   }
   void do_flush() override { inner_->flush(); }
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override { return inner_->poll(completions, wait); }
 
   std::unique_ptr<IoQueue> inner_;
-  int signal_;
+  Action action_;
   int64_t left_bytes_;
 };
+
+constexpr int kNotPossible = 77;  // exit code: what was asked for cannot be done here
+
+ActingQueue::Action action_named(const std::string& fault) {
+  if (fault == "interrupt-after-bytes") return [](const IoRequest&) { std::raise(SIGINT); };
+  if (fault == "terminate-after-bytes") return [](const IoRequest&) { std::raise(SIGTERM); };
+  if (fault == "cut-to-nothing-after-bytes" || fault == "cut-in-half-after-bytes") {
+    return [whole = fault == "cut-to-nothing-after-bytes"](const IoRequest& request) {
+      const off_t bytes = lseek(request.file, 0, SEEK_END);
+      if (ftruncate(request.file, whole ? 0 : bytes / 8192 * 4096) != 0) std::_Exit(kNotPossible);
+    };
+  }
+  if (fault == "pull-drive-after-bytes") {
+    return [](const IoRequest& request) {
+      if (shut_down_ext4(request.file) != ShutDown::kDone) std::_Exit(kNotPossible);
+    };
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -48,10 +73,9 @@ int main(int argc, char** argv) {
   if (fault == "kill-at-superblock") faults->kill_at_superblock = value;
   if (fault == "fail-write") faults->list = {{.op = IoOp::kWrite, .nth = value, .error_number = EIO}};
   IoQueueFactory factory = faulty_queue_factory(faults);
-  if (fault == "interrupt-after-bytes" || fault == "terminate-after-bytes") {
-    const int signal = fault == "interrupt-after-bytes" ? SIGINT : SIGTERM;
-    factory = [signal, value](const IoQueueOptions& options) -> std::unique_ptr<IoQueue> {
-      return std::make_unique<SignallingQueue>(make_io_queue(options), signal, value);
+  if (const ActingQueue::Action action = action_named(fault)) {
+    factory = [action, value](const IoQueueOptions& options) -> std::unique_ptr<IoQueue> {
+      return std::make_unique<ActingQueue>(make_io_queue(options), action, value);
     };
   }
   argv[2] = argv[0];

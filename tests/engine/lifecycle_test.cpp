@@ -105,6 +105,27 @@ TEST_F(Lifecycle, resume_without_a_store_starts_from_the_beginning_and_says_so) 
   EXPECT_EQ(finish(*running), expected_);
 }
 
+TEST_F(Lifecycle, a_store_to_be_opened_that_is_missing_or_empty_is_refused_and_none_is_made) {
+  EngineOptions with = options();
+  with.open = OpenMode::kOpen;
+  const auto refusal = [&] {
+    try {
+      engine(with);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("not refused");
+  };
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no committed step"), HasSubstr("--overwrite")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+  const auto file = folder_.path() / "sluice-0.swap";
+  std::ofstream(file).close();
+  EXPECT_THAT(refusal(), HasSubstr("no committed step"));
+  EXPECT_EQ(std::filesystem::file_size(file), 0u);
+  step(*engine(options()));
+  EXPECT_EQ(engine(with)->step(), 0);  // the step is not committed yet, the creation is
+}
+
 TEST_F(Lifecycle, a_store_that_is_there_is_refused_naming_both_ways_out) {
   engine(options());
   EngineOptions with = options();

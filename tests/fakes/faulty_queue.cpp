@@ -112,8 +112,11 @@ class FaultyQueue final : public IoQueue {
   }
 
   static bool is_superblock_write(const IoRequest& request) {
-    return request.op == IoOp::kWrite && (static_cast<int64_t>(request.offset) == kSuperblockOffset[0] ||
-                                          static_cast<int64_t>(request.offset) == kSuperblockOffset[1]);
+    const auto offset = static_cast<int64_t>(request.offset);
+    if (request.op != IoOp::kWrite || (offset != kSuperblockOffset[0] && offset != kSuperblockOffset[1])) return false;
+    Superblock written;  // the other drives of a store have records there
+    std::memcpy(&written, request.memory, sizeof written);
+    return read_superblock({request.memory, kStoreBlockBytes}, written.fingerprint, written) == BlockState::kValid;
   }
 
   void count_bytes(const IoRequest& request) {

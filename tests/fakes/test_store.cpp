@@ -1,24 +1,11 @@
 #include "tests/fakes/test_store.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <system_error>
 
 #include "core/checksum.h"
 
 namespace sluice {
-
-TempFolder::TempFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "sluice-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), name);
-  path_ = name;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 Log LogLines::log() {
   return [kept = kept_](LogLevel, const std::string& line) {
@@ -30,6 +17,16 @@ Log LogLines::log() {
 std::string LogLines::text() const {
   std::lock_guard lock(kept_->mutex);
   return kept_->text;
+}
+
+IoFailure failure_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const IoError& error) {
+    return {.details = error.details(), .message = error.what()};
+  }
+  ADD_FAILURE() << "no IoError";
+  return {};
 }
 
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,20 +11,9 @@
 #include "core/geometry.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice {
-
-// Made under the system's folder for temporary files, removed with all that is in it.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(TempFolder&&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Keeps what was logged.
 class LogLines {
@@ -39,6 +28,13 @@ class LogLines {
   };
   std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
+
+// The IoError that the action throws; where it throws none, the test fails.
+struct IoFailure {
+  IoError::Details details;
+  std::string message;
+};
+IoFailure failure_of(const std::function<void()>& action);
 
 struct TestRun {
   // 2000: ten records; 1200: fourteen.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <vector>
 
 #include "swap/record_store.h"
@@ -37,16 +36,6 @@ class FaultyStore : public testing::TestWithParam<IoBackend> {
     fault.nth += so_far;
     faults_->list.push_back(fault);
   }
-  IoError::Details failure_of(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const IoError& error) {
-      message_ = error.what();
-      return error.details();
-    }
-    ADD_FAILURE() << "no IoError";
-    return {};
-  }
   void write_one(RecordStore& store, RecordId record, int64_t step) {
     AlignedBuffer buffer(run_.layout(record).bytes);
     fill_content(run_, record, step, buffer.span());
@@ -58,7 +47,6 @@ class FaultyStore : public testing::TestWithParam<IoBackend> {
   LogLines lines_;
   TestRun run_;
   std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
-  std::string message_;
   const RecordId state_{1, Group::kState};
 };
 
@@ -90,14 +78,14 @@ TEST_P(FaultyStore, no_progress_twice_is_an_error_that_names_the_place) {
   write_step(*store, run_, 0);
   for (const int64_t bytes : {0, 300}) {
     plan({.op = IoOp::kRead, .nth = 1, .times = 1000, .short_bytes = bytes});
-    const IoError::Details details = failure_of([&] { read_verified(*store, run_, state_); });
+    const auto [details, message] = failure_of([&] { read_verified(*store, run_, state_); });
     EXPECT_EQ(details.action, "read");
     EXPECT_EQ(details.path, store->path().string());
     EXPECT_EQ(details.error_number, 0);
     EXPECT_EQ(details.offset % 4096, 0);
     EXPECT_GT(details.offset, 0);
     EXPECT_THAT(details.bytes, testing::AnyOf(8192, 4096));  // a block, the record's last one
-    EXPECT_THAT(message_, HasSubstr("it moved nothing twice in a row"));
+    EXPECT_THAT(message, HasSubstr("it moved nothing twice in a row"));
   }
   faults_->list.clear();
   expect_step(*store, run_, 0);  // a read that failed costs nothing else
@@ -125,13 +113,13 @@ TEST_P(FaultyStore, a_failed_read_names_path_offset_bytes_and_errno) {
   auto store = create();
   write_step(*store, run_, 3);
   plan({.op = IoOp::kRead, .error_number = EIO});
-  const IoError::Details details = failure_of([&] { read_verified(*store, run_, state_); });
+  const auto [details, message] = failure_of([&] { read_verified(*store, run_, state_); });
   EXPECT_EQ(details.action, "read");
   EXPECT_EQ(details.path, (folder_.path() / "sluice-0.swap").string());
   EXPECT_EQ(details.error_number, EIO);
   EXPECT_EQ(details.bytes, 8192);
   EXPECT_GT(details.offset, 0);
-  EXPECT_THAT(message_, HasSubstr("--resume"));
+  EXPECT_THAT(message, HasSubstr("--resume"));
   expect_step(*store, run_, 3);
 }
 
@@ -141,12 +129,12 @@ TEST_P(FaultyStore, after_a_failed_write_nothing_is_committed_and_the_last_step_
     write_step(*store, run_, 0);
     write_step(*store, run_, 1);
     plan({.op = IoOp::kWrite, .nth = 2, .error_number = error_number});
-    const IoError::Details details = failure_of([&] { write_one(*store, state_, 2); });
+    const auto [details, message] = failure_of([&] { write_one(*store, state_, 2); });
     EXPECT_EQ(details.action, "write");
     EXPECT_EQ(details.error_number, error_number);
     const int64_t writes = faults_->writes;
-    EXPECT_EQ(failure_of([&] { commit_now(*store, run_.state(2)); }).error_number, error_number);
-    EXPECT_EQ(failure_of([&] { write_one(*store, state_, 2); }).error_number, error_number);
+    EXPECT_EQ(failure_of([&] { commit_now(*store, run_.state(2)); }).details.error_number, error_number);
+    EXPECT_EQ(failure_of([&] { write_one(*store, state_, 2); }).details.error_number, error_number);
     EXPECT_EQ(faults_->writes, writes);
     EXPECT_EQ(store->in_flight(), 0);
     store.reset();
@@ -167,7 +155,7 @@ TEST_P(FaultyStore, a_commit_that_fails_at_any_point_leaves_a_step_that_opens) {
     write_records(*store, run_, 2);
     point.error_number = EIO;
     plan(point);
-    const IoError::Details details = failure_of([&] { commit_now(*store, run_.state(2)); });
+    const auto [details, message] = failure_of([&] { commit_now(*store, run_.state(2)); });
     EXPECT_EQ(details.action, point.op == IoOp::kSync ? "fdatasync" : "write");
     EXPECT_EQ(store->committed().step, 1);
     EXPECT_THROW(commit_now(*store, run_.state(2)), IoError);  // a second fdatasync would prove nothing

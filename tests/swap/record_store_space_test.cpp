@@ -3,20 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <vector>
 
 #include "core/bytes.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/counting_new.h"
+#include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -38,30 +37,10 @@ class StoreSpace : public testing::TestWithParam<IoBackend> {
   TestRun run_;
 };
 
-// A small file system of its own, unmounted at the end.
-class SmallDrive {
- public:
-  SmallDrive(std::filesystem::path at, int64_t bytes) : at_(std::move(at)) {
-    std::filesystem::create_directory(at_);
-    const std::string size = "size=" + std::to_string(bytes);
-    error_number_ = mount("sluice-test", at_.c_str(), "tmpfs", 0, size.c_str()) == 0 ? 0 : errno;
-  }
-  ~SmallDrive() {
-    if (error_number_ == 0) umount2(at_.c_str(), MNT_DETACH);
-  }
-  SmallDrive(SmallDrive&&) = delete;
-  int error_number() const { return error_number_; }
-
- private:
-  std::filesystem::path at_;
-  int error_number_;
-};
-
 TEST_P(StoreSpace, a_drive_that_is_too_small_is_refused_before_anything_is_written) {
   const auto at = folder_.path() / "small";
-  const SmallDrive drive(at, 256 * kKiB);
-  if (drive.error_number() != 0)
-    GTEST_SKIP() << "no tmpfs can be mounted here: " << std::strerror(drive.error_number());
+  const MountedDrive drive(MountedDrive::Kind::kMemory, at, 256 * kKiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
   const int64_t needed = RecordStore::file_bytes(run_.geometry, run_.precision);
   ASSERT_GT(needed, 256 * kKiB);
   try {
@@ -80,9 +59,8 @@ TEST_P(StoreSpace, a_drive_that_is_too_small_is_refused_before_anything_is_writt
 TEST_P(StoreSpace, a_refusal_for_space_leaves_the_store_that_is_there_and_its_own_space_counts_as_free) {
   const auto at = folder_.path() / "small";
   const int64_t needed = RecordStore::file_bytes(run_.geometry, run_.precision);
-  const SmallDrive drive(at, needed + 64 * kKiB);
-  if (drive.error_number() != 0)
-    GTEST_SKIP() << "no tmpfs can be mounted here: " << std::strerror(drive.error_number());
+  const MountedDrive drive(MountedDrive::Kind::kMemory, at, needed + 64 * kKiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
   for (int again = 0; again < 2; ++again) write_step(*create(at), run_, 4);  // the second replaces the first
   const Geometry larger(std::vector<PartitionSpec>{{"all", {{"a", {40000}}}}}, 2000);
   StoreIdentity identity = run_.identity;

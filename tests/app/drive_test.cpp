@@ -1,0 +1,121 @@
+// Drives that fail under whole training runs: full, pulled out, read-only, files cut short. A run ends with an error
+// that says what to do, and goes on to the same bits where that can be; what is lost is never replaced unasked.
+#include "core/bytes.h"
+#include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kNotPossible = 77;  // exit code of a fault that cannot be played here
+
+class DriveTest : public CommandTest {
+ protected:
+  static std::vector<std::string> store_in(const fs::path& folder, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--set", "sluice.nvme=[\"" + folder.string() + "\"]"});
+    return more;
+  }
+  // Numbers of a run that nothing happens to, and half of its traffic.
+  std::string whole_run() {
+    const Ended ended = train_with({}, "whole");
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    half_traffic_ = traffic_of(ended) / 2;
+    return numbers(metrics("whole"));
+  }
+  int64_t half_traffic_ = 0;
+};
+
+// What the run's folder takes without the store, the lines of metrics and the timeline.
+int64_t fixed_bytes(const fs::path& run) {
+  int64_t bytes = 0;
+  for (const fs::directory_entry& file : fs::directory_iterator(run)) {
+    const std::string name = file.path().filename().string();
+    if (name == "sluice-0.swap" || name == "metrics.jsonl" || name == "timeline.json") continue;
+    bytes += round_up(static_cast<int64_t>(file.file_size()), 4096);
+  }
+  return bytes;
+}
+
+TEST_F(DriveTest, a_full_disk_under_the_runs_folder_ends_the_run_and_it_goes_on_when_there_is_room) {
+  const std::vector<std::string> steps = {"--steps", "20"};
+  const Ended whole = train("whole", steps);
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  // Room for some of the lines of metrics, and not for a timeline.
+  const int64_t room = fixed_bytes(file("whole")) + 2 * 4096;
+  ASSERT_GT(fs::file_size(file("whole/metrics.jsonl")), 2u * 4096);
+  MountedDrive disk(MountedDrive::Kind::kMemory, file("run"), room);
+  if (!disk.reason().empty()) GTEST_SKIP() << disk.reason();
+  const Ended full = train("run", store_in(file("store"), steps));
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  EXPECT_THAT(full.last_error_line(),
+              AllOf(HasSubstr(file("run/metrics.jsonl")), HasSubstr("No space left"), HasSubstr("--resume")));
+  EXPECT_THAT(full.err, HasSubstr("the step's timeline is not kept"));
+  disk.resize(64 * kMiB);
+  std::vector<std::string> resume = steps;
+  resume.emplace_back("--resume");
+  const Ended resumed = train("run", store_in(file("store"), resume));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("resuming after step "));
+  EXPECT_EQ(numbers(metrics("run")), numbers(metrics("whole")));
+}
+
+TEST_F(DriveTest, a_drive_pulled_out_in_the_middle_of_a_run_ends_it_and_the_run_goes_on_when_the_drive_is_back) {
+  MountedDrive drive(MountedDrive::Kind::kExt4, file("drive"), 64 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::string expected = whole_run();
+  const Ended pulled = train_with({"pull-drive-after-bytes", half_traffic_}, "run", store_in(drive.path()));
+  if (pulled.exit_code == kNotPossible) GTEST_SKIP() << "ext4 cannot be shut down here";
+  EXPECT_EQ(pulled.exit_code, 1) << pulled.err;
+  EXPECT_THAT(pulled.last_error_line(),
+              AllOf(HasSubstr((drive.path() / "sluice-0.swap").string()), HasSubstr("--resume")));
+  drive.mount_again();
+  const Ended resumed = train("run", store_in(drive.path(), {"--resume"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("resuming after step "));
+  EXPECT_EQ(numbers(metrics("run")), expected);
+}
+
+TEST_F(DriveTest, a_drive_that_has_turned_read_only_is_refused_by_name_and_the_run_goes_on_when_it_is_writable) {
+  MountedDrive drive(MountedDrive::Kind::kExt4, file("drive"), 64 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::string expected = whole_run();
+  ASSERT_EQ(train("run", store_in(drive.path(), {"--steps", "3"})).exit_code, 0);
+  drive.make_read_only();
+  for (const char* again : {"--resume", "--overwrite"}) {
+    const Ended refused = train("run", store_in(drive.path(), {again}));
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    EXPECT_THAT(refused.last_error_line(),
+                AllOf(HasSubstr((drive.path() / "sluice-0.swap").string()), HasSubstr("writable")));
+  }
+  drive.make_writable();
+  const Ended resumed = train("run", store_in(drive.path(), {"--resume"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(numbers(metrics("run")), expected);
+}
+
+// What was cut off is gone. The run says so, trains on none of it, and starts anew when it is told to.
+TEST_F(DriveTest, a_store_cut_short_under_a_run_ends_it_and_is_neither_resumed_nor_replaced_unasked) {
+  const std::string expected = whole_run();
+  for (const char* fault : {"cut-to-nothing-after-bytes", "cut-in-half-after-bytes"}) {
+    const Ended cut = train_with({fault, half_traffic_}, "run");
+    EXPECT_EQ(cut.exit_code, 1) << fault << "\n" << cut.err;
+    EXPECT_THAT(cut.last_error_line(), HasSubstr(file("run/sluice-0.swap"))) << fault;
+    const size_t lines = metrics("run").size();
+    EXPECT_GT(lines, 0u);
+    const Ended resumed = train("run", {"--resume"});
+    EXPECT_NE(resumed.exit_code, 0) << fault << "\n" << resumed.err;
+    EXPECT_THAT(resumed.last_error_line(), AllOf(HasSubstr(file("run")), HasSubstr("--overwrite"))) << fault;
+    EXPECT_EQ(metrics("run").size(), lines) << fault;
+    const Ended again = train("run", {"--overwrite"});
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(numbers(metrics("run")), expected);
+    fs::remove_all(file("run"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice
