@@ -119,16 +119,17 @@ SweepTimes sweep(UpdateTeam& team, std::span<const BenchChunk> chunks, const Chu
   } run{chunks, pass};
   const int64_t begin = now_ns();
   for (size_t i = 0; i < chunks.size(); ++i) {
-    team.start(
-        [](void* context, int index) {
-          auto& each = *static_cast<Run*>(context);
-          const BenchChunk& chunk = each.chunks[static_cast<size_t>(index)];
-          each.pass(chunk.first, chunk.elements);
-          if (index == 0) each.first_end = now_ns();
-          ++each.done;
-          each.done.notify_one();
-        },
-        &run, static_cast<int>(i));
+    team.start({.run =
+                    [](void* context, int index) {
+                      auto& each = *static_cast<Run*>(context);
+                      const BenchChunk& chunk = each.chunks[static_cast<size_t>(index)];
+                      each.pass(chunk.first, chunk.elements);
+                      if (index == 0) each.first_end = now_ns();
+                      ++each.done;
+                      each.done.notify_one();
+                    },
+                .context = &run,
+                .index = static_cast<int>(i)});
   }
   const int all = static_cast<int>(chunks.size());
   for (int done = run.done; done < all; done = run.done) run.done.wait(done);

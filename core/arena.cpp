@@ -1,9 +1,7 @@
 #include "core/arena.h"
 
 #include <fmt/format.h>
-#include <linux/mempolicy.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,14 +38,6 @@ std::byte* map_aligned(int64_t bytes) {
   return reinterpret_cast<std::byte*>(aligned);
 }
 
-// Prefers the node, best effort: a kernel without NUMA has nothing to bind to.
-void prefer_node(std::byte* base, int64_t bytes, int node) {
-  constexpr int kMostNodes = 64;
-  SLUICE_CHECK(node < kMostNodes, "numa node beyond 63");
-  const unsigned long mask = 1ul << node;
-  syscall(SYS_mbind, base, static_cast<unsigned long>(bytes), MPOL_PREFERRED, &mask, kMostNodes + 1, 0);
-}
-
 void touch(std::byte* base, int64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(base, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return;
@@ -58,13 +48,13 @@ void touch(std::byte* base, int64_t bytes) {
 
 }  // namespace
 
-Arena::Arena(int64_t bytes, int numa_node) : bytes_(bytes) {
+Arena::Arena(int64_t bytes, const Place& place) : bytes_(bytes) {
   SLUICE_CHECK(bytes >= 0, "an arena's size is not negative");
   if (bytes == 0) return;
   if (bytes > available_host_bytes()) refuse(bytes, "it is more than there is");
   mapped_bytes_ = round_up(bytes, kPageBytes);
   base_ = map_aligned(mapped_bytes_);
-  if (numa_node >= 0) prefer_node(base_, mapped_bytes_, numa_node);
+  if (place) place({base_, static_cast<size_t>(mapped_bytes_)});
   // Advice only: a kernel without transparent huge pages refuses it and gives 4 KiB pages. The tail must not be rounded
   // up to a huge page, or more than the budget is resident.
   const int64_t whole = mapped_bytes_ / kHugePageBytes * kHugePageBytes;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace sluice {
@@ -13,8 +14,11 @@ namespace sluice {
 class Arena {
  public:
   Arena() = default;
-  // numa_node < 0: wherever the kernel puts it. Throws ConfigError (what was asked, what is there) if it cannot be had.
-  explicit Arena(int64_t bytes, int numa_node = -1);
+  // `place` sees the mapping before any page is touched: the time to say where pages shall lie (Topology::bind_memory);
+  // without it they lie wherever the kernel puts them. Throws ConfigError (what was asked, what is there) if the memory
+  // cannot be had.
+  using Place = std::function<void(std::span<std::byte>)>;
+  explicit Arena(int64_t bytes, const Place& place = {});
   ~Arena();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;

@@ -1,5 +1,6 @@
 // The machine: NUMA nodes, cores, memory and limits of this process (cpuset and cgroup respected).
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,6 +23,9 @@ class Topology {
   virtual int core_count() const = 0;
   // Pins the calling thread; best effort: false where the system refuses. Never throws.
   virtual bool pin_this_thread(int cpu) const noexcept = 0;
+  // The pages of a mapping of this process are to lie on a node; those touched already move. Best effort: false where
+  // the system refuses or memory has one place only. Never throws.
+  virtual bool bind_memory(std::span<std::byte> pages, int node) const noexcept = 0;
   virtual std::string cpu_name() const = 0;
 };
 
@@ -32,7 +36,8 @@ std::unique_ptr<Topology> make_topology(TopologyKind kind = TopologyKind::kAuto)
 std::unique_ptr<Topology> make_topology_hwloc();
 std::unique_ptr<Topology> make_topology_flat();
 // A machine that is not this one, in hwloc's words ("numa:2 core:4 pu:2"), of whose CPUs only `allowed` may be used
-// (empty: all). Pinning to its CPUs succeeds and does nothing. Throws ConfigError for other words.
+// (empty: all). Pinning to its CPUs and binding to its nodes succeed
+// and do nothing. Throws ConfigError for other words.
 std::unique_ptr<Topology> make_topology_synthetic(const std::string& description, std::span<const int> allowed = {});
 
 // Bytes of host memory that may still be taken: MemAvailable, capped by the cgroup's limit.

@@ -59,6 +59,7 @@ class FlatTopology final : public Topology {
     CPU_SET(cpu, &set);
     return sched_setaffinity(0, sizeof set, &set) == 0;
   }
+  bool bind_memory(std::span<std::byte> /*pages*/, int /*node*/) const noexcept override { return false; }
   std::string cpu_name() const override {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);) {

@@ -46,6 +46,12 @@ class HwlocTopology final : public Topology {
     if (!set || hwloc_bitmap_only(set.get(), static_cast<unsigned>(cpu)) != 0) return false;
     return hwloc_set_cpubind(topology_.get(), set.get(), HWLOC_CPUBIND_THREAD) == 0;
   }
+  bool bind_memory(std::span<std::byte> pages, int node) const noexcept override {
+    if (node < 0 || node >= node_count() || !memory_of_nodes_[static_cast<size_t>(node)]) return false;
+    return hwloc_set_area_membind(topology_.get(), pages.data(), pages.size(),
+                                  memory_of_nodes_[static_cast<size_t>(node)], HWLOC_MEMBIND_BIND,
+                                  HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_MIGRATE | HWLOC_MEMBIND_NOCPUBIND) == 0;
+  }
   std::string cpu_name() const override {
     const hwloc_obj_t package = hwloc_get_obj_by_type(topology_.get(), HWLOC_OBJ_PACKAGE, 0);
     const char* name =
@@ -77,14 +83,15 @@ class HwlocTopology final : public Topology {
       const Set here = empty_set();
       hwloc_bitmap_and(here.get(), allowed.get(), node->cpuset);
       // A node without CPUs (memory only, or outside the affinity mask) has no work to give.
-      if (!hwloc_bitmap_iszero(here.get())) add_node(here.get());
+      if (!hwloc_bitmap_iszero(here.get())) add_node(here.get(), node->nodeset);
     }
-    if (cpus_of_nodes_.empty()) add_node(allowed.get());
+    if (cpus_of_nodes_.empty()) add_node(allowed.get(), nullptr);
     core_count_ = std::accumulate(cores_of_nodes_.begin(), cores_of_nodes_.end(), 0);
   }
 
-  // os indices: the first allowed CPU of each core, then the second of each, and so on.
-  void add_node(hwloc_const_bitmap_t here) {
+  // os indices: the first allowed CPU of each core, then the second of each, and so on. `memory` is the topology's.
+  void add_node(hwloc_const_bitmap_t here, hwloc_const_nodeset_t memory) {
+    memory_of_nodes_.push_back(memory);
     std::vector<std::pair<int, int>> order;
     int cpu = -1;
     while ((cpu = hwloc_bitmap_next(here, cpu)) >= 0) {
@@ -108,6 +115,7 @@ class HwlocTopology final : public Topology {
   Handle topology_;
   std::vector<std::vector<int>> cpus_of_nodes_;
   std::vector<int> cores_of_nodes_;
+  std::vector<hwloc_const_nodeset_t> memory_of_nodes_;  // null: not known
   int core_count_ = 1;
 };
 

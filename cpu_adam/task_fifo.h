@@ -1,11 +1,12 @@
-// What the twins of the update team share: the bounded queue of tasks and the plan of threads over NUMA nodes.
+// What the twins of the update team share: the bounded queue of tasks and the plan of threads over NUMA nodes
+// (team_plan.cpp).
 #pragma once
-#include <algorithm>
 #include <cstdint>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "core/topology.h"
+#include "cpu_adam/update_team.h"
 
 namespace sluice {
 
@@ -14,54 +15,45 @@ constexpr int kTaskFifoSlots = 1024;
 // A ring taken at construction. Not synchronised: the team's mutex guards it.
 class TaskFifo {
  public:
-  struct Task {
-    void (*run)(void* context, int index);
-    void* context;
-    int index;
-  };
+  using Task = UpdateTeam::Task;
   bool empty() const { return pushed_ == popped_; }
   bool full() const { return pushed_ - popped_ == kTaskFifoSlots; }
-  // Requires !full() / !empty().
-  void push(const Task& task) { slots_[static_cast<size_t>(pushed_++ % kTaskFifoSlots)] = task; }
-  Task pop() { return slots_[static_cast<size_t>(popped_++ % kTaskFifoSlots)]; }
+  void push(const Task& task) { slot(pushed_++) = task; }  // requires !full()
+  // The oldest task that threads of this group may run.
+  std::optional<Task> pop(int group) {
+    const int64_t at = find(group);
+    if (at < 0) return std::nullopt;
+    const Task task = slot(at);
+    slot(at).run = nullptr;  // taken out of turn: its slot is free once those before it are
+    while (!empty() && slot(popped_).run == nullptr) ++popped_;
+    return task;
+  }
+  bool has_task_for(int group) const { return find(group) >= 0; }
 
  private:
+  int64_t find(int group) const {
+    for (int64_t at = popped_; at < pushed_; ++at) {
+      const Task& task = slots_[static_cast<size_t>(at % kTaskFifoSlots)];
+      if (task.run != nullptr && (task.group == group || task.group == UpdateTeam::kAnyGroup)) return at;
+    }
+    return -1;
+  }
+  Task& slot(int64_t number) { return slots_[static_cast<size_t>(number % kTaskFifoSlots)]; }
+
   std::vector<Task> slots_ = std::vector<Task>(kTaskFifoSlots);
   int64_t pushed_ = 0, popped_ = 0;
 };
 
-// For each NUMA node the logical CPU of each of its threads (-1: nowhere in particular). Threads are shared out in
-// proportion to the nodes' cores, or to their CPUs where there are more threads than cores; a node may get none.
-// threads <= 0: one a physical core.
-inline std::vector<std::vector<int>> cpus_of_team(const Topology& topology, int threads) {
-  if (threads <= 0) threads = std::max(1, topology.core_count());
-  std::vector<std::vector<int>> cpus;
-  std::vector<int64_t> shares;
-  int64_t total = 0;
-  for (int node = 0; node < topology.node_count(); ++node) {
-    cpus.push_back(topology.cpus_of_node(node));
-    const bool siblings = threads > topology.core_count();
-    shares.push_back(siblings ? static_cast<int64_t>(cpus.back().size()) : topology.cores_of_node(node));
-    total += shares.back();
-  }
-  if (total == 0) return {std::vector<int>(static_cast<size_t>(threads), -1)};
-  int64_t before = 0;
-  for (size_t at = 0; at < cpus.size(); ++at) {
-    auto& node = cpus[at];
-    const int64_t after = before + shares[at];
-    const std::vector<int> available = node;
-    node.resize(static_cast<size_t>(threads * after / total - threads * before / total));
-    for (size_t i = 0; i < node.size(); ++i) node[i] = available[i % available.size()];
-    before = after;
-  }
-  std::erase_if(cpus, [](const std::vector<int>& node) { return node.empty(); });
-  return cpus;
-}
+// One group of a team: threads on one NUMA node, and the logical CPU of each (-1: nowhere in particular).
+struct TeamCpus {
+  int node = 0;  // of the topology
+  std::vector<int> cpus;
+  bool operator==(const TeamCpus&) const = default;
+};
 
-inline int threads_of(const std::vector<std::vector<int>>& cpus) {
-  size_t threads = 0;
-  for (const auto& node : cpus) threads += node.size();
-  return static_cast<int>(threads);
-}
+// Threads are shared out in proportion to the nodes' cores, or to their CPUs where there are more threads than cores; a
+// node that gets none has no group. threads <= 0: one a physical core.
+std::vector<TeamCpus> cpus_of_team(const Topology& topology, int threads);
+int threads_of(const std::vector<TeamCpus>& groups);
 
 }  // namespace sluice

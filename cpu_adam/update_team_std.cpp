@@ -13,12 +13,17 @@ namespace {
 class UpdateTeamStd final : public UpdateTeam {
  public:
   UpdateTeamStd(const Topology& topology, int threads) {
-    const auto cpus = cpus_of_team(topology, threads);
-    nodes_ = static_cast<int>(cpus.size());
-    threads_.reserve(static_cast<size_t>(threads_of(cpus)));
+    const std::vector<TeamCpus> groups = cpus_of_team(topology, threads);
+    groups_ = static_cast<int>(groups.size());
+    threads_.reserve(static_cast<size_t>(threads_of(groups)));
     try {
-      for (const auto& node : cpus) {
-        for (const int cpu : node) threads_.emplace_back([this, &topology, cpu] { work(topology, cpu); });
+      for (int group = 0; group < groups_; ++group) {
+        for (const int cpu : groups[static_cast<size_t>(group)].cpus) {
+          threads_.emplace_back([this, &topology, cpu, group] {
+            if (cpu >= 0) topology.pin_this_thread(cpu);
+            work(group);
+          });
+        }
       }
     } catch (...) {
       join();
@@ -27,30 +32,33 @@ class UpdateTeamStd final : public UpdateTeam {
   }
   ~UpdateTeamStd() override { join(); }
 
-  void start(void (*task)(void* context, int index), void* context, int index) override {
+  void start(const Task& task) override {
     {
       std::unique_lock lock(mutex_);
       room_.wait(lock, [this] { return !fifo_.full(); });
-      fifo_.push({task, context, index});
+      fifo_.push(task);
     }
-    work_.notify_one();
+    if (task.group == kAnyGroup) {
+      work_.notify_one();
+    } else {
+      work_.notify_all();  // threads of all groups wait here
+    }
   }
   int threads() const override { return static_cast<int>(threads_.size()); }
   std::string describe() const override {
-    return fmt::format("std::thread, threads: {}, NUMA nodes: {}", threads(), nodes_);
+    return fmt::format("std::thread, threads: {}, NUMA nodes: {}", threads(), groups_);
   }
 
  private:
-  void work(const Topology& topology, int cpu) noexcept {
-    if (cpu >= 0) topology.pin_this_thread(cpu);
+  void work(int group) noexcept {
     std::unique_lock lock(mutex_);
     while (true) {
-      work_.wait(lock, [this] { return ending_ || !fifo_.empty(); });
-      if (fifo_.empty()) return;
-      const TaskFifo::Task task = fifo_.pop();
+      work_.wait(lock, [&] { return ending_ || fifo_.has_task_for(group); });
+      const std::optional<Task> task = fifo_.pop(group);
+      if (!task) return;
       lock.unlock();
       room_.notify_one();
-      task.run(task.context, task.index);
+      task->run(task->context, task->index);
       lock.lock();
     }
   }
@@ -68,7 +76,7 @@ class UpdateTeamStd final : public UpdateTeam {
   std::condition_variable work_, room_;
   TaskFifo fifo_;
   bool ending_ = false;
-  int nodes_ = 0;
+  int groups_ = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -35,38 +35,40 @@ class Pinner final : public tbb::task_scheduler_observer {
 };
 
 struct NodeArena {
-  NodeArena(const Topology& topology, const std::vector<int>& cpus)
-      : threads(static_cast<int>(cpus.size())),
+  NodeArena(const Topology& topology, int group_number, const std::vector<int>& cpus)
+      : group(group_number),
+        threads(static_cast<int>(cpus.size())),
         arena(threads, /*reserved_for_masters=*/0),
         pinner(arena, topology, cpus) {}
-  int threads;
+  int group, threads;
   int runners = 0;  // guarded by the team's mutex
   tbb::task_arena arena;
   Pinner pinner;
 };
 
 // TBB itself promises no order of enqueued tasks: ours wait in a FIFO, and what is enqueued is a runner that takes
-// tasks from its front until it is empty. A node never has more runners than threads.
+// tasks from its front until it has none for its node. A node never has more runners than threads.
 class UpdateTeamTbb final : public UpdateTeam {
  public:
   UpdateTeamTbb(const Topology& topology, int threads)
       : cpus_(cpus_of_team(topology, threads)),
         // TBB counts the caller as one, and by default has a worker fewer than the machine has CPUs.
         workers_(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads_of(cpus_)) + 1) {
-    for (const auto& node : cpus_) nodes_.push_back(std::make_unique<NodeArena>(topology, node));
+    for (const TeamCpus& group : cpus_)
+      nodes_.push_back(std::make_unique<NodeArena>(topology, static_cast<int>(nodes_.size()), group.cpus));
   }
   ~UpdateTeamTbb() override {
     std::unique_lock lock(mutex_);
-    idle_.wait(lock, [this] { return runners_ == 0; });  // a runner ends only when the FIFO is empty
+    idle_.wait(lock, [this] { return runners_ == 0; });  // a runner ends only when the FIFO has nothing for it
   }
 
-  void start(void (*task)(void* context, int index), void* context, int index) override {
+  void start(const Task& task) override {
     NodeArena* runner = nullptr;
     {
       std::unique_lock lock(mutex_);
       room_.wait(lock, [this] { return !fifo_.full(); });
-      fifo_.push({task, context, index});
-      runner = claim_runner();
+      fifo_.push(task);
+      runner = claim_runner(task.group);
     }
     if (runner) runner->arena.enqueue([this, runner]() noexcept { run(*runner); });
   }
@@ -77,10 +79,12 @@ class UpdateTeamTbb final : public UpdateTeam {
   }
 
  private:
-  // The node with most threads free; null when each thread has its runner. The mutex is held.
-  NodeArena* claim_runner() {
+  // Of the nodes that may run it the one with most threads free; null when each thread has its runner. The mutex is
+  // held.
+  NodeArena* claim_runner(int group) {
     NodeArena* best = nullptr;
     for (const auto& node : nodes_) {
+      if (group != kAnyGroup && group != node->group) continue;
       const int free = node->threads - node->runners;
       if (free > 0 && (!best || free > best->threads - best->runners)) best = node.get();
     }
@@ -93,18 +97,17 @@ class UpdateTeamTbb final : public UpdateTeam {
 
   void run(NodeArena& node) noexcept {
     std::unique_lock lock(mutex_);
-    while (!fifo_.empty()) {
-      const TaskFifo::Task task = fifo_.pop();
+    while (const std::optional<Task> task = fifo_.pop(node.group)) {
       lock.unlock();
       room_.notify_one();
-      task.run(task.context, task.index);
+      task->run(task->context, task->index);
       lock.lock();
     }
     --node.runners;
     if (--runners_ == 0) idle_.notify_one();  // under the lock: the destructor may go on as soon as it has it
   }
 
-  std::vector<std::vector<int>> cpus_;
+  std::vector<TeamCpus> cpus_;
   tbb::global_control workers_;
   std::vector<std::unique_ptr<NodeArena>> nodes_;
   std::mutex mutex_;

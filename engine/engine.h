@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "core/topology.h"
 #include "cpu_adam/adam.h"
 #include "engine/lane_group.h"
 #include "engine/loss_scale.h"
@@ -138,6 +139,8 @@ struct EngineOptions {
   double max_norm = 0;  // gradient clipping; 0: none
   LossScaleOptions loss_scale;
   int update_threads = 0;
+  // The machine; tests give ones that are not there.
+  std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
   std::string trace_path;  // empty: none
   // Called while the store is created: chunks done, chunks in all.
   std::function<void(int64_t, int64_t)> progress;

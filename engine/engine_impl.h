@@ -163,6 +163,7 @@ class Engine::Impl final : public LaneWork {
   void probe(StoreOptions& store_options) const;
   StoreIdentity identity() const;
   void charge_ledger();
+  void make_host_arena();
   void reserve_scratch();
 };
 

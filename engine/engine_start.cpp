@@ -6,6 +6,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/engine_impl.h"
+#include "engine/update_nodes.h"
 #include "swap/io_probe.h"
 
 namespace sluice {
@@ -43,14 +44,14 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
     : model(std::move(model_spec)),
       options(std::move(engine_options)),
       uses((model.validate(), options.loss_scale.validate(), refuse_existing(options), model)),
-      topology(make_topology()),
+      topology(options.make_topology()),
       plan(make_plan(model, plan_for_store(options))),
       groups(plan.geometry, options.adam, options.groups),
       order_steps(static_cast<size_t>(groups.count())),
       early_steps(order_steps) {
   for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
   charge_ledger();
-  host = Arena(plan.host_arena_bytes);
+  make_host_arena();
   device = make_device(DeviceKind::kAuto, plan.device_arena_bytes);
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
   open_store(source);
@@ -71,6 +72,27 @@ void Engine::Impl::charge_ledger() {
   ledger.set_budget(Tier::kDevice, plan.options.device_bytes);
   ledger.set_budget(Tier::kHost, plan.options.host_bytes);
   for (const UseRow& row : plan.uses) ledger.charge(row.tier, row.use, row.bytes);
+}
+
+// On a machine of several NUMA nodes what an update touches lies with the threads that run it.
+void Engine::Impl::make_host_arena() {
+  const std::vector<TeamGroup> teams = team_groups(*topology, options.update_threads);
+  if (teams.size() == 1) {
+    host = Arena(plan.host_arena_bytes);
+    return;
+  }
+  const UpdateNodes nodes(update_ranges(plan, units[static_cast<int>(UnitKind::kTrain)]), teams);
+  for (UnitProgram& unit_program : units) {
+    for (UpdateOperands& update : unit_program.updates) update.group = nodes.group_at(update.state);
+  }
+  host = Arena(plan.host_arena_bytes, [&](std::span<std::byte> mapping) {
+    for (size_t team_number = 0; team_number < teams.size(); ++team_number) {
+      for (const HostRange& pages : nodes.pages_of(static_cast<int>(team_number), plan.host_arena_bytes)) {
+        topology->bind_memory(mapping.subspan(static_cast<size_t>(pages.offset), static_cast<size_t>(pages.bytes)),
+                              teams[team_number].node);
+      }
+    }
+  });
 }
 
 StoreIdentity Engine::Impl::identity() const {

@@ -60,7 +60,10 @@ std::string Engine::Impl::hop_name(const Hop& hop) const {
   return name + (unit->turns[hop.operands].pass == Pass::kBackward ? " backward" : " forward");
 }
 
-void Engine::Impl::start_update(int hop_number, const Hop&) { team->start(&update_task, this, hop_number); }
+void Engine::Impl::start_update(int hop_number, const Hop& hop) {
+  const int group = hop.verb == Verb::kUpdate ? unit->updates[hop.operands].group : UpdateTeam::kAnyGroup;
+  team->start({.run = &update_task, .context = this, .index = hop_number, .group = group});
+}
 
 // On an update thread. Chunks are disjoint, and hops of one chunk are ordered by the program.
 void Engine::Impl::update_task(void* self, int hop_number) {

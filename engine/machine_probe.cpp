@@ -188,7 +188,7 @@ class Updates {
         updates->kernel_(updates->step_, updates->planes(index), updates->each_);
         updates->done_->count_down();
       };
-      team_->start(task, this, thread);
+      team_->start({.run = task, .context = this, .index = thread});
     }
     done.wait();
   }

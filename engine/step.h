@@ -14,6 +14,7 @@ namespace sluice {
 // An update hop's operands: where its planes lie in the host arena.
 struct UpdateOperands {
   int32_t chunk = 0;
+  int32_t group = -1;  // of the update team, whose threads run it; -1: any
   int64_t state = 0, weights = 0, gradient = 0;
 };
 

@@ -84,7 +84,18 @@ TEST(Arena, of_more_than_the_machine_has_is_refused_with_both_sizes) {
   }
 }
 
-TEST(Arena, accepts_a_node_that_the_kernel_may_not_have) { EXPECT_EQ(Arena(4096, 3).bytes(), 4096); }
+TEST(Arena, shows_its_mapping_before_a_page_of_it_is_touched) {
+  constexpr size_t kBytes = 3 << 20;
+  size_t seen = 0, resident = 1;
+  const Arena arena(kBytes, [&](std::span<std::byte> mapping) {
+    seen = mapping.size();
+    std::vector<unsigned char> pages(seen / 4096);
+    ASSERT_EQ(mincore(mapping.data(), seen, pages.data()), 0);
+    resident = static_cast<size_t>(std::count_if(pages.begin(), pages.end(), [](auto page) { return page & 1; }));
+  });
+  EXPECT_EQ(seen, kBytes);
+  EXPECT_EQ(resident, 0u);
+}
 
 }  // namespace
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "core/arena.h"
 #include "core/errors.h"
 
 namespace sluice {
@@ -77,6 +78,19 @@ TEST_P(EveryTopology, answers_false_where_a_thread_cannot_be_pinned) {
   EXPECT_FALSE(topology->pin_this_thread(1023));
 }
 
+TEST_P(EveryTopology, binds_memory_or_answers_false_and_leaves_its_bytes_alone) {
+  const auto topology = make_topology(GetParam());
+  const Arena arena(1 << 20);
+  arena.at(5)[0] = std::byte{42};
+  for (int node = -1; node <= topology->node_count(); ++node) {
+    const bool bound = topology->bind_memory(arena.span(), node);
+    if (node < 0 || node >= topology->node_count()) {
+      EXPECT_FALSE(bound);
+    }
+  }
+  EXPECT_EQ(arena.at(5)[0], std::byte{42});
+}
+
 TEST(Topology, twins_agree_on_cores_and_order) {
   const auto hwloc = make_topology_hwloc();
   const auto flat = make_topology_flat();
@@ -119,6 +133,13 @@ TEST(SyntheticTopology, pins_nothing_on_this_machine) {
   const std::set<int> before = allowed_cpus();
   EXPECT_TRUE(topology->pin_this_thread(200));
   EXPECT_EQ(allowed_cpus(), before);
+}
+
+TEST(SyntheticTopology, binds_no_memory_of_this_machine) {
+  const auto topology = make_topology_synthetic("numa:2 core:64 pu:2");
+  const Arena arena(1 << 20);
+  EXPECT_TRUE(topology->bind_memory(arena.span(), 1));
+  EXPECT_FALSE(topology->bind_memory(arena.span(), 2));
 }
 
 TEST(SyntheticTopology, refuses_words_that_describe_no_machine) {

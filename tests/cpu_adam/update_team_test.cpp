@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -33,6 +34,7 @@ class MadeUpTopology final : public Topology {
     pinned_cpu = cpu;
     return true;
   }
+  bool bind_memory(std::span<std::byte> /*pages*/, int /*node*/) const noexcept override { return true; }
   std::string cpu_name() const override { return "made up"; }
 
  private:
@@ -60,8 +62,10 @@ TEST_P(UpdateTeamTwin, runs_every_task_once_before_its_destructor_ends) {
       auto team = make(threads);
       EXPECT_EQ(team->threads(), threads);
       for (int i = 0; i < static_cast<int>(runs.size()); ++i) {
-        team->start([](void* context, int index) { ++(*static_cast<std::vector<std::atomic<int>>*>(context))[index]; },
-                    &runs, i);
+        team->start(
+            {.run = [](void* context, int index) { ++(*static_cast<std::vector<std::atomic<int>>*>(context))[index]; },
+             .context = &runs,
+             .index = i});
       }
     }
     for (const auto& count : runs) ASSERT_EQ(count, 1);
@@ -73,8 +77,9 @@ TEST_P(UpdateTeamTwin, starts_tasks_in_the_order_of_calls) {
   {
     auto team = make(1);
     for (int i = 0; i < 3'000; ++i) {
-      team->start([](void* context, int index) { static_cast<std::vector<int>*>(context)->push_back(index); }, &order,
-                  i);
+      team->start({.run = [](void* context, int index) { static_cast<std::vector<int>*>(context)->push_back(index); },
+                   .context = &order,
+                   .index = i});
     }
   }
   ASSERT_EQ(order.size(), 3'000u);
@@ -87,7 +92,8 @@ TEST_P(UpdateTeamTwin, runs_as_many_tasks_at_once_as_it_has_threads) {
   auto team = make(3);
   for (int round = 0; round < 50; ++round) {
     for (int i = 0; i < 3; ++i) {
-      team->start([](void* context, int) { static_cast<std::barrier<>*>(context)->arrive_and_wait(); }, &meeting, i);
+      team->start({.run = [](void* context, int) { static_cast<std::barrier<>*>(context)->arrive_and_wait(); },
+                   .context = &meeting});
     }
   }
 }
@@ -97,7 +103,7 @@ TEST_P(UpdateTeamTwin, makes_the_caller_of_a_full_queue_wait) {
   int most_waiting = 0;
   auto team = make(2);
   for (int i = 1; i <= 20'000; ++i) {
-    team->start([](void* context, int) { ++*static_cast<std::atomic<int>*>(context); }, &begun, i);
+    team->start({.run = [](void* context, int) { ++*static_cast<std::atomic<int>*>(context); }, .context = &begun});
     most_waiting = std::max(most_waiting, i - begun);
   }
   EXPECT_LE(most_waiting, kTaskFifoSlots + team->threads());
@@ -107,13 +113,13 @@ TEST_P(UpdateTeamTwin, wakes_up_for_a_task_after_being_idle) {
   std::atomic<int> done{0};
   auto team = make(2);
   for (int i = 0; i < 200; ++i) {
-    team->start(
-        [](void* context, int) {
-          auto& count = *static_cast<std::atomic<int>*>(context);
-          ++count;
-          count.notify_one();
-        },
-        &done, i);
+    team->start({.run =
+                     [](void* context, int) {
+                       auto& count = *static_cast<std::atomic<int>*>(context);
+                       ++count;
+                       count.notify_one();
+                     },
+                 .context = &done});
     done.wait(i);
   }
   EXPECT_EQ(done, 200);
@@ -124,7 +130,7 @@ TEST_P(UpdateTeamTwin, allocates_nothing_when_it_starts_a_task) {
   auto team = make(2);
   const auto start_many = [&] {
     for (int i = 0; i < 2'000; ++i) {
-      team->start([](void* context, int) { ++*static_cast<std::atomic<int>*>(context); }, &ran, i);
+      team->start({.run = [](void* context, int) { ++*static_cast<std::atomic<int>*>(context); }, .context = &ran});
     }
   };
   start_many();
@@ -145,17 +151,71 @@ TEST_P(UpdateTeamTwin, pins_each_thread_to_a_cpu_of_its_own_on_every_node) {
   {
     auto team = GetParam().make(two_nodes, 4);
     for (int i = 0; i < 4; ++i) {
-      team->start(
-          [](void* context, int) {
-            auto& shared = *static_cast<Pinned*>(context);
-            shared.meeting.arrive_and_wait();
-            const std::lock_guard lock(shared.mutex);
-            shared.cpus.insert(pinned_cpu);
-          },
-          &pinned, i);
+      team->start({.run =
+                       [](void* context, int) {
+                         auto& shared = *static_cast<Pinned*>(context);
+                         shared.meeting.arrive_and_wait();
+                         const std::lock_guard lock(shared.mutex);
+                         shared.cpus.insert(pinned_cpu);
+                       },
+                   .context = &pinned});
     }
   }
   EXPECT_EQ(pinned.cpus, (std::multiset<int>{10, 11, 20, 21}));
+}
+
+struct Ran {
+  std::mutex mutex;
+  std::vector<std::pair<int, int>> cpu_and_index;
+};
+void write_down(void* context, int index) {
+  auto& ran = *static_cast<Ran*>(context);
+  const std::lock_guard lock(ran.mutex);
+  ran.cpu_and_index.emplace_back(pinned_cpu, index);
+}
+
+TEST_P(UpdateTeamTwin, runs_a_groups_tasks_on_its_nodes_threads_alone_and_in_order) {
+  const MadeUpTopology three_nodes({{10}, {20}, {30}});
+  Ran ran;
+  {
+    auto team = GetParam().make(three_nodes, 3);
+    for (int i = 0; i < 3'000; ++i)
+      team->start({.run = write_down, .context = &ran, .index = i, .group = i % 7 < 5 ? 2 : i % 2});
+  }
+  ASSERT_EQ(ran.cpu_and_index.size(), 3'000u);
+  std::map<int, int> last;
+  for (const auto& [cpu, index] : ran.cpu_and_index) {
+    EXPECT_EQ(cpu, 10 * (index % 7 < 5 ? 3 : index % 2 + 1));
+    EXPECT_LT(last.emplace(cpu, -1).first->second, index);
+    last[cpu] = index;
+  }
+}
+
+// The first task of a group lasts until all others have run: nobody waits behind it but its own group.
+TEST_P(UpdateTeamTwin, keeps_no_group_waiting_for_another) {
+  const MadeUpTopology two_nodes({{10}, {20}});
+  struct Shared {
+    std::atomic<int> ran{0};
+    int others = 2'000;
+  } shared;
+  auto team = GetParam().make(two_nodes, 2);
+  team->start({.run =
+                   [](void* context, int) {
+                     auto& all = *static_cast<Shared*>(context);
+                     for (int ran = all.ran; ran < all.others; ran = all.ran) all.ran.wait(ran);
+                   },
+               .context = &shared,
+               .group = 0});
+  for (int i = 0; i < shared.others; ++i) {
+    team->start({.run =
+                     [](void* context, int) {
+                       auto& all = *static_cast<Shared*>(context);
+                       ++all.ran;
+                       all.ran.notify_one();
+                     },
+                 .context = &shared,
+                 .group = i % 3 == 0 ? UpdateTeam::kAnyGroup : 1});
+  }
 }
 
 TEST_P(UpdateTeamTwin, has_a_thread_a_physical_core_unless_told) {
@@ -166,24 +226,24 @@ TEST_P(UpdateTeamTwin, has_a_thread_a_physical_core_unless_told) {
 }
 
 TEST(TeamPlan, shares_threads_out_in_proportion_to_cpus_and_wraps_around) {
-  using Plan = std::vector<std::vector<int>>;
-  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0, 1, 2, 3}, {4, 5}}), 3), (Plan{{0, 1}, {4}}));
-  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0, 1}, {}}), 3), (Plan{{0, 1, 0}}));
-  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0}, {1}}), 1), (Plan{{1}}));
-  EXPECT_EQ(cpus_of_team(MadeUpTopology(std::vector<std::vector<int>>(1)), 2), (Plan{{-1, -1}}));
+  using Plan = std::vector<TeamCpus>;
+  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0, 1, 2, 3}, {4, 5}}), 3), (Plan{{0, {0, 1}}, {1, {4}}}));
+  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0, 1}, {}}), 3), (Plan{{0, {0, 1, 0}}}));
+  EXPECT_EQ(cpus_of_team(MadeUpTopology({{0}, {1}}), 1), (Plan{{1, {1}}}));
+  EXPECT_EQ(cpus_of_team(MadeUpTopology(std::vector<std::vector<int>>(1)), 2), (Plan{{0, {-1, -1}}}));
 }
 
 TEST(TeamPlan, has_a_thread_a_core_of_every_node_whatever_the_machine) {
-  using Plan = std::vector<std::vector<int>>;
+  using Plan = std::vector<TeamCpus>;
   const auto plan = [](const char* machine, std::vector<int> allowed, int threads) {
     return cpus_of_team(*make_topology_synthetic(machine, allowed), threads);
   };
-  EXPECT_EQ(plan("numa:2 core:2 pu:2", {}, 0), (Plan{{0, 2}, {4, 6}}));
-  EXPECT_EQ(plan("numa:2 core:2 pu:2", {}, 8), (Plan{{0, 2, 1, 3}, {4, 6, 5, 7}}));
-  EXPECT_EQ(plan("numa:4 core:2 pu:1", {}, 0), (Plan{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
-  EXPECT_EQ(plan("numa:4 core:2 pu:1", {}, 3), (Plan{{2}, {4}, {6}}));
-  EXPECT_EQ(plan("numa:2 core:4 pu:2", {3, 10, 11}, 0), (Plan{{3}, {10}}));
-  EXPECT_EQ(plan("core:1 pu:2", {}, 0), (Plan{{0}}));
+  EXPECT_EQ(plan("numa:2 core:2 pu:2", {}, 0), (Plan{{0, {0, 2}}, {1, {4, 6}}}));
+  EXPECT_EQ(plan("numa:2 core:2 pu:2", {}, 8), (Plan{{0, {0, 2, 1, 3}}, {1, {4, 6, 5, 7}}}));
+  EXPECT_EQ(plan("numa:4 core:2 pu:1", {}, 0), (Plan{{0, {0, 1}}, {1, {2, 3}}, {2, {4, 5}}, {3, {6, 7}}}));
+  EXPECT_EQ(plan("numa:4 core:2 pu:1", {}, 3), (Plan{{1, {2}}, {2, {4}}, {3, {6}}}));
+  EXPECT_EQ(plan("numa:2 core:4 pu:2", {3, 10, 11}, 0), (Plan{{0, {3}}, {1, {10}}}));
+  EXPECT_EQ(plan("core:1 pu:2", {}, 0), (Plan{{0, {0}}}));
 }
 
 }  // namespace

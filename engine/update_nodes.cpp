@@ -1,0 +1,84 @@
+#include "engine/update_nodes.h"
+
+#include <algorithm>
+
+#include "core/bytes.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kPageBytes = 2 * kMiB;
+
+}  // namespace
+
+UpdateNodes::UpdateNodes(std::span<const UpdateRanges> updates, std::span<const TeamGroup> groups) {
+  std::vector<int64_t> work(groups.size(), 0);  // bytes
+  const auto least_busy = [&] {
+    size_t best = 0;
+    for (size_t i = 1; i < groups.size(); ++i) {
+      if (work[i] * groups[best].threads < work[best] * groups[i].threads) best = i;
+    }
+    return static_cast<int>(best);
+  };
+  for (const UpdateRanges& update : updates) {
+    int group = group_at(update.state.offset);
+    if (group == UpdateTeam::kAnyGroup) group = least_busy();
+    for (const HostRange& range : {update.state, update.weights, update.gradient}) {
+      take(range, group);
+      work[static_cast<size_t>(group)] += range.bytes;
+    }
+  }
+}
+
+int UpdateNodes::group_at(int64_t offset) const {
+  const auto after = std::ranges::upper_bound(parts_, offset, {}, &Part::begin);
+  if (after == parts_.begin() || std::prev(after)->end <= offset) return UpdateTeam::kAnyGroup;
+  return std::prev(after)->group;
+}
+
+// What is somebody's already stays that one's.
+void UpdateNodes::take(const HostRange& range, int group) {
+  int64_t begin = range.offset;
+  const int64_t end = range.offset + range.bytes;
+  auto next = std::ranges::upper_bound(parts_, begin, {}, &Part::begin);
+  if (next != parts_.begin()) begin = std::max(begin, std::prev(next)->end);
+  while (begin < end) {
+    const int64_t stop = next == parts_.end() ? end : std::min(end, next->begin);
+    if (begin < stop) next = std::next(parts_.insert(next, {.begin = begin, .end = stop, .group = group}));
+    if (next == parts_.end()) return;
+    begin = std::max(stop, next->end);
+    ++next;
+  }
+}
+
+// A page that several have a part of goes to the last of them.
+std::vector<HostRange> UpdateNodes::pages_of(int group, int64_t arena_bytes) const {
+  std::vector<HostRange> pages;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const int64_t whole_end = round_up(parts_[i].end, kPageBytes);
+    const bool shared = i + 1 < parts_.size() && parts_[i + 1].begin < whole_end;
+    const int64_t begin = parts_[i].begin / kPageBytes * kPageBytes;
+    const int64_t end = shared ? parts_[i].end / kPageBytes * kPageBytes : std::min(whole_end, arena_bytes);
+    if (parts_[i].group != group || begin >= end) continue;
+    if (!pages.empty() && pages.back().offset + pages.back().bytes == begin) {
+      pages.back().bytes += end - begin;
+    } else {
+      pages.push_back({.offset = begin, .bytes = end - begin});
+    }
+  }
+  return pages;
+}
+
+std::vector<UpdateRanges> update_ranges(const Plan& plan, const UnitProgram& unit) {
+  std::vector<UpdateRanges> all;
+  for (const UpdateOperands& update : unit.updates) {
+    const int64_t elements = plan.geometry.chunks()[update.chunk].elements;
+    const RecordFormat format = plan.options.format();
+    all.push_back({.state = {update.state, record_layout(format, Group::kState, elements).bytes},
+                   .weights = {update.weights, record_layout(format, Group::kWeights, elements).bytes},
+                   .gradient = {update.gradient, plan.gradient_bytes(elements)}});
+  }
+  return all;
+}
+
+}  // namespace sluice

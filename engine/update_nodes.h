@@ -1,0 +1,48 @@
+// Which of the update team's groups (one a NUMA node) updates which chunk, and which bytes of the host arena lie on
+// which node: what a chunk's update reads and writes lies with its threads. Changes no bits. Pure functions.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/topology.h"
+#include "cpu_adam/update_team.h"
+#include "engine/plan.h"
+#include "engine/step.h"
+
+namespace sluice {
+
+struct HostRange {
+  int64_t offset = 0, bytes = 0;
+};
+
+// One update's ranges in the host arena; none: 0 bytes.
+struct UpdateRanges {
+  HostRange state, weights, gradient;
+};
+
+class UpdateNodes {
+ public:
+  UpdateNodes() = default;  // no group has any memory: every group may update every chunk
+  // Updates in the order of a step. One whose state lies where an earlier one's began (a ring's buffer) stays with that
+  // one's group; another goes to the group with the least work for each of its threads, and takes its memory with it.
+  UpdateNodes(std::span<const UpdateRanges> updates, std::span<const TeamGroup> groups);
+
+  // UpdateTeam::kAnyGroup where the byte is nobody's.
+  int group_at(int64_t offset) const;
+  // The pages of 2 MiB, of an arena of so many bytes, that lie with a group.
+  std::vector<HostRange> pages_of(int group, int64_t arena_bytes) const;
+
+ private:
+  struct Part {
+    int64_t begin = 0, end = 0;
+    int group = 0;
+  };
+  void take(const HostRange& range, int group);
+  std::vector<Part> parts_;  // ascending, disjoint
+};
+
+// The updates of one unit, and what they touch.
+std::vector<UpdateRanges> update_ranges(const Plan& plan, const UnitProgram& unit);
+
+}  // namespace sluice

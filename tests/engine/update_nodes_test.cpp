@@ -1,0 +1,173 @@
+// Which NUMA node updates which chunk, on machines that are not there.
+#include "engine/update_nodes.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/bytes.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr int64_t kState = 10 * kMiB, kWeights = 2 * kMiB;
+
+// Chunks that have their planes for themselves: states first, then weights, then gradients.
+std::vector<UpdateRanges> at_home(int chunks) {
+  std::vector<UpdateRanges> all;
+  for (int64_t i = 0; i < chunks; ++i) {
+    const int64_t weights = chunks * kState, gradients = weights + chunks * kWeights;
+    all.push_back({.state = {i * kState, kState},
+                   .weights = {weights + i * kWeights, kWeights},
+                   .gradient = {gradients + i * kWeights, kWeights}});
+  }
+  return all;
+}
+
+std::map<int, int> count_of(const UpdateNodes& nodes, const std::vector<UpdateRanges>& updates) {
+  std::map<int, int> counts;
+  for (const UpdateRanges& update : updates) ++counts[nodes.group_at(update.state.offset)];
+  return counts;
+}
+
+TEST(UpdateNodes, give_every_group_work_in_proportion_to_its_threads) {
+  const std::vector<UpdateRanges> updates = at_home(16);
+  const std::vector<TeamGroup> even = {{.node = 0, .threads = 4}, {.node = 1, .threads = 4}};
+  EXPECT_EQ(count_of(UpdateNodes(updates, even), updates), (std::map<int, int>{{0, 8}, {1, 8}}));
+  const std::vector<TeamGroup> uneven = {{.node = 0, .threads = 1}, {.node = 2, .threads = 3}};
+  EXPECT_EQ(count_of(UpdateNodes(updates, uneven), updates), (std::map<int, int>{{0, 4}, {1, 12}}));
+}
+
+TEST(UpdateNodes, keep_all_planes_of_a_chunk_on_one_node) {
+  const std::vector<UpdateRanges> updates = at_home(12);
+  const std::vector<TeamGroup> groups = team_groups(*make_topology_synthetic("numa:4 core:2 pu:2"), 0);
+  ASSERT_EQ(groups.size(), 4u);
+  const UpdateNodes nodes(updates, groups);
+  for (const UpdateRanges& update : updates) {
+    const int group = nodes.group_at(update.state.offset);
+    for (const HostRange& range : {update.state, update.weights, update.gradient}) {
+      EXPECT_EQ(nodes.group_at(range.offset), group);
+      EXPECT_EQ(nodes.group_at(range.offset + range.bytes - 1), group);
+    }
+  }
+}
+
+TEST(UpdateNodes, keep_a_buffer_that_many_chunks_pass_through_on_one_node) {
+  std::vector<UpdateRanges> updates;
+  for (int64_t i = 0; i < 40; ++i) updates.push_back({.state = {i % 4 * kState, kState}, .weights = {}, .gradient = {}});
+  const std::vector<TeamGroup> groups = {{.node = 0, .threads = 2}, {.node = 1, .threads = 2}};
+  const UpdateNodes nodes(updates, groups);
+  EXPECT_EQ(count_of(nodes, updates), (std::map<int, int>{{0, 20}, {1, 20}}));
+  for (int64_t buffer = 0; buffer < 4; ++buffer) {
+    EXPECT_EQ(nodes.group_at(buffer * kState), nodes.group_at((buffer + 1) * kState - 1));
+    EXPECT_NE(nodes.group_at(buffer * kState), nodes.group_at((buffer + 1) % 4 * kState)) << "neighbours alternate";
+  }
+}
+
+// Chunks of many sizes wrap around a ring: buffers of later rounds lie across those of earlier ones.
+TEST(UpdateNodes, leave_no_byte_of_an_update_to_two_groups_or_none) {
+  std::vector<UpdateRanges> updates;
+  constexpr int64_t kRing = 64 * kMiB;
+  for (int64_t i = 0, at = 0; i < 100; ++i) {
+    const int64_t bytes = (1 + i * 7 % 13) * kMiB + i % 3 * 4096;
+    if (at + bytes > kRing) at = 0;
+    updates.push_back({.state = {at, bytes}, .weights = {kRing + i * kMiB, kMiB}, .gradient = {}});
+    at += bytes;
+  }
+  const std::vector<TeamGroup> groups = {{.node = 0, .threads = 3}, {.node = 1, .threads = 2}, {.node = 2, .threads = 1}};
+  const UpdateNodes nodes(updates, groups);
+  constexpr int64_t kArena = kRing + 100 * kMiB;
+  std::vector<int> owners(kArena / 4096, 0);
+  for (int group = 0; group < 3; ++group) {
+    for (const HostRange& pages : nodes.pages_of(group, kArena)) {
+      EXPECT_EQ(pages.offset % (2 * kMiB), 0);
+      for (int64_t at = pages.offset; at < pages.offset + pages.bytes; at += 4096) ++owners[at / 4096];
+    }
+  }
+  for (const UpdateRanges& update : updates) {
+    for (const HostRange& range : {update.state, update.weights}) {
+      for (int64_t at = range.offset; at < range.offset + range.bytes; at += 4096) {
+        ASSERT_NE(nodes.group_at(at), UpdateTeam::kAnyGroup) << at;
+        ASSERT_EQ(owners[at / 4096], 1) << at;
+      }
+    }
+  }
+}
+
+TEST(UpdateNodes, leave_to_everybody_what_no_update_touches) {
+  const std::vector<TeamGroup> groups = {{.node = 0, .threads = 1}, {.node = 1, .threads = 1}};
+  const std::vector<UpdateRanges> updates = {{.state = {4096, 4096}, .weights = {}, .gradient = {}}};
+  const UpdateNodes nodes(updates, groups);
+  EXPECT_EQ(nodes.group_at(4095), UpdateTeam::kAnyGroup);
+  EXPECT_EQ(nodes.group_at(4096), 0);
+  EXPECT_EQ(nodes.group_at(8192), UpdateTeam::kAnyGroup);
+  EXPECT_EQ(UpdateNodes().group_at(4096), UpdateTeam::kAnyGroup);
+}
+
+// A machine of several nodes that writes down what is bound to them.
+class BindingTopology final : public Topology {
+ public:
+  BindingTopology(const std::string& machine, std::map<int, int64_t>& bound_bytes)
+      : machine_(make_topology_synthetic(machine)), bound_bytes_(bound_bytes) {}
+  std::string describe() const override { return machine_->describe(); }
+  int node_count() const override { return machine_->node_count(); }
+  std::vector<int> cpus_of_node(int node) const override { return machine_->cpus_of_node(node); }
+  int cores_of_node(int node) const override { return machine_->cores_of_node(node); }
+  int core_count() const override { return machine_->core_count(); }
+  bool pin_this_thread(int cpu) const noexcept override { return machine_->pin_this_thread(cpu); }
+  bool bind_memory(std::span<std::byte> pages, int node) const noexcept override {
+    bound_bytes_[node] += static_cast<int64_t>(pages.size());
+    return false;  // and the engine goes on
+  }
+  std::string cpu_name() const override { return machine_->cpu_name(); }
+
+ private:
+  std::unique_ptr<Topology> machine_;
+  std::map<int, int64_t>& bound_bytes_;
+};
+
+TEST(UpdateNodes, of_any_machine_change_no_bit_of_training) {
+  const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
+  const ReferenceOptions reference{.micro_batches = 2, .steps = 4, .max_norm = 0.05};
+  const RunRecord expected = train_reference(model, reference);
+  for (const char* machine : {"numa:2 core:2 pu:1", "numa:4 core:1 pu:2", "core:2 pu:1"}) {
+    for (const HomeKind state : {HomeKind::kHost, HomeKind::kNvme}) {
+      const TempFolder folder;
+      std::map<int, int64_t> bound_bytes;
+      EngineOptions options = engine_options(folder, reference);
+      options.update_threads = 0;
+      options.make_topology = [&] { return std::make_unique<BindingTopology>(machine, bound_bytes); };
+      options.plan.placement.state = {{state, 1}};
+      Engine engine(model, options, toy_source());
+      EXPECT_EQ(train_engine(engine, model, reference), expected) << machine;
+      if (machine[0] == 'c') {
+        EXPECT_TRUE(bound_bytes.empty()) << "one node: nothing to choose";
+      }
+    }
+  }
+}
+
+// Large enough for pages of 2 MiB.
+TEST(UpdateNodes, of_a_large_arena_lie_on_every_node) {
+  const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth, .elements = 1'000'000}, Precision::kBf16);
+  const ReferenceOptions reference;
+  const TempFolder folder;
+  std::map<int, int64_t> bound_bytes;
+  EngineOptions options = engine_options(folder, reference);
+  options.plan.device_bytes = options.plan.host_bytes = 256 * kMiB;
+  options.plan.chunk_elements = 1 << 17;
+  options.plan.placement.state = {{HomeKind::kHost, 1}};
+  options.make_topology = [&] { return std::make_unique<BindingTopology>("numa:2 core:1 pu:1", bound_bytes); };
+  options.update_threads = 0;
+  const Engine engine(model, options, toy_source());
+  ASSERT_EQ(bound_bytes.size(), 2u);
+  const int64_t both = bound_bytes[0] + bound_bytes[1];
+  EXPECT_LE(both, engine.plan().host_arena_bytes);
+  EXPECT_GT(both, engine.plan().host_arena_bytes / 2);
+  EXPECT_GT(bound_bytes[0], both / 4);
+  EXPECT_GT(bound_bytes[1], both / 4);
+}
+
+}  // namespace
+}  // namespace sluice::testing
