@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/adam_planes.h"
+#include "bench/median.h"
 #include "bench/streams.h"
 #include "core/checksum.h"
 #include "core/errors.h"

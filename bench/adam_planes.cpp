@@ -160,10 +160,4 @@ AdamKernel kernel_named(const std::string& isa, AdamFormat format) {
                                 fmt::join(adam_bench_isas(), ", ")));
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace sluice

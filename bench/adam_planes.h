@@ -48,6 +48,5 @@ SweepTimes sweep(UpdateTeam& team, std::span<const BenchChunk> chunks, const Chu
 
 int64_t bytes_moved_per_element(AdamFormat format);
 AdamKernel kernel_named(const std::string& isa, AdamFormat format);
-double median(std::vector<double> values);
 
 }  // namespace sluice

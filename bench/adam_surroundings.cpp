@@ -6,6 +6,7 @@
 
 #include "bench/adam.h"
 #include "bench/adam_planes.h"
+#include "bench/median.h"
 #include "bench/streams.h"
 #include "core/bytes.h"
 #include "core/clock.h"

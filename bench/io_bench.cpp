@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/median.h"
+
 namespace sluice {
 namespace {
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 // What the rounds gave for one figure.
 struct Rounds {

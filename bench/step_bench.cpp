@@ -5,6 +5,7 @@
 #include <cmath>
 #include <thread>
 
+#include "bench/median.h"
 #include "bench/step_ceilings.h"
 #include "core/clock.h"
 
@@ -14,12 +15,6 @@ namespace {
 // The unit before a steady one leaves it an update to apply and the first reads done; two units write both slots of
 // every record once, so that no measured write meets an extent that was never written.
 constexpr int kFillingSteps = 2;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 class StepBench {
  public:

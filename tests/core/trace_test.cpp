@@ -10,26 +10,21 @@
 #include <sstream>
 
 #include "core/errors.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice {
 namespace {
 
 class Trace : public testing::Test {
  protected:
-  Trace() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-trace-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = pattern;
-  }
-  ~Trace() override { std::filesystem::remove_all(folder_); }
-  std::string path() const { return (folder_ / "trace.json").string(); }
+  std::string path() const { return (folder_.path() / "trace.json").string(); }
   std::string text() const {
     std::ifstream file(path());
     std::stringstream all;
     all << file.rdbuf();
     return all.str();
   }
-  std::filesystem::path folder_;
+  TempFolder folder_;
 };
 
 TEST_F(Trace, names_rows_and_counts_in_microseconds) {

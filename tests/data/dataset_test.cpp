@@ -12,7 +12,7 @@
 #include "core/topology.h"
 #include "data/cache_file.h"
 #include "data/unigram.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/data/data_support.h"
 
 namespace sluice {
 namespace {
@@ -36,7 +36,7 @@ class DatasetTest : public testing::Test {
     std::ofstream(file, std::ios::binary) << content;
   }
 
-  TemporaryFolder folder_;
+  TempFolder folder_;
   DataOptions data_{.path = folder_.path() / "text", .sequence_length = 4};
   CacheUse use_ = CacheUse::kIfUnchanged;
   std::vector<std::pair<int64_t, int64_t>> progress_;

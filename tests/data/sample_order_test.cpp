@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/errors.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/data/data_support.h"
 
 namespace sluice {
 namespace {

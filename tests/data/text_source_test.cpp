@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "core/errors.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/data/data_support.h"
 
 namespace sluice {
 namespace {
@@ -24,7 +24,7 @@ std::string text_of(const TextSource& source, const TextFile& file) {
 }
 
 TEST(TextSource, a_folder_gives_its_text_files_in_order_of_their_paths_and_counts_the_rest) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   folder.write("b.txt", "b");
   folder.write("a/z.py", "z");
   folder.write("a-b.md", "-");
@@ -49,7 +49,7 @@ TEST(TextSource, a_folder_gives_its_text_files_in_order_of_their_paths_and_count
 }
 
 TEST(TextSource, unusable_paths_are_refused_by_name) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const auto refusal = [&](const std::filesystem::path& path) {
     return message_of<ConfigError>([&] { TextSource::open(path); });
   };
@@ -64,7 +64,7 @@ TEST(TextSource, unusable_paths_are_refused_by_name) {
 
 // Blocks of reading are 1 MiB: characters and faults that lie across their border are seen as anywhere else.
 TEST(TextSource, a_fault_beyond_the_first_block_is_found_at_its_offset) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const size_t border = size_t{1} << 20;
   for (const size_t offset : {border - 3, border - 2, border - 1, border, border + 1}) {
     std::string text(border + 100, 'a');
@@ -77,7 +77,7 @@ TEST(TextSource, a_fault_beyond_the_first_block_is_found_at_its_offset) {
 }
 
 TEST(TextSource, fingerprint_changes_with_content_name_and_set_of_files) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   folder.write("a.txt", "one");
   folder.write("b.txt", "two");
   const uint32_t before = TextSource::open(folder.path()).fingerprint();
@@ -91,7 +91,7 @@ TEST(TextSource, fingerprint_changes_with_content_name_and_set_of_files) {
 }
 
 TEST(TextSource, pieces_are_whole_lines_and_put_together_they_are_the_file) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const std::string text = made_up_code(20000);
   const TextSource source = TextSource::open(folder.write("long.txt", text));
   int pieces = 0;
@@ -107,7 +107,7 @@ TEST(TextSource, pieces_are_whole_lines_and_put_together_they_are_the_file) {
 }
 
 TEST(TextSource, a_line_longer_than_a_piece_is_cut_between_characters) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   std::string text = "x";
   while (text.size() < 300000) text += "\xF0\x9F\x98\x80";
   const TextSource source = TextSource::open(folder.write("line.txt", text));
@@ -118,14 +118,14 @@ TEST(TextSource, a_line_longer_than_a_piece_is_cut_between_characters) {
 }
 
 TEST(TextSource, a_range_is_trimmed_to_whole_characters) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const TextSource source = TextSource::open(folder.write("a.txt", "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC"));
   EXPECT_EQ(source.read_range(source.files()[0], 1, 6), "\xE2\x82\xAC");
   EXPECT_EQ(source.read_range(source.files()[0], 3, 100), "\xE2\x82\xAC\xE2\x82\xAC");
 }
 
 TEST(TextSource, a_file_that_shrinks_after_opening_is_an_error) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const TextSource source = TextSource::open(folder.write("a.txt", "0123456789"));
   folder.write("a.txt", "0123");
   EXPECT_THAT(message_of<CorruptionError>([&] { text_of(source, source.files()[0]); }), HasSubstr("became shorter"));

@@ -4,13 +4,13 @@
 #include <gmock/gmock.h>
 
 #include "core/errors.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/data/data_support.h"
 
 namespace sluice {
 namespace {
 
 std::unique_ptr<Tokenizer> trained_on_code(int64_t vocab_size) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   folder.write("code.py", made_up_code(1000));
   return make_sentencepiece_tokenizer(train_sentencepiece(TextSource::open(folder.path()), vocab_size));
 }
@@ -114,7 +114,7 @@ TEST(SentencePiece, the_same_text_gives_the_same_model) {
 
 // Words that only stand at the far end of the text get entries of their own.
 TEST(SentencePiece, a_sample_is_spread_over_the_whole_text_and_repeatable) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   std::string text;
   for (int i = 0; i < 30; ++i) text += made_up_code(100);
   folder.write("a.py", text);
@@ -139,7 +139,7 @@ TEST(SentencePiece, vocabulary_has_the_size_asked_for_and_compresses) {
 }
 
 TEST(SentencePiece, a_text_without_words_is_refused_with_what_to_do) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const TextSource text = TextSource::open(folder.write("lines.txt", "\n\n\n\t\n"));
   EXPECT_THAT(message_of<ConfigError>([&] { train_sentencepiece(text, 400); }),
               testing::AllOf(testing::HasSubstr("data.vocab_size is 400"), testing::HasSubstr("\"byte\"")));

@@ -2,36 +2,14 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <string>
-
 #include "core/errors.h"
 #include "engine/engine.h"
 #include "engine/planner.h"
 #include "tests/engine/reference_trainer.h"
 #include "tests/engine/toy_model.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
-
-class TempFolder {
- public:
-  explicit TempFolder(const std::filesystem::path& under = std::filesystem::temp_directory_path()) {
-    std::string name = (under / "sluice-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw IoError({.action = "mkdtemp", .path = name, .error_number = errno});
-    path_ = name;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Everything a toy run needs; generous budgets.
 inline EngineOptions engine_options(const TempFolder& folder, const ReferenceOptions& reference) {

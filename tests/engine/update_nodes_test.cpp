@@ -55,7 +55,8 @@ TEST(UpdateNodes, keep_all_planes_of_a_chunk_on_one_node) {
 
 TEST(UpdateNodes, keep_a_buffer_that_many_chunks_pass_through_on_one_node) {
   std::vector<UpdateRanges> updates;
-  for (int64_t i = 0; i < 40; ++i) updates.push_back({.state = {i % 4 * kState, kState}, .weights = {}, .gradient = {}});
+  for (int64_t i = 0; i < 40; ++i)
+    updates.push_back({.state = {i % 4 * kState, kState}, .weights = {}, .gradient = {}});
   const std::vector<TeamGroup> groups = {{.node = 0, .threads = 2}, {.node = 1, .threads = 2}};
   const UpdateNodes nodes(updates, groups);
   EXPECT_EQ(count_of(nodes, updates), (std::map<int, int>{{0, 20}, {1, 20}}));
@@ -75,7 +76,8 @@ TEST(UpdateNodes, leave_no_byte_of_an_update_to_two_groups_or_none) {
     updates.push_back({.state = {at, bytes}, .weights = {kRing + i * kMiB, kMiB}, .gradient = {}});
     at += bytes;
   }
-  const std::vector<TeamGroup> groups = {{.node = 0, .threads = 3}, {.node = 1, .threads = 2}, {.node = 2, .threads = 1}};
+  const std::vector<TeamGroup> groups = {
+      {.node = 0, .threads = 3}, {.node = 1, .threads = 2}, {.node = 2, .threads = 1}};
   const UpdateNodes nodes(updates, groups);
   constexpr int64_t kArena = kRing + 100 * kMiB;
   std::vector<int> owners(kArena / 4096, 0);

@@ -3,7 +3,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 namespace sluice {
@@ -21,6 +23,13 @@ class TempFolder {
   }
   TempFolder(TempFolder&&) = delete;
   const std::filesystem::path& path() const { return path_; }
+  // A file of the folder, or of folders in it that are made; returns its path.
+  std::filesystem::path write(const std::string& name, std::string_view content) const {
+    const std::filesystem::path file = path_ / name;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary) << content;
+    return file;
+  }
 
  private:
   std::filesystem::path path_;

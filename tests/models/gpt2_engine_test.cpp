@@ -9,8 +9,8 @@
 
 #include "core/bytes.h"
 #include "models/hugging_face.h"
+#include "tests/fakes/temp_folder.h"
 #include "tests/models/reference.h"
-#include "tests/models/scratch_folder.h"
 
 namespace sluice::testing {
 namespace {
@@ -57,7 +57,7 @@ struct Training {
     engine = std::make_unique<Engine>(model.spec(), options, hugging_face_source(section.folder, model));
     model.use_workspace(engine->workspace());
   }
-  ScratchFolder folder;
+  TempFolder folder;
   ModelSection section;
   Gpt2 model;
   std::unique_ptr<Engine> engine;

@@ -9,7 +9,7 @@
 #include "core/random.h"
 #include "libtorch/process.h"
 #include "models/gpt2.h"
-#include "tests/models/scratch_folder.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
 namespace {
@@ -42,7 +42,7 @@ class Gpt2Placement : public ::testing::Test {
     ids_[3] = 330;
   }
 
-  EngineOptions options_in(const ScratchFolder& folder) const {
+  EngineOptions options_in(const TempFolder& folder) const {
     EngineOptions options;
     const Precision precision = model_.options().precision;
     options.plan = {.precision = precision,
@@ -59,7 +59,7 @@ class Gpt2Placement : public ::testing::Test {
   }
 
   Trained train(const std::function<void(EngineOptions&)>& change) {
-    const ScratchFolder folder;
+    const TempFolder folder;
     EngineOptions options = options_in(folder);
     change(options);
     Engine engine(model_.spec(), options, model_.initial_values(1));

@@ -5,7 +5,7 @@
 
 #include "core/errors.h"
 #include "models/hugging_face.h"
-#include "tests/models/scratch_folder.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
 namespace {
@@ -77,7 +77,7 @@ constexpr const char* kSavedConfig = R"({"model_type": "gpt2", "architectures": 
     "attn_pdrop": 0.1, "summary_first_dropout": 0.1, "use_cache": true, "transformers_version": "5.0.0"})";
 
 TEST(ModelSection, of_a_folder_refuses_dropout_and_the_named_override_mends_it) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   folder.write("config.json", kSavedConfig);
   const std::string path = folder.path().string();
   EXPECT_NE(refusal_of("{\"path\": \"" + path + "\"}").find("--set model.resid_pdrop=0"), std::string::npos);
@@ -88,7 +88,7 @@ TEST(ModelSection, of_a_folder_refuses_dropout_and_the_named_override_mends_it) 
 }
 
 TEST(ModelSection, of_a_folder_refuses_keys_that_may_change_the_forward) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string section = "{\"path\": \"" + folder.path().string() + "\"}";
   folder.write("config.json", R"({"model_type": "gpt2", "rotary_pct": 0.5})");
   EXPECT_NE(refusal_of(section).find("key \"rotary_pct\" (value 0.5) is not known, and may change the forward"),

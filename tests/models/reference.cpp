@@ -25,18 +25,9 @@ int run_reference_script(const std::string& arguments) {
 }
 
 Reference::Reference() {
-  std::string name = (std::filesystem::temp_directory_path() / "sluice-reference-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = name;
-  if (run_reference_script("'" + name + "'") != 0) {
-    std::filesystem::remove_all(path_);
+  if (run_reference_script("'" + folder_.path().string() + "'") != 0)
     throw std::runtime_error("the reference script failed: see above");
-  }
   file_ = std::make_unique<SafetensorsFile>(folder("reference.safetensors"));
-}
-Reference::~Reference() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 const Reference& Reference::get() { return *made; }
 

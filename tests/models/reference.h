@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/safetensors.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
 
@@ -15,18 +16,17 @@ constexpr double kLearningRate = 1e-3, kClip = 1.0;
 
 class Reference {
  public:
-  Reference();   // runs the script; throws where it fails
-  ~Reference();  // removes what it wrote
+  Reference();  // runs the script; throws where it fails
 
   static const Reference& get();  // of the environment that main's gtest runs in
-  std::string folder(const std::string& name) const { return (path_ / name).string(); }
+  std::string folder(const std::string& name) const { return (folder_.path() / name).string(); }
   std::vector<float> values(const std::string& name) const;
   std::vector<int64_t> ids() const { return integers("ids"); }
   std::vector<int64_t> targets() const { return integers("targets"); }
 
  private:
   std::vector<int64_t> integers(const std::string& name) const;
-  std::filesystem::path path_;
+  TempFolder folder_;  // what the script wrote
   std::unique_ptr<SafetensorsFile> file_;
 };
 

@@ -9,7 +9,7 @@
 
 #include "core/errors.h"
 #include "models/hugging_face.h"
-#include "tests/models/scratch_folder.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
 namespace {
@@ -39,7 +39,7 @@ TEST(Safetensors, written_header_reads_back) {
   std::iota(values.begin(), values.end(), 0.5f);
   const std::string data = std::string(reinterpret_cast<const char*>(values.data()), 24) +
                            std::string("\x80\x3f\x00\xc0\x00\x00\x00\x00\x00\x00", 10);
-  const ScratchFolder folder;
+  const TempFolder folder;
   const SafetensorsFile file(folder.write("x.safetensors", header + data));
   ASSERT_EQ(file.entries().size(), 2u);
   std::vector<float> read(4);
@@ -60,7 +60,7 @@ TEST(Safetensors, long_half_precision_tensors_read_whole_from_any_element) {
     const uint16_t half = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(i % 256)) >> 16);
     content.append(reinterpret_cast<const char*>(&half), 2);
   }
-  const ScratchFolder folder;
+  const TempFolder folder;
   const SafetensorsFile file(folder.write("x.safetensors", content));
   std::vector<float> read(kElements - 3);
   file.read(file.entries()[0], 3, read);
@@ -69,7 +69,7 @@ TEST(Safetensors, long_half_precision_tensors_read_whole_from_any_element) {
 }
 
 TEST(Safetensors, damaged_files_are_refused_by_name) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string good = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   const std::pair<std::string, std::string> cases[] = {
       {"", "it has 0 bytes"},
@@ -97,7 +97,7 @@ TEST(Safetensors, damaged_files_are_refused_by_name) {
 }
 
 TEST(Safetensors, a_file_that_shrinks_while_it_is_read_is_an_error) {
-  const ScratchFolder folder;
+  const TempFolder folder;
   const std::string path =
       folder.write("x.safetensors", file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "12345678"));
   const SafetensorsFile file(path);
@@ -126,7 +126,7 @@ class WrongFolder : public ::testing::Test {
     folder_.write("model.safetensors", safetensors_header(entries_) + std::string(static_cast<size_t>(bytes), '\0'));
     return message_of<ConfigError>([&] { hugging_face_source(folder_.path().string(), model_); });
   }
-  ScratchFolder folder_;
+  TempFolder folder_;
   Gpt2 model_;
   std::vector<SafetensorsEntry> entries_;
 };
@@ -153,14 +153,14 @@ TEST_F(WrongFolder, a_tensor_under_both_of_its_names_is_there_twice) {
   EXPECT_NE(refusal().find("is there twice"), std::string::npos) << refusal();
 }
 TEST_F(WrongFolder, without_files_says_what_it_looked_for) {
-  const ScratchFolder empty;
+  const TempFolder empty;
   EXPECT_NE(message_of<ConfigError>([&] {
               hugging_face_source(empty.path().string(), model_);
             }).find("has neither model.safetensors nor model.safetensors.index.json"),
             std::string::npos);
 }
 TEST_F(WrongFolder, an_index_without_its_shard_names_the_shard) {
-  const ScratchFolder sharded;
+  const TempFolder sharded;
   sharded.write("model.safetensors.index.json", R"({"weight_map": {"wte.weight": "model-1.safetensors"}})");
   EXPECT_NE(message_of<ConfigError>([&] {
               hugging_face_source(sharded.path().string(), model_);
