@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/random.h"
+#include "engine/planner.h"
 #include "libtorch/process.h"
 #include "models/gpt2.h"
 #include "tests/fakes/temp_folder.h"
@@ -85,6 +86,13 @@ class Gpt2Placement : public ::testing::Test {
   }
 
   void expect_same(const std::function<void(EngineOptions&)>& change) { EXPECT_EQ(train(change).record, expected()); }
+  std::function<void(EngineOptions&)> in_smallest_budgets() const {
+    return [this](EngineOptions& options) {
+      const Planner planner(model_.spec(), options.plan);
+      options.plan.device_bytes = planner.smallest_device(options.plan.host_bytes).value();
+      options.plan.host_bytes = planner.smallest_host(options.plan.device_bytes).value();
+    };
+  }
   const Record& expected() {
     if (expected_.losses.empty()) expected_ = train([](EngineOptions&) {}).record;
     return expected_;
@@ -110,6 +118,23 @@ class FiveLayersInBf16 : public Gpt2Placement {
 class ThreeLayersInFp32 : public Gpt2Placement {
  protected:
   ThreeLayersInFp32() : Gpt2Placement(config_of(3, 60), {.precision = Precision::kFp32, .batch = 2, .sequence = 48}) {}
+};
+
+Gpt2Config in_tiles(Gpt2Config config, Gpt2Tiling tiling) {
+  config.tiling = tiling;
+  return config;
+}
+class TwoLayersInTiles : public Gpt2Placement {
+ protected:
+  TwoLayersInTiles()
+      : Gpt2Placement(in_tiles(config_of(2, 72), {2, 5}), {.precision = Precision::kBf16, .batch = 3, .sequence = 33}) {
+  }
+};
+class TwoLayersInTilesInFp32 : public Gpt2Placement {
+ protected:
+  TwoLayersInTilesInFp32()
+      : Gpt2Placement(in_tiles(config_of(2, 60), {3, 4}), {.precision = Precision::kFp32, .batch = 2, .sequence = 48}) {
+  }
 };
 
 void in_small_budgets(EngineOptions& options) {
@@ -155,6 +180,36 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_in_small_budgets_whatever_moves_
 TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_mixed_homes_in_odd_chunks) {
   using enum HomeKind;
   for (const int64_t chunk : {1000, 5001, 1 << 20}) {
+    expect_same([&](EngineOptions& o) {
+      o.plan.chunk_elements = chunk;
+      o.plan.placement = {.weights = {{kHost, 0.5}, {kNvme, 0.5}},
+                          .state = {{kNvme, 0.4}, {kHost, 0.6}},
+                          .gradient = {{kHost, 0.5}, {kDevice, 0.5}},
+                          .activations = {{kDevice, 0.5}, {kHost, 0.5}}};
+    });
+  }
+}
+
+TEST_F(TwoLayersInTiles, train_to_the_same_bits_from_every_combination_of_homes) {
+  using enum HomeKind;
+  for (const HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
+    for (const HomeKind gradient : {kDevice, kHost}) {
+      for (const HomeKind activations : {kDevice, kHost}) {
+        SCOPED_TRACE(fmt::format("weights {} gradient {} activations {}", name_of(weights), name_of(gradient),
+                                 name_of(activations)));
+        const HomeKind state = gradient == kDevice ? kHost : kNvme;
+        expect_same([&](EngineOptions& o) {
+          o.plan.placement = {{{weights, 1}}, {{state, 1}}, {{gradient, 1}}, {{activations, 1}}};
+        });
+      }
+    }
+  }
+}
+
+TEST_F(TwoLayersInTilesInFp32, train_to_the_same_bits_in_the_smallest_budgets_and_from_mixed_homes) {
+  using enum HomeKind;
+  expect_same(in_smallest_budgets());
+  for (const int64_t chunk : {1000, 1 << 20}) {
     expect_same([&](EngineOptions& o) {
       o.plan.chunk_elements = chunk;
       o.plan.placement = {.weights = {{kHost, 0.5}, {kNvme, 0.5}},
