@@ -14,6 +14,7 @@ namespace sluice {
 // An update hop's operands: where its planes lie in the host arena.
 struct UpdateOperands {
   int32_t chunk = 0;
+  int32_t gradient_extent = -1;  // the scratch extent that the gradient was read from: verified before it is believed
   int64_t state = 0, weights = 0, gradient = 0;
 };
 

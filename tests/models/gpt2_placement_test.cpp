@@ -121,8 +121,8 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_every_combination_of_homes)
   using enum HomeKind;
   for (const HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
     for (const HomeKind state : {kHost, kNvme}) {
-      for (const HomeKind gradient : {kDevice, kHost}) {
-        for (const HomeKind activations : {kDevice, kHost}) {
+      for (const HomeKind gradient : {kDevice, kHost, kNvme}) {
+        for (const HomeKind activations : {kDevice, kHost, kNvme}) {
           SCOPED_TRACE(fmt::format("weights {} state {} gradient {} activations {}", name_of(weights), name_of(state),
                                    name_of(gradient), name_of(activations)));
           const Trained run = train([&](EngineOptions& o) {
@@ -132,6 +132,9 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_every_combination_of_homes)
           // bf16 state is 10 bytes an element.
           EXPECT_EQ(run.lanes.state_read_bytes, state == kNvme ? 10 * run.elements : 0);
           EXPECT_EQ(run.lanes.state_write_bytes, run.every_step_commits ? 10 * run.elements : 0);
+          // A bf16 gradient is written once and read once.
+          EXPECT_EQ(run.lanes.gradient_write_bytes, gradient == kNvme ? 2 * run.elements : 0);
+          EXPECT_EQ(run.lanes.gradient_read_bytes, gradient == kNvme ? 2 * run.elements : 0);
         }
       }
     }
@@ -159,8 +162,8 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_mixed_homes_in_odd_chunks) 
       o.plan.chunk_elements = chunk;
       o.plan.placement = {.weights = {{kHost, 0.5}, {kNvme, 0.5}},
                           .state = {{kNvme, 0.4}, {kHost, 0.6}},
-                          .gradient = {{kHost, 0.5}, {kDevice, 0.5}},
-                          .activations = {{kDevice, 0.5}, {kHost, 0.5}}};
+                          .gradient = {{kHost, 0.3}, {kDevice, 0.3}, {kNvme, 0.4}},
+                          .activations = {{kDevice, 0.3}, {kHost, 0.3}, {kNvme, 0.4}}};
     });
   }
 }
