@@ -25,7 +25,7 @@ void run_export(const ExportCommand& command, Console& console) {
     done += parameters[parameter].elements;
     console.progress(done, engine.geometry().parameter_elements(), "exporting");
   };
-  export_hugging_face({.folder = command.out, .dtype = dtype}, run.setup.section.config, engine.geometry(), read);
+  export_hugging_face({.folder = command.out, .dtype = dtype}, run.setup.model, read);
   console.finish_progress();
   console.print(fmt::format("{}: config.json and model.safetensors, {} parameters in {} after step {}", command.out,
                             engine.geometry().parameter_elements(), name_of(dtype), engine.step()));

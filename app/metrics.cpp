@@ -23,8 +23,12 @@ Json lanes_json(const StepLanes& lanes) {
                {"compute", lane_json(lanes.compute)}, {"update", lane_json(lanes.update)}};
   json["read"]["state_bytes"] = lanes.state_read_bytes;
   json["read"]["weights_bytes"] = lanes.weights_read_bytes;
+  json["read"]["gradient_bytes"] = lanes.gradient_read_bytes;
+  json["read"]["activations_bytes"] = lanes.activations_read_bytes;
   json["write"]["state_bytes"] = lanes.state_write_bytes;
   json["write"]["weights_bytes"] = lanes.weights_write_bytes;
+  json["write"]["gradient_bytes"] = lanes.gradient_write_bytes;
+  json["write"]["activations_bytes"] = lanes.activations_write_bytes;
   return json;
 }
 

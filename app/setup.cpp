@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -31,6 +33,22 @@ void check_vocabulary(RunConfig& config, int64_t model_vocabulary) {
       name_of(data.tokenizer), ids, model_vocabulary, ids));
 }
 
+// Patterns are of the names in files; a group has all tiles of what they match.
+std::vector<ParameterGroup> groups_of(const RunConfig& config, const Gpt2& model) {
+  const std::vector<WholeParameter> wholes = whole_parameters(model.spec(), model.tiles());
+  std::vector<std::string_view> names;
+  for (const WholeParameter& whole : wholes) names.push_back(whole.spec.name);
+  std::vector<ParameterGroup> groups = match_groups(config.param_groups, names);
+  for (ParameterGroup& group : groups) {
+    const std::vector<std::string> matched = std::exchange(group.parameters, {});
+    for (const std::string& name : matched) {
+      const auto found = std::find(names.begin(), names.end(), name) - names.begin();
+      for (const auto& part : wholes[static_cast<size_t>(found)].parts) group.parameters.push_back(part.name);
+    }
+  }
+  return groups;
+}
+
 }  // namespace
 
 void make_paths_absolute(RunConfig& config) {
@@ -55,11 +73,7 @@ RunSetup set_up(RunConfig config) {
                               .loss_tile_tokens = config.sluice.loss_tile_tokens});
   config.sluice.loss_tile_tokens = model.options().loss_tile_tokens;
   config.model = model_section_text(section);
-  std::vector<std::string_view> names;
-  for (const PartitionSpec& partition : model.spec().partitions) {
-    for (const ParameterSpec& parameter : partition.parameters) names.push_back(parameter.name);
-  }
-  std::vector<ParameterGroup> groups = match_groups(config.param_groups, names);
+  std::vector<ParameterGroup> groups = groups_of(config, model);
   return {.config = std::move(config),
           .section = std::move(section),
           .model = std::move(model),

@@ -56,6 +56,8 @@ std::string_view name_of(Group group) {
       return "state";
     case Group::kGradient:
       return "gradient";
+    case Group::kActivations:
+      return "activations";
   }
   SLUICE_CHECK(false, "unknown group");
   return {};
@@ -68,6 +70,8 @@ std::span<const Plane> planes_of(RecordFormat format, Group group) {
       return wide ? std::span<const Plane>(kWeights4) : std::span<const Plane>(kWeights2);
     case Group::kGradient:
       return wide ? std::span<const Plane>(kGradient4) : std::span<const Plane>(kGradient2);
+    case Group::kActivations:
+      check_failed("group", __FILE__, __LINE__, "activations have no planes");
     case Group::kState:
       break;
   }

@@ -17,8 +17,10 @@ constexpr DType weights_dtype(Precision p) {
   return p == Precision::kBf16 ? DType::kBf16 : p == Precision::kFp16 ? DType::kFp16 : DType::kFp32;
 }
 
-// What bytes of a chunk are for. Weights and state are records of the store; a gradient lives for one step.
-enum class Group : uint8_t { kWeights = 0, kState = 1, kGradient = 2 };
+// What bytes are for. Weights and state are records of the store; a chunk's gradient and a visit's activations live for
+// one step.
+enum class Group : uint8_t { kWeights = 0, kState = 1, kGradient = 2, kActivations = 3 };
+constexpr int kGroupCount = 4;
 std::string_view name_of(Group group);
 
 // Whose moments the state has: Adam's are two, of the others one. The numbers stand in stores.

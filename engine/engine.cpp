@@ -41,7 +41,11 @@ StepLanes lanes_of(const UnitTimes& times) {
           .state_read_bytes = group(Lane::kRead, Group::kState),
           .state_write_bytes = group(Lane::kWrite, Group::kState),
           .weights_read_bytes = group(Lane::kRead, Group::kWeights),
-          .weights_write_bytes = group(Lane::kWrite, Group::kWeights)};
+          .weights_write_bytes = group(Lane::kWrite, Group::kWeights),
+          .gradient_read_bytes = group(Lane::kRead, Group::kGradient),
+          .gradient_write_bytes = group(Lane::kWrite, Group::kGradient),
+          .activations_read_bytes = group(Lane::kRead, Group::kActivations),
+          .activations_write_bytes = group(Lane::kWrite, Group::kActivations)};
 }
 
 // --- units -----------------------------------------------------------------------------------------------------------

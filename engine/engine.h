@@ -110,6 +110,7 @@ struct StepLanes {
   LaneUse read, write, upload, download, compute, update;
   // The same bytes by group, for tables and tests.
   int64_t state_read_bytes = 0, state_write_bytes = 0, weights_read_bytes = 0, weights_write_bytes = 0;
+  int64_t gradient_read_bytes = 0, gradient_write_bytes = 0, activations_read_bytes = 0, activations_write_bytes = 0;
 };
 
 enum class ProbeIo : uint8_t { kNo, kYes };

@@ -100,6 +100,8 @@ class Engine::Impl final : public LaneWork {
   const StepState& commit_state() override { return captured; }
   std::string hop_name(const Hop& hop) const override;
   static void update_task(void* self, int hop);
+  std::span<const std::byte> bytes_of(const Hop& hop) const;  // in host memory
+  void verify_scratch(const Hop& hop) const;
   void update_in_turn(const UpdateOperands& operands);
   void update_early(const UpdateOperands& operands);
 

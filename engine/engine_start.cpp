@@ -138,6 +138,7 @@ void Engine::Impl::probe(StoreOptions& store_options) const {
 
 void Engine::Impl::open_store(const ParameterSource& source) {
   StoreOptions store_options = options.store;
+  store_options.scratch_bytes = plan.scratch_bytes;
   store_options.queue.memory = {host.span()};
   store_options.queue.depth = plan.options.io_depth;
   store_options.queue.log = options.log;

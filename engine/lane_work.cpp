@@ -1,4 +1,6 @@
 // What the executor asks of the engine while a unit runs.
+#include <fmt/format.h>
+
 #include "core/errors.h"
 #include "engine/engine_impl.h"
 
@@ -71,7 +73,11 @@ void Engine::Impl::update_task(void* self, int hop_number) {
   const Hop& hop = impl->unit->program.hops()[hop_number];
   std::exception_ptr error;
   try {
-    if (hop.verb == Verb::kVerify) {
+    if (hop.verb == Verb::kSeal) {
+      impl->store->set_scratch_checksum(hop.operands, scratch_sum(hop.operands, impl->bytes_of(hop)));
+    } else if (hop.verb == Verb::kVerify && hop.operands >= 0) {
+      impl->verify_scratch(hop);
+    } else if (hop.verb == Verb::kVerify) {
       impl->update_pass->verify({static_cast<uint32_t>(hop.index), hop.group}, impl->host.at(hop.host_offset),
                                 impl->order.checksums);
     } else if (hop.when == When::kSpeculating) {
@@ -83,6 +89,21 @@ void Engine::Impl::update_task(void* self, int hop_number) {
     error = std::current_exception();
   }
   impl->executor->ended(hop_number, error);
+}
+
+std::span<const std::byte> Engine::Impl::bytes_of(const Hop& hop) const {
+  return {host.at(hop.host_offset), static_cast<size_t>(hop.bytes)};
+}
+
+// A boundary tensor that came back from its scratch extent. (A gradient is verified by its update.)
+void Engine::Impl::verify_scratch(const Hop& hop) const {
+  const uint32_t found = scratch_sum(hop.operands, bytes_of(hop));
+  if (order.checksums == UpdateOrder::Checksums::kOnlyTaken || found == store->scratch_checksum(hop.operands)) return;
+  const int micro_batches = plan.options.micro_batches;
+  throw store->scratch_corruption(
+      hop.operands, found,
+      fmt::format("block {}, tensor {} of micro-batch {}", model.visits[hop.visit].name,
+                  model.tensors[hop.index / micro_batches].name, hop.index % micro_batches));
 }
 
 void Engine::Impl::update_in_turn(const UpdateOperands& operands) {

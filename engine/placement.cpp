@@ -53,8 +53,8 @@ void Placement::validate() const {
                         {kAuto, kHost, kNvme, kHostAndDevice, kNvmeAndDevice},
                         " (\"host+device\" and \"nvme+device\" keep a copy on the device)"});
   check_group(state, {"state", {kAuto, kHost, kNvme}, " (state on the device needs an optimizer there)"});
-  check_group(gradient, {"gradient", {kAuto, kDevice, kHost}, ""});
-  check_group(activations, {"activations", {kAuto, kDevice, kHost}, ""});
+  check_group(gradient, {"gradient", {kAuto, kDevice, kHost, kNvme}, ""});
+  check_group(activations, {"activations", {kAuto, kDevice, kHost, kNvme}, ""});
 }
 
 }  // namespace sluice

@@ -73,7 +73,7 @@ UpdateLayout Plan::update_layout(int chunk) const {
   if (homes.weights == Home::kNvme) {
     layout.weights = place(record_layout(options.format(), Group::kWeights, elements).bytes);
   }
-  if (homes.gradient == Home::kDevice || homes.gradient == Home::kNowhere) {
+  if (homes.gradient != Home::kHost) {
     layout.gradient = place(gradient_bytes(elements));
   }
   return layout;

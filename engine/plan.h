@@ -45,7 +45,7 @@ enum class Home : uint8_t { kDevice, kHost, kNvme, kNowhere };
 struct ChunkHomes {
   Home weights = Home::kNvme, state = Home::kNvme, gradient = Home::kHost;
   int64_t weights_offset = -1, state_offset = -1;  // in the host arena where the home is host
-  int64_t gradient_offset = -1;                    // in the arena of its home
+  int64_t gradient_offset = -1;                    // in the arena of its home; on NVMe: its scratch extent
 };
 
 // A ring of bytes: buffers are taken one after the other and wrap; the program's hazards keep users apart.
@@ -56,7 +56,7 @@ struct Ring {
 
 struct TensorHome {  // one boundary tensor of one micro-batch
   Home home = Home::kHost;
-  int64_t offset = -1;
+  int64_t offset = -1;  // in the arena of its home; on NVMe: its scratch extent
 };
 
 // Where the fp32 sums of gradients rest that several visits contribute to: of a partition, or of a tensor of one
@@ -101,7 +101,9 @@ struct Plan {
   std::vector<int> partition_open_slots;  // per partition; -1: one visit uses it
   Ring device_weights, device_open, device_boundary;
   Ring host_update, host_staging;
-  int64_t device_arena_bytes = 0;  // planned part and workspace
+  Ring host_gradients, host_boundary;  // closed gradients and boundary tensors between the device and NVMe
+  std::vector<int64_t> scratch_bytes;  // of the store's scratch extents
+  int64_t device_arena_bytes = 0;      // planned part and workspace
   int64_t workspace_offset = 0;
   int64_t host_arena_bytes = 0;
   int64_t table_bytes = 0;  // programs, the store's table, queues: host memory beside the mapping
@@ -122,6 +124,7 @@ struct Plan {
     return open_slot(tensor_open_slots[index * options.micro_batches + micro_batch]);
   }
   OpenSlot partition_open(int p) const { return open_slot(partition_open_slots[p]); }
+  int scratch_extent(int chunk) const { return static_cast<int>(chunks[chunk].gradient_offset); }  // home on NVMe
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
   std::string table() const;  // what is printed before training starts

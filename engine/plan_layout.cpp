@@ -49,6 +49,8 @@ void Planner::assign_offsets(Plan& plan) const {
   Layout host;
   plan.host_update = host.ring(plan.host_update.bytes, kPlaneAlignmentBytes);
   plan.host_staging = host.ring(plan.host_staging.bytes, kPlaneAlignmentBytes);
+  plan.host_gradients = host.ring(plan.host_gradients.bytes, kPlaneAlignmentBytes);
+  plan.host_boundary = host.ring(plan.host_boundary.bytes, kPlaneAlignmentBytes);
   for (int c : plan.update_order) {
     ChunkHomes& homes = plan.chunks[c];
     if (homes.weights == Home::kHost) {
@@ -81,8 +83,25 @@ void Planner::assign_offsets(Plan& plan) const {
     if (ahead > plan.host_update.bytes) break;
     ++plan.prefetched_chunks;
   }
-  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.format(), options_.drives);
+  assign_scratch(plan);
+  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.format(), options_.drives, plan.scratch_bytes);
   describe(plan);
+}
+
+// Extents of the store's scratch: gradients in the order of their updates, then tensors.
+void Planner::assign_scratch(Plan& plan) const {
+  const auto take = [&plan](int64_t bytes) {
+    plan.scratch_bytes.push_back(bytes);
+    return static_cast<int64_t>(plan.scratch_bytes.size()) - 1;
+  };
+  for (int c : plan.update_order) {
+    ChunkHomes& homes = plan.chunks[c];
+    if (homes.gradient == Home::kNvme) homes.gradient_offset = take(gradient_block_bytes(plan, c));
+  }
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    if (plan.tensors[i].home == Home::kNvme) plan.tensors[i].offset = take(tensor_block_bytes(tensor_of(i)));
+  }
+  plan.scratch_bytes.shrink_to_fit();  // a table of ours: counted by its size
 }
 
 // How often to commit, and which chunks may be updated in the backward already: those whose gradients close first,
@@ -155,10 +174,9 @@ void Planner::describe(Plan& plan) const {
                   state = record_bytes(plan, chunk, Group::kState);
     if (homes.weights == Home::kHost) uses.add(Tier::kHost, "weights", weights);
     if (homes.state == Home::kHost) uses.add(Tier::kHost, "optimizer state", state);
-    if (homes.gradient != Home::kNowhere) {
-      uses.add(homes.gradient == Home::kHost ? Tier::kHost : Tier::kDevice, "closed gradients",
-               gradient_home_bytes(plan, chunk));
-    }
+    if (homes.gradient == Home::kHost) uses.add(Tier::kHost, "closed gradients", gradient_home_bytes(plan, chunk));
+    if (homes.gradient == Home::kDevice) uses.add(Tier::kDevice, "closed gradients", gradient_home_bytes(plan, chunk));
+    if (homes.gradient == Home::kNvme) uses.add(Tier::kNvme, "closed gradients", gradient_block_bytes(plan, chunk));
     uses.add(Tier::kNvme, homes.weights == Home::kNvme ? "weights (home), two slots" : "weights (committed), two slots",
              2 * weights);
     uses.add(
@@ -168,12 +186,17 @@ void Planner::describe(Plan& plan) const {
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     const int tensor = static_cast<int>(i) / options_.micro_batches;
-    uses.add(plan.tensors[i].home == Home::kHost ? Tier::kHost : Tier::kDevice, "activation checkpoints",
-             tensor_bytes(tensor));
+    const Home home = plan.tensors[i].home;
+    uses.add(home == Home::kHost     ? Tier::kHost
+             : home == Home::kDevice ? Tier::kDevice
+                                     : Tier::kNvme,
+             "activation checkpoints", home == Home::kNvme ? tensor_block_bytes(tensor) : tensor_bytes(tensor));
   }
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
   uses.add(Tier::kHost, "update slots", plan.host_update.bytes);
   uses.add(Tier::kHost, "weights passing", plan.host_staging.bytes);
+  uses.add(Tier::kHost, "gradients passing", plan.host_gradients.bytes);
+  uses.add(Tier::kHost, "boundary tensors passing", plan.host_boundary.bytes);
 }
 
 // What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval.
@@ -198,11 +221,11 @@ void Planner::count_moves(Plan& plan) const {
     const int64_t bytes = hop.when == When::kCommitDirty ? hop.bytes / plan.commit_interval : hop.bytes;
     const double due = hop.when == When::kCommitDirty ? 1.0 / plan.commit_interval : 1;
     if (hop.lane == Lane::kWrite) {
-      const int64_t elements = plan.geometry.chunks()[hop.index].elements;
-      plan.written_bytes_per_step +=
-          due * static_cast<double>(record_layout(options_.format(), hop.group, elements).bytes);
+      const int64_t blocks =
+          hop.operands >= 0 ? plan.scratch_bytes[hop.operands] : record_bytes(plan, hop.index, hop.group);
+      plan.written_bytes_per_step += due * static_cast<double>(blocks);
     }
-    const bool tensor = hop.operands >= 0;
+    const bool tensor = hop.group == Group::kActivations;
     add(kLinks[lane], tensor ? "activations and their gradients" : std::string(name_of(hop.group)), bytes);
   }
 }

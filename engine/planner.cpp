@@ -16,6 +16,7 @@ constexpr int64_t kSmallestDefaultChunkElements = 1024;
 // How deep rings are where there is room.
 constexpr int kWantedUpdateSlots = 4;
 constexpr int kBoundaryBuffers = 3, kWeightsBuffers = 2, kOpenBuffers = 2;
+constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the device and NVMe
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -138,6 +139,9 @@ Planner::Needs Planner::needs(const Plan& plan) const {
     if (homes.state == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kState);
     if (homes.gradient == Home::kHost) needs.host_fixed += gradient_home_bytes(plan, chunk);
     if (homes.gradient == Home::kDevice) needs.device_fixed += gradient_home_bytes(plan, chunk);
+    if (homes.gradient == Home::kNvme) {
+      needs.gradient_slot = std::max(needs.gradient_slot, gradient_block_bytes(plan, chunk));
+    }
     if (homes.weights == Home::kNvme) {
       needs.staging_slot = std::max(needs.staging_slot, record_bytes(plan, chunk, Group::kWeights));
     }
@@ -156,7 +160,10 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   for (size_t t = 0; t < model_.tensors.size(); ++t) {
     for (int m = 0; m < options_.micro_batches; ++m) {
       const int tensor = static_cast<int>(t);
-      (plan.tensor(tensor, m).home == Home::kHost ? needs.host_fixed : needs.device_fixed) += tensor_bytes(tensor);
+      const Home home = plan.tensor(tensor, m).home;
+      if (home == Home::kHost) needs.host_fixed += tensor_bytes(tensor);
+      if (home == Home::kDevice) needs.device_fixed += tensor_bytes(tensor);
+      if (home == Home::kNvme) needs.tensor_slot = std::max(needs.tensor_slot, tensor_block_bytes(tensor));
     }
   }
   ring_needs(plan, needs);
@@ -206,12 +213,22 @@ std::optional<Plan> Planner::attempt(Budgets budgets) const {
   return std::nullopt;
 }
 
+// What is left beside homes and one buffer of each ring; below zero where they do not fit.
+Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
+  const Needs least = needs(plan);
+  const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
+  return {budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
+              least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
+          budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot -
+              least.staging_slot - least.gradient_slot - least.tensor_slot};
+}
+
 std::optional<Plan> Planner::place(Budgets budgets) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(budgets.host_bytes);
   spill_to_host(plan, budgets);
   Room room = room_beside(plan, budgets);
-  spill_to_device(plan, room);
+  if (room.host < 0) spill(plan, budgets, room);
   if (room.device < 0 || room.host < 0) return std::nullopt;
   size_rings(plan, needs(plan), room);
   fill_device(plan, room);
@@ -223,16 +240,6 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   deepen_rings(plan, room);
   assign_offsets(plan);
   return plan;
-}
-
-// What is left beside homes and one buffer of each ring; below zero where they do not fit.
-Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
-  const Needs least = needs(plan);
-  const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
-  return {
-      budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
-          least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
-      budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot - least.staging_slot};
 }
 
 // Sums that several visits contribute to start on the device; what does not fit there goes to host memory, the largest
@@ -248,11 +255,20 @@ void Planner::spill_to_host(Plan& plan, Budgets budgets) const {
   }
 }
 
-// Gradients and activations start in host memory; what does not fit there goes to the device.
+// Gradients and activations start in host memory; what does not fit there goes to the device, and to NVMe what that has
+// no room for. A gradient moves over NVMe twice in a step, an activation and its own gradient oftener: it goes last.
+void Planner::spill(Plan& plan, Budgets budgets, Room& room) const {
+  spill_to_device(plan, room);
+  if (room.host < 0) spill_gradients(plan, room);
+  if (room.host < 0) spill_activations(plan, room);
+  room = room_beside(plan, budgets);
+}
+
 void Planner::spill_to_device(Plan& plan, Room& room) const {
   if (free_to_choose(options_.placement.activations)) {
     for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
       const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
+      if (plan.tensors[i].home != Home::kHost || bytes > room.device) continue;
       plan.tensors[i].home = Home::kDevice;
       room.host += bytes;
       room.device -= bytes;
@@ -262,11 +278,49 @@ void Planner::spill_to_device(Plan& plan, Room& room) const {
   int64_t slot_growth = 0;  // a gradient at home on the device needs a place in the update's slot
   for (size_t c = 0; c < plan.chunks.size() && room.host < 0; ++c) {
     const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
+    if (bytes > room.device) continue;
     plan.chunks[c].gradient = Home::kDevice;
     const int64_t growth = std::max(slot_growth, round_up(bytes, kPlaneAlignmentBytes));
     room.host += bytes - (growth - slot_growth);
     slot_growth = growth;
     room.device -= bytes;
+  }
+}
+
+// Those that the next forward needs last. Each buffer is counted once, and the gain must be more than that.
+void Planner::spill_gradients(Plan& plan, Room& room) const {
+  if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
+  int64_t in_host = 0, block = 0;
+  for (int c : plan.update_order) {
+    if (plan.chunks[c].gradient != Home::kHost) continue;
+    in_host += gradient_home_bytes(plan, c);
+    block = std::max(block, gradient_block_bytes(plan, c));
+  }
+  const int64_t buffers = 2 * block;  // in the update's slot, and on the way there
+  if (in_host <= buffers) return;
+  room.host -= buffers;
+  for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend() && room.host < 0; ++c) {
+    if (plan.chunks[*c].gradient != Home::kHost) continue;
+    plan.chunks[*c].gradient = Home::kNvme;
+    room.host += gradient_home_bytes(plan, *c);
+  }
+}
+
+// Those that rest longest between forward and backward.
+void Planner::spill_activations(Plan& plan, Room& room) const {
+  if (!free_to_choose(options_.placement.activations)) return;
+  int64_t in_host = 0, block = 0;
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    if (plan.tensors[i].home != Home::kHost) continue;
+    in_host += tensor_bytes(tensor_of(i));
+    block = std::max(block, tensor_block_bytes(tensor_of(i)));
+  }
+  if (in_host <= block) return;
+  room.host -= block;
+  for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
+    if (plan.tensors[i].home != Home::kHost) continue;
+    plan.tensors[i].home = Home::kNvme;
+    room.host += tensor_bytes(tensor_of(i));
   }
 }
 
@@ -287,10 +341,16 @@ void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
 
   plan.host_update.bytes = needs.update_slot;
   plan.host_staging.bytes = needs.staging_slot;
+  plan.host_gradients.bytes = needs.gradient_slot;
+  plan.host_boundary.bytes = needs.tensor_slot;
   deepen(plan.host_update, needs.update_slot, room.host);
   if (needs.staging_slot > 0) {
     const int64_t wanted = std::max(needs.staging_visit, 2 * needs.staging_slot) - needs.staging_slot;
     deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
+  }
+  for (int buffers = 1; buffers < kPassingBuffers; ++buffers) {
+    deepen(plan.host_gradients, needs.gradient_slot, room.host);
+    deepen(plan.host_boundary, needs.tensor_slot, room.host);
   }
   for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
 }
@@ -307,6 +367,8 @@ void Planner::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.device_weights, kWeightsBuffers * now.weights_group, room.device);
   shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
   shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
+  shrink(plan.host_gradients, kPassingBuffers * now.gradient_slot, room.host);
+  shrink(plan.host_boundary, kPassingBuffers * now.tensor_slot, room.host);
   shrink(plan.host_staging, std::max(now.staging_visit, 2 * now.staging_slot), room.host);
 }
 
@@ -334,9 +396,10 @@ void Planner::fill_device(Plan& plan, Room& room) const {
   if (free_to_choose(options_.placement.activations)) {
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
-      if (plan.tensors[i].home == Home::kDevice || !take(bytes)) continue;
-      plan.tensors[i].home = Home::kDevice;
-      room.host += bytes;
+      Home& home = plan.tensors[i].home;
+      if (home == Home::kDevice || !take(bytes)) continue;
+      if (home == Home::kHost) room.host += bytes;
+      home = Home::kDevice;
     }
   }
   if (free_to_choose(options_.placement.weights)) {
@@ -350,10 +413,16 @@ void Planner::fill_device(Plan& plan, Room& room) const {
 
 void Planner::fill_host(Plan& plan, Room& room) const {
   const auto move = [&](Home& home, int64_t bytes) {
-    if (home == Home::kHost || bytes > room.host) return;
+    if (home != Home::kNvme || bytes > room.host) return;
     home = Home::kHost;
     room.host -= bytes;
   };
+  if (free_to_choose(options_.placement.activations)) {
+    for (size_t i = plan.tensors.size(); i-- > 0;) move(plan.tensors[i].home, tensor_bytes(tensor_of(i)));
+  }
+  if (free_to_choose(options_.placement.gradient)) {
+    for (int c : plan.update_order) move(plan.chunks[c].gradient, gradient_home_bytes(plan, c));
+  }
   if (free_to_choose(options_.placement.weights)) {
     for (int c : plan.update_order) move(plan.chunks[c].weights, record_bytes(plan, c, Group::kWeights));
   }
@@ -365,8 +434,10 @@ void Planner::fill_host(Plan& plan, Room& room) const {
 int64_t Planner::tables(const Plan& plan) const {
   // What does not grow with the model: queues, threads, the topology; then names.
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
-  bytes += RecordStore::predicted_table_bytes(
-      {.chunk_count = static_cast<int64_t>(plan.chunks.size()), .depth = options_.io_depth, .drives = options_.drives});
+  bytes += RecordStore::predicted_table_bytes({.chunk_count = static_cast<int64_t>(plan.chunks.size()),
+                                               .scratch_count = static_cast<int64_t>(plan.scratch_bytes.size()),
+                                               .depth = options_.io_depth,
+                                               .drives = options_.drives});
   size_t longest = 0;
   for (UnitKind kind : unit_kinds(plan)) {
     const UnitProgram unit = build_unit(model_, plan, kind);
@@ -375,6 +446,7 @@ int64_t Planner::tables(const Plan& plan) const {
   }
   bytes += static_cast<int64_t>(longest * 3 * sizeof(int64_t));  // the executor's state of each hop
   bytes += static_cast<int64_t>(plan.chunks.size() * (sizeof(ChunkHomes) + sizeof(Chunk) + sizeof(int) + 4));
+  bytes += static_cast<int64_t>(plan.scratch_bytes.size() * sizeof(int64_t));
   bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));
   return bytes;
 }

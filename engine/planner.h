@@ -1,9 +1,10 @@
 // The planner: fills byte budgets with homes. Build-time only; see plan.h for what it makes.
 //
-// Order of what budgets go to: what a step cannot do without (one buffer of each ring, sums of several visits on the
-// device, in host memory where they do not fit, gradients and activations at their lowest tier); then rings deep enough
-// to work ahead; then homes, by what saves most traffic per byte:
-// activations and kept weights on the device, weights and then state in host memory, first-needed chunks first.
+// Order of what budgets go to: what a step cannot do without (one buffer of each ring; sums of several visits on the
+// device, in host memory where they do not fit; gradients and activations in host memory, on the device where they do
+// not fit, on NVMe where that has no room either); then rings deep enough to work ahead; then homes, by what saves most
+// traffic per byte: activations and kept weights on the device, weights and then state in host memory, first-needed
+// chunks first.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -36,7 +37,8 @@ class Planner {
     int64_t device_fixed = 0, host_fixed = 0;                 // homes and long-lived buffers
     int64_t weights_group = 0, open_group = 0, boundary = 0;  // one buffer of each device ring
     int64_t update_slot = 0, staging_slot = 0;                // one buffer of each host ring
-    int64_t staging_visit = 0;                                // the largest visit's weights, for staging to work ahead
+    int64_t gradient_slot = 0, tensor_slot = 0;
+    int64_t staging_visit = 0;  // the largest visit's weights, for staging to work ahead
   };
   struct Room {
     int64_t device = 0, host = 0;  // bytes left
@@ -50,7 +52,10 @@ class Planner {
   std::optional<Plan> place(Budgets budgets) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
   void spill_to_host(Plan& plan, Budgets budgets) const;
+  void spill(Plan& plan, Budgets budgets, Room& room) const;
   void spill_to_device(Plan& plan, Room& room) const;
+  void spill_gradients(Plan& plan, Room& room) const;
+  void spill_activations(Plan& plan, Room& room) const;
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
@@ -58,12 +63,18 @@ class Planner {
   void fill_host(Plan& plan, Room& room) const;
   void assign_offsets(Plan& plan) const;
   void assign_device(Plan& plan) const;
+  void assign_scratch(Plan& plan) const;
   void choose_update_times(Plan& plan) const;
   void describe(Plan& plan) const;
   void count_moves(Plan& plan) const;
   int64_t tables(const Plan& plan) const;
 
   int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }
+  int tensor_of(size_t home) const { return static_cast<int>(home) / options_.micro_batches; }
+  int64_t gradient_block_bytes(const Plan& plan, int chunk) const {
+    return round_up(gradient_home_bytes(plan, chunk), kPlaneAlignmentBytes);
+  }
+  int64_t tensor_block_bytes(int tensor) const { return round_up(tensor_bytes(tensor), kPlaneAlignmentBytes); }
   int64_t gradient_home_bytes(const Plan& plan, int chunk) const;
   int64_t kept_bytes(const Plan& plan, int partition) const;
   int64_t record_bytes(const Plan& plan, int chunk, Group group) const;

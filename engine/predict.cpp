@@ -58,6 +58,7 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
     case Verb::kUpdate:
       return {.work_ms = update_ms(hop, commits), .latency_ms = hop_ms, .cores = 1};
     case Verb::kVerify:
+    case Verb::kSeal:
       return {.work_ms = ms_of(hop.bytes, machine_.checksum_gb_per_s), .latency_ms = hop_ms, .cores = 1};
     case Verb::kCompute:
       return {.work_ms = turn_ms(hop), .latency_ms = hop_ms, .cores = machine_.compute_cores};
@@ -91,6 +92,7 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
   if (done_early) return ms_of(summed, machine_.checksum_gb_per_s);
   const bool commit = hop.when == When::kSpeculating || commits == Commits::kYes;
   if (state_comes) summed += bytes(Group::kState);
+  if (homes.gradient == Home::kNvme && hop.when != When::kSpeculating) summed += plan_.gradient_bytes(elements);
   if (weights_come || commit) summed += bytes(Group::kWeights);
   if (state_comes || commit) summed += bytes(Group::kState);
   return static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6 +
@@ -119,10 +121,7 @@ struct Work {
   std::array<double, kLaneCount> all_ms{}, tensors_ms{};
 };
 
-bool of_a_micro_batch(const Hop& hop) {
-  if (hop.verb == Verb::kCompute) return true;
-  return (hop.verb == Verb::kUpload || hop.verb == Verb::kDownload) && hop.operands >= 0;
-}
+bool of_a_micro_batch(const Hop& hop) { return hop.verb == Verb::kCompute || hop.group == Group::kActivations; }
 
 using GroupTimes = std::array<double, kLaneGroupCount>;
 

@@ -3,7 +3,8 @@
 //   swap_in -> update -> swap_out           a chunk of step k, beside the forward of step k+1
 //           -> upload -> compute            its fresh weights on the device, all micro-batches
 //   swap_in -> verify -> upload -> compute  weights again, for the backward
-//   compute -> close -> download            gradients home
+//   compute -> close -> download            gradients home: in host memory, or
+//                    -> seal -> swap_out    ... in a scratch extent on NVMe, from where their update swaps them in
 //                    -> update -> swap_out  some chunks at once, as if the clip did not engage (speculative)
 //
 // `gather` would stand between upload and compute, `reduce` between compute and close; with one rank they do nothing
@@ -14,6 +15,7 @@
 #include <deque>
 
 #include "core/errors.h"
+#include "engine/step_passage.h"
 #include "engine/step_verbs.h"
 #include "offload/byte_ring.h"
 
@@ -67,16 +69,15 @@ class Step {
   Turn turn(int visit, int micro_batch, Pass pass) const {
     return {visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
   }
-  bool at_home_in_host(int tensor, int micro_batch) const {
-    return plan_.tensor(tensor, micro_batch).home == Home::kHost;
-  }
 
   const ModelSpec& model_;
   const Plan& plan_;
   ModelUses uses_;
   UnitKind kind_;
   Verbs verbs_;
-  ByteRing update_ring_, staging_ring_, weights_ring_, open_ring_, boundary_ring_;
+  Passage passage_;
+  ByteRing update_ring_, staging_ring_;                // in host memory
+  ByteRing weights_ring_, open_ring_, boundary_ring_;  // on the device
   std::vector<Updated> updated_;
   std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
   size_t next_read_ = 0;          // of them
@@ -89,6 +90,7 @@ Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
       uses_(model),
       kind_(kind),
       verbs_(model, plan),
+      passage_(plan, verbs_),
       update_ring_(plan.host_update.offset, plan.host_update.bytes),
       staging_ring_(plan.host_staging.offset, plan.host_staging.bytes),
       weights_ring_(plan.device_weights.offset, plan.device_weights.bytes),
@@ -143,6 +145,9 @@ WeightsInHost Step::update_chunk(int chunk) {
   if (homes.gradient == Home::kDevice) {
     gradient = verbs_.download(ClosedOnDevice{{}, chunk, homes.gradient_offset}, slot.base + slot.layout.gradient,
                                When::kPending);
+  }
+  if (homes.gradient == Home::kNvme) {
+    gradient = verbs_.swap_in(ClosedInScratch{{}, chunk}, slot.base + slot.layout.gradient, When::kPending);
   }
   WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, When::kAlways);
   // A record at home in host memory goes to the store on commit steps alone, if it has changed.
@@ -233,9 +238,12 @@ void Step::speculate(int visit, ClosedOnDevice closed) {
   const ChunkHomes& homes = plan_.chunks[c];
   const Slot slot = read_.front();
   read_.pop_front();
+  // Its home must have it too: where the prediction is wrong the update is done anew.
   const ClosedInHost gradient = homes.gradient == Home::kHost
                                     ? verbs_.download(visit, std::move(closed))
-                                    : verbs_.download(std::move(closed), slot.base + slot.layout.gradient, kWhen);
+                                    : verbs_.download(std::move(closed), slot.base + slot.layout.gradient,
+                                                      homes.gradient == Home::kNvme ? When::kAlways : kWhen);
+  if (homes.gradient == Home::kNvme) verbs_.swap_out(verbs_.seal(gradient));
   const StateInHost state{{}, c, slot.at(slot.layout.state, homes.state_offset)};
   UnverifiedInHost weights{{}, c, slot.at(slot.layout.weights, homes.weights_offset)};
   const WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, kWhen);
@@ -271,7 +279,7 @@ std::vector<Range> Step::read_weights(int visit, const WeightsOnDevice& weights)
   return reads;
 }
 
-// Where a turn's tensors are: at home on the device, or passing through the boundary ring. Uploads its inputs.
+// Where a turn's tensors are: at home on the device, or passing through the boundary ring. Brings its inputs.
 Step::Boundary Step::boundary(const Turn& turn) {
   const VisitSpec& visit = model_.visits[turn.visit];
   const int m = turn.micro_batch;
@@ -283,7 +291,7 @@ Step::Boundary Step::boundary(const Turn& turn) {
     const int t = visit.takes[i];
     at.inputs.push_back(place(layout.inputs[i], plan_.tensor(t, m).offset));
     at.contributions.push_back(place(layout.contributions[i], at.inputs.back()));
-    if (at_home_in_host(t, m)) verbs_.upload(TensorMove{turn.visit, t, m, at.inputs.back(), Content::kTensor});
+    passage_.bring({turn.visit, t, m, at.inputs.back(), Content::kTensor});
   }
   for (size_t i = 0; i < visit.gives.size(); ++i) {
     at.outputs.push_back(place(layout.outputs[i], plan_.tensor(visit.gives[i], m).offset));
@@ -310,7 +318,7 @@ void Step::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
     const TensorMove output = tensor(visit.gives[i], at.outputs[i]);
     fills.push_back(verbs_.tensor_on_device(output));
     if (uses_.first_giver[output.tensor] == turn.visit) continue;  // else it rewrites what is there
-    if (at_home_in_host(output.tensor, turn.micro_batch)) verbs_.upload(output);
+    passage_.bring(output);
     reads.push_back(fills.back());
   }
   remember(weights.at);
@@ -318,7 +326,7 @@ void Step::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
   remember(at.outputs);
   verbs_.compute(turn, reads, fills);
   for (size_t i = 0; i < visit.gives.size(); ++i) {
-    if (at_home_in_host(visit.gives[i], turn.micro_batch)) verbs_.download(tensor(visit.gives[i], at.outputs[i]));
+    passage_.take_home(tensor(visit.gives[i], at.outputs[i]));
   }
 }
 
@@ -355,11 +363,11 @@ void Step::take_output_gradients(const Turn& turn, const Boundary& at, std::vect
     const TensorMove gradient{turn.visit, t, m, at.outputs[i], Content::kTensorGradient};
     if (uses_.shared_tensor(t)) {
       const TensorMove sum{turn.visit, t, m, at.output_sums[i], Content::kOpen};
-      if (plan_.tensor_open(t, m).home == Home::kHost) verbs_.upload(sum);
+      passage_.bring(sum);
       reads.push_back(verbs_.tensor_on_device(sum));
       fills.push_back(verbs_.tensor_on_device(gradient));
     } else {
-      if (at_home_in_host(t, m)) verbs_.upload(gradient);
+      passage_.bring(gradient);
       reads.push_back(verbs_.tensor_on_device(gradient));
     }
   }
@@ -381,7 +389,7 @@ void Step::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const
     const TensorMove sum{turn.visit, t, m, at.input_sums[i], Content::kOpen};
     fills.push_back(verbs_.tensor_on_device(sum));
     if (uses_.last_taker[t] == turn.visit) continue;  // the first contribution begins it
-    if (plan_.tensor_open(t, m).home == Home::kHost) verbs_.upload(sum);
+    passage_.bring(sum);
     reads.push_back(fills.back());
   }
   for (size_t i = 0; i < visit.partitions.size(); ++i) {
@@ -402,11 +410,8 @@ void Step::give_gradients_back(const Turn& turn, const Boundary& at) {
   const auto& takes = model_.visits[turn.visit].takes;
   for (size_t i = 0; i < takes.size(); ++i) {
     const int t = takes[i], m = turn.micro_batch;
-    if (plan_.tensor_open(t, m).home == Home::kHost) {
-      verbs_.download(TensorMove{turn.visit, t, m, at.input_sums[i], Content::kOpen});
-    }
-    if (uses_.shared_tensor(t) || !at_home_in_host(t, m)) continue;
-    verbs_.download(TensorMove{turn.visit, t, m, at.contributions[i], Content::kTensorGradient});
+    passage_.take_home({turn.visit, t, m, at.input_sums[i], Content::kOpen});
+    if (!uses_.shared_tensor(t)) passage_.take_home({turn.visit, t, m, at.contributions[i], Content::kTensorGradient});
   }
 }
 
@@ -422,8 +427,8 @@ void Step::close(int visit, const OpenOnDevice& open) {
     for (ClosedOnDevice& gradient : verbs_.close(visit, partitions[i], open.at[i])) {
       if (kind_ == UnitKind::kTrainSpeculative && plan_.speculated(gradient.chunk)) {
         speculate(visit, std::move(gradient));
-      } else if (plan_.chunks[gradient.chunk].gradient == Home::kHost) {
-        verbs_.download(visit, std::move(gradient));
+      } else {
+        passage_.take_home(visit, std::move(gradient));
       }
     }
   }

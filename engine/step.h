@@ -15,6 +15,7 @@ namespace sluice {
 struct UpdateOperands {
   int32_t chunk = 0;
   int32_t group = -1;  // of the update team, whose threads run it; -1: any
+  int32_t gradient_extent = -1;  // the scratch extent that the gradient was read from: verified before it is believed
   int64_t state = 0, weights = 0, gradient = 0;
 };
 

@@ -69,18 +69,18 @@ BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, co
     return at;
   };
   const auto place = [&](int tensor) { return take(model.tensors[tensor].bytes()); };
-  const auto in_host = [&](int tensor) { return plan.tensor(tensor, turn.micro_batch).home == Home::kHost; };
+  const auto passes = [&](int tensor) { return plan.tensor(tensor, turn.micro_batch).home != Home::kDevice; };
   const auto sum = [&](int tensor) {
-    const bool passes = plan.tensor_open(tensor, turn.micro_batch).home == Home::kHost;
-    return passes ? take(model.tensors[tensor].elements * 4) : -1;
+    const bool in_host = plan.tensor_open(tensor, turn.micro_batch).home == Home::kHost;
+    return in_host ? take(model.tensors[tensor].elements * 4) : -1;
   };
   const bool backward = turn.pass == Pass::kBackward;
-  for (int t : visit.takes) layout.inputs.push_back(in_host(t) ? place(t) : -1);
+  for (int t : visit.takes) layout.inputs.push_back(passes(t) ? place(t) : -1);
   for (int t : visit.gives) {
-    layout.outputs.push_back(in_host(t) || (backward && uses.shared_tensor(t)) ? place(t) : -1);
+    layout.outputs.push_back(passes(t) || (backward && uses.shared_tensor(t)) ? place(t) : -1);
   }
   for (int t : visit.takes) {  // others still read this tensor: a contribution must not overwrite it
-    layout.contributions.push_back(backward && uses.shared_tensor(t) && !in_host(t) ? place(t) : -1);
+    layout.contributions.push_back(backward && uses.shared_tensor(t) && !passes(t) ? place(t) : -1);
   }
   if (!backward) return layout;
   for (int t : visit.takes) layout.input_sums.push_back(sum(t));

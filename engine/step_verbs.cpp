@@ -11,6 +11,7 @@ uint64_t content(Content what, int64_t which) {
 Range host(int64_t at, int64_t bytes, uint64_t holds) { return {Place::kHost, at, at + bytes, holds}; }
 Range device(int64_t at, int64_t bytes, uint64_t holds) { return {Place::kDevice, at, at + bytes, holds}; }
 Range control(int64_t at) { return {Place::kControl, at, at + 1}; }
+Range scratch(int extent, uint64_t holds) { return {Place::kScratch, extent, extent + 1, holds}; }
 Range in_store(int c, Group group) {
   const int64_t record = 2 * int64_t{c} + static_cast<int64_t>(group);
   return {Place::kStore, record, record + 1};
@@ -20,6 +21,20 @@ Range in_store(int c, Group group) {
 constexpr int64_t kScale = 0, kFirstNormPart = 1;
 
 }  // namespace
+
+// Transfers to NVMe move whole blocks; buffers have room for them.
+int64_t Verbs::gradient_buffer_bytes(int c) const {
+  const int64_t bytes = plan_.gradient_bytes(chunk(c).elements);
+  return plan_.chunks[c].gradient == Home::kNvme ? round_up(bytes, kPlaneAlignmentBytes) : bytes;
+}
+int64_t Verbs::tensor_buffer_bytes(const TensorMove& move) const {
+  return home_of(move).home == Home::kNvme ? round_up(bytes(move), kPlaneAlignmentBytes) : bytes(move);
+}
+TensorHome Verbs::home_of(const TensorMove& move) const {
+  if (move.content != Content::kOpen) return plan_.tensor(move.tensor, move.micro_batch);
+  const OpenSlot sum = plan_.tensor_open(move.tensor, move.micro_batch);
+  return {sum.home, sum.offset};
+}
 
 RecordLayout Verbs::record(int c, Group group) const {
   return record_layout(plan_.options.format(), group, chunk(c).elements);
@@ -31,7 +46,10 @@ Range Verbs::weights_at(int c, int64_t at) const {
   return host(at, record(c, Group::kWeights).bytes, content(Content::kWeights, c));
 }
 Range Verbs::gradient_in_host(int c, int64_t at) const {
-  return host(at, plan_.gradient_bytes(chunk(c).elements), content(Content::kGradient, c));
+  return host(at, gradient_buffer_bytes(c), content(Content::kGradient, c));
+}
+Range Verbs::tensor_in_host(const TensorMove& move, int64_t at) const {
+  return host(at, tensor_buffer_bytes(move), content_of(move, number(move.tensor, move.micro_batch)));
 }
 Range Verbs::gradient_on_device(int c, int64_t at) const {
   return device(at, plan_.gradient_bytes(chunk(c).elements), content(Content::kGradient, c));
@@ -87,6 +105,93 @@ void Verbs::swap_out(const WeightsInHost& weights, When when) {
   swap(Verb::kSwapOut, weights.chunk, Group::kWeights, weights.at, when);
 }
 
+// --- scratch extents: what a step keeps on NVMe and no commit knows of
+// ------------------------------------------------
+
+Verbs::Scratch Verbs::scratch_of(int c) const {
+  return {.extent = plan_.scratch_extent(c),
+          .group = Group::kGradient,
+          .index = c,
+          .bytes = plan_.gradient_bytes(chunk(c).elements),
+          .content = content(Content::kGradient, c)};
+}
+
+Verbs::Scratch Verbs::scratch_of(const TensorMove& move) const {
+  const int64_t which = number(move.tensor, move.micro_batch);
+  return {.extent = static_cast<int>(plan_.tensors[which].offset),
+          .group = Group::kActivations,
+          .visit = move.visit,
+          .index = static_cast<int>(which),
+          .bytes = bytes(move),
+          .content = content_of(move, which)};
+}
+
+void Verbs::swap(Verb verb, const Scratch& what, int64_t at, When when) {
+  const Range memory = host(at, round_up(what.bytes, kPlaneAlignmentBytes), what.content);
+  const Range extent = scratch(what.extent, what.content);
+  const bool in = verb == Verb::kSwapIn;
+  unit.program.emit({.verb = verb,
+                     .lane = in ? Lane::kRead : Lane::kWrite,
+                     .when = when,
+                     .group = what.group,
+                     .visit = what.visit,
+                     .index = what.index,
+                     .operands = what.extent,
+                     .host_offset = at,
+                     .bytes = what.bytes},
+                    {in ? &extent : &memory, 1}, {in ? &memory : &extent, 1});
+}
+
+// A seal puts the checksum of what lies in memory beside the extent that it will go to; a verify compares the two.
+void Verbs::check(Verb verb, const Scratch& what, int64_t at) {
+  const std::array ranges{host(at, round_up(what.bytes, kPlaneAlignmentBytes), what.content),
+                          scratch(what.extent, what.content)};
+  const bool seals = verb == Verb::kSeal;
+  unit.program.emit({.verb = verb,
+                     .lane = Lane::kUpdate,
+                     .group = what.group,
+                     .visit = what.visit,
+                     .index = what.index,
+                     .operands = what.extent,
+                     .host_offset = at,
+                     .bytes = what.bytes},
+                    std::span(ranges).first(seals ? 1 : 2), {seals ? &ranges[1] : &ranges[0], 1});
+}
+
+ClosedInHost Verbs::swap_in(ClosedInScratch gradient, int64_t to, When when) {
+  swap(Verb::kSwapIn, scratch_of(gradient.chunk), to, when);
+  return {{}, gradient.chunk, to, plan_.scratch_extent(gradient.chunk)};
+}
+
+SealedInHost Verbs::seal(const ClosedInHost& gradient) {
+  check(Verb::kSeal, scratch_of(gradient.chunk), gradient.at);
+  return {{}, gradient.chunk, gradient.at};
+}
+
+ClosedInScratch Verbs::swap_out(const SealedInHost& gradient) {
+  swap(Verb::kSwapOut, scratch_of(gradient.chunk), gradient.at, When::kAlways);
+  return {{}, gradient.chunk};
+}
+
+UnverifiedTensorInHost Verbs::swap_in(const TensorMove& tensor, int64_t to) {
+  swap(Verb::kSwapIn, scratch_of(tensor), to, When::kAlways);
+  return {{}, tensor, to};
+}
+
+TensorInHost Verbs::verify(UnverifiedTensorInHost tensor) {
+  check(Verb::kVerify, scratch_of(tensor.tensor), tensor.at);
+  return {{}, tensor.tensor, tensor.at};
+}
+
+SealedTensorInHost Verbs::seal(TensorInHost tensor) {
+  check(Verb::kSeal, scratch_of(tensor.tensor), tensor.at);
+  return {{}, tensor.tensor, tensor.at};
+}
+
+void Verbs::swap_out(const SealedTensorInHost& tensor) {
+  swap(Verb::kSwapOut, scratch_of(tensor.tensor), tensor.at, When::kAlways);
+}
+
 // --- the update threads ----------------------------------------------------------------------------------------------
 
 // One fused pass: unscale, clip, AdamW, new weights, checksums. Where no update is pending it only verifies weights
@@ -94,17 +199,23 @@ void Verbs::swap_out(const WeightsInHost& weights, When when) {
 WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient,
                             When when) {
   const int c = weights.chunk;
-  unit.updates.push_back({.chunk = c, .state = state.at, .weights = weights.at, .gradient = gradient.at});
+  unit.updates.push_back({.chunk = c,
+                          .gradient_extent = gradient.extent,
+                          .state = state.at,
+                          .weights = weights.at,
+                          .gradient = gradient.at});
   const std::array fills{state_at(c, state.at), weights_at(c, weights.at)};
-  const std::array reads{fills[0], fills[1], gradient_in_host(c, gradient.at), control(kScale)};
-  const size_t scale = when == When::kSpeculating ? 0 : 1;  // a speculative update predicts it
+  std::array<Range, 5> reads{fills[0], fills[1], gradient_in_host(c, gradient.at)};
+  size_t count = 3;
+  if (gradient.extent >= 0) reads[count++] = scratch(gradient.extent, content(Content::kGradient, c));
+  if (when != When::kSpeculating) reads[count++] = control(kScale);  // a speculative update predicts it
   unit.program.emit({.verb = Verb::kUpdate,
                      .lane = Lane::kUpdate,
                      .when = when,
                      .index = c,
                      .operands = static_cast<int32_t>(unit.updates.size()) - 1,
                      .bytes = record(c, Group::kState).payload_bytes + record(c, Group::kWeights).payload_bytes},
-                    std::span(reads).first(reads.size() - 1 + scale), fills);
+                    std::span(reads).first(count), fills);
   return {{}, c, weights.at};
 }
 
@@ -176,20 +287,21 @@ void Verbs::copy(Hop hop, const Range& in_host, const Range& on_device) {
   hop.lane = up ? Lane::kUpload : Lane::kDownload;
   hop.host_offset = in_host.begin;
   hop.device_offset = on_device.begin;
-  hop.bytes = in_host.end - in_host.begin;
+  hop.bytes = on_device.end - on_device.begin;
   unit.program.emit(hop, {up ? &in_host : &on_device, 1}, {up ? &on_device : &in_host, 1});
 }
 
-void Verbs::copy_tensor(Verb verb, const TensorMove& move) {
+void Verbs::copy_tensor(Verb verb, const TensorMove& move, int64_t host_at) {
   const int64_t which = number(move.tensor, move.micro_batch);
-  const int64_t home = move.content == Content::kOpen ? plan_.tensor_open(move.tensor, move.micro_batch).offset
-                                                      : plan_.tensors[which].offset;
-  const Hop hop{.verb = verb, .visit = move.visit, .index = static_cast<int32_t>(which), .operands = 0};
-  copy(hop, host(home, bytes(move), content_of(move, which)), tensor_on_device(move));
+  const Hop hop{.verb = verb, .group = Group::kActivations, .visit = move.visit, .index = static_cast<int32_t>(which)};
+  copy(hop, tensor_in_host(move, host_at), tensor_on_device(move));
 }
 
-void Verbs::upload(const TensorMove& tensor) { copy_tensor(Verb::kUpload, tensor); }
-void Verbs::download(const TensorMove& tensor) { copy_tensor(Verb::kDownload, tensor); }
+void Verbs::upload(const TensorInHost& tensor) { copy_tensor(Verb::kUpload, tensor.tensor, tensor.at); }
+TensorInHost Verbs::download(const TensorMove& tensor, int64_t to) {
+  copy_tensor(Verb::kDownload, tensor, to);
+  return {{}, tensor, to};
+}
 
 // A partition's open gradient on its way between two visits that contribute to it.
 void Verbs::upload_open(int visit, int p, int64_t open_at) {

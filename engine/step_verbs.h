@@ -41,6 +41,14 @@ struct WeightsInHost : Token {
 struct ClosedInHost : Token {
   int chunk = -1;
   int64_t at = 0;
+  int extent = -1;  // that it was read from: the update verifies it; -1: it came from the device
+};
+struct SealedInHost : Token {  // its checksum is known: it may go to its scratch extent
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct ClosedInScratch : Token {
+  int chunk = -1;
 };
 // Bytes on the device, one offset per partition of a visit.
 struct WeightsOnDevice : Token {
@@ -63,6 +71,18 @@ struct TensorMove {
   int64_t device_at = 0;
   Content content = Content::kTensor;
 };
+struct TensorInHost : Token {
+  TensorMove tensor;
+  int64_t at = 0;
+};
+struct UnverifiedTensorInHost : Token {
+  TensorMove tensor;
+  int64_t at = 0;
+};
+struct SealedTensorInHost : Token {
+  TensorMove tensor;
+  int64_t at = 0;
+};
 
 class Verbs {
  public:
@@ -73,18 +93,26 @@ class Verbs {
   UnverifiedInHost swap_in(WeightsInStore weights, int64_t to, When when);
   void swap_out(const StateInHost& state, When when);
   void swap_out(const WeightsInHost& weights, When when);
+  // ... scratch extents
+  ClosedInHost swap_in(ClosedInScratch gradient, int64_t to, When when);
+  ClosedInScratch swap_out(const SealedInHost& gradient);
+  UnverifiedTensorInHost swap_in(const TensorMove& tensor, int64_t to);
+  void swap_out(const SealedTensorInHost& tensor);
 
   // the update threads
   WeightsInHost update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient, When when);
   WeightsInHost verify(UnverifiedInHost weights, When when);
   StateInHost verify(StateInHost state, When when);
+  TensorInHost verify(UnverifiedTensorInHost tensor);
+  SealedInHost seal(const ClosedInHost& gradient);
+  SealedTensorInHost seal(TensorInHost tensor);
 
   // host <-> device
   void upload(const WeightsInHost& weights, int64_t partition_at, When when);
-  void upload(const TensorMove& tensor);
+  void upload(const TensorInHost& tensor);
   ClosedInHost download(int visit, ClosedOnDevice gradient);              // to its home
-  ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // to the update's slot, as it is due
-  void download(const TensorMove& tensor);
+  ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // to the update's slot, or on its way to NVMe
+  TensorInHost download(const TensorMove& tensor, int64_t to);
   void upload_open(int visit, int partition, int64_t open_at);
   void download_open(int visit, int partition, int64_t open_at);
 
@@ -100,6 +128,11 @@ class Verbs {
   Range open_on_device(int partition, int64_t at) const;
   Range tensor_on_device(const TensorMove& tensor) const;
 
+  // Of buffers in host memory, as large as transfers need them.
+  int64_t gradient_buffer_bytes(int c) const;
+  int64_t tensor_buffer_bytes(const TensorMove& tensor) const;
+  TensorHome home_of(const TensorMove& tensor) const;  // Content::kOpen: of the sum of its contributions
+
   const Chunk& chunk(int c) const { return plan_.geometry.chunks()[c]; }
   const Partition& partition(int p) const { return plan_.geometry.partitions()[p]; }
   RecordLayout record(int c, Group group) const;
@@ -107,16 +140,29 @@ class Verbs {
   UnitProgram unit;
 
  private:
+  // What lies in a scratch extent, and what its hops say of themselves.
+  struct Scratch {
+    int extent = -1;
+    Group group = Group::kGradient;
+    int visit = -1, index = -1;
+    int64_t bytes = 0;
+    uint64_t content = 0;
+  };
+  Scratch scratch_of(int chunk) const;
+  Scratch scratch_of(const TensorMove& tensor) const;
+  void swap(Verb verb, const Scratch& what, int64_t at, When when);
+  void check(Verb verb, const Scratch& what, int64_t at);
   void swap(Verb verb, int c, Group group, int64_t at, When when);
   void check(int c, Group group, int64_t at, When when);
   ClosedInHost copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to);
-  void copy_tensor(Verb verb, const TensorMove& tensor);
+  void copy_tensor(Verb verb, const TensorMove& tensor, int64_t host_at);
   void copy(Hop hop, const Range& in_host, const Range& on_device);
   int64_t bytes(const TensorMove& tensor) const;
   static uint64_t content_of(const TensorMove& tensor, int64_t number);
   Range state_at(int c, int64_t at) const;
   Range weights_at(int c, int64_t at) const;
   Range gradient_in_host(int c, int64_t at) const;
+  Range tensor_in_host(const TensorMove& tensor, int64_t at) const;
   Range gradient_on_device(int c, int64_t at) const;
   int64_t number(int tensor, int micro_batch) const {
     return int64_t{tensor} * plan_.options.micro_batches + micro_batch;

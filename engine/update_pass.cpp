@@ -25,6 +25,10 @@ bool moments_are_finite(const AdamPlanes& planes, int64_t i) {
 
 }  // namespace
 
+uint32_t scratch_sum(int extent, std::span<const std::byte> bytes) {
+  return crc32c(plane_seed(static_cast<uint32_t>(extent), Group::kGradient, 0), bytes);
+}
+
 UpdatePass::UpdatePass(const Parts& parts)
     : model_(parts.model),
       plan_(parts.plan),
@@ -67,6 +71,20 @@ void UpdatePass::expect(RecordId record, const Sums& found) const {
     const int partition = plan_.geometry.chunks()[record.chunk].partition;
     throw store_.corruption(record, static_cast<int>(plane), found.crc[plane], model_.partitions[partition].name);
   }
+}
+
+void UpdatePass::add_gradient(const UpdateOperands& operands, int64_t first, int64_t elements, uint32_t& sum) const {
+  if (operands.gradient_extent < 0) return;
+  sum = crc32c(sum, {host_ + operands.gradient + plan_.gradient_bytes(first),
+                     static_cast<size_t>(plan_.gradient_bytes(elements))});
+}
+
+void UpdatePass::expect_gradient(const UpdateOperands& operands, uint32_t found) const {
+  if (operands.gradient_extent < 0 || found == store_.scratch_checksum(operands.gradient_extent)) return;
+  const int partition = plan_.geometry.chunks()[operands.chunk].partition;
+  throw store_.scratch_corruption(
+      operands.gradient_extent, found,
+      fmt::format("block {}, chunk {}, gradient", model_.partitions[partition].name, operands.chunk));
 }
 
 void UpdatePass::verify(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
@@ -131,15 +149,19 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
   }
   const RecordLayout weights_layout = layout_of(weights), state_layout = layout_of(state);
   Sums weights_in = seeds(weights), state_in = seeds(state), weights_out = seeds(weights), state_out = seeds(state);
+  uint32_t gradient_in = scratch_sum(operands.gradient_extent, {});
   const int64_t elements = plan_.geometry.chunks()[chunk].elements;
   for (int64_t first = 0; first < elements; first += kTileElements) {
     const int64_t count = std::min(kTileElements, elements - first);
     if (weights_come) add_tile(weights_layout, weights_at, first, count, weights_in);
     if (state_comes) add_tile(state_layout, state_at, first, count, state_in);
+    add_gradient(operands, first, count, gradient_in);
     const Finite finite = update_tile(operands, order, first, count);
     if (finite == Finite::kNo) {  // what came damaged is named as such, not as bad arithmetic
       if (weights_come) expect_rest(weights, weights_layout, weights_at, first + count, weights_in);
       if (state_comes) expect_rest(state, state_layout, state_at, first + count, state_in);
+      add_gradient(operands, first + count, elements - first - count, gradient_in);
+      expect_gradient(operands, gradient_in);
       report_non_finite(operands, first, count);
     }
     if (weights_come || commit) add_tile(weights_layout, weights_at, first, count, weights_out);
@@ -148,6 +170,7 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
   if (order.checksums == UpdateOrder::Checksums::kOnlyTaken) return;
   if (weights_come) expect(weights, weights_in);
   if (state_comes) expect(state, state_in);
+  expect_gradient(operands, gradient_in);
   if (weights_come || commit) {
     store_.set_checksums(weights, {weights_out.crc, static_cast<size_t>(weights_layout.plane_count)});
   }

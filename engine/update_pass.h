@@ -23,6 +23,9 @@ struct UpdateOrder {
   std::span<const AdamStep> steps;  // one for each group of parameters; they outlive the unit
 };
 
+// CRC32C of a scratch extent's content, seeded by its number: a misdirected read of equal content is caught.
+uint32_t scratch_sum(int extent, std::span<const std::byte> bytes);
+
 class UpdatePass {
  public:
   // All must outlive it. `host` is the start of the host arena.
@@ -50,6 +53,9 @@ class UpdatePass {
   void add_tile(const RecordLayout& layout, const std::byte* bytes, int64_t first, int64_t elements, Sums& sums) const;
   Sums sums_of(RecordId record, const std::byte* bytes) const;
   void expect(RecordId record, const Sums& found) const;
+  // Of a gradient that came from a scratch extent; one that came from the device has no sum.
+  void add_gradient(const UpdateOperands& operands, int64_t first, int64_t elements, uint32_t& sum) const;
+  void expect_gradient(const UpdateOperands& operands, uint32_t found) const;
   void expect_rest(RecordId record, const RecordLayout& layout, const std::byte* bytes, int64_t first,
                    Sums so_far) const;
   Finite update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements) const;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <utility>
@@ -72,10 +73,27 @@ void sync_folder(const std::string& folder) {
   if (!synced) throw IoError({.action = "fsync", .path = folder, .error_number = error, .advice = {}});
 }
 
+// Fills `into` with a whole parameter, of elements of `element` bytes, from its parts.
+void put_together(const WholeParameter& whole, int64_t element, const ParameterReader& read,
+                  std::vector<std::byte>& scratch, std::span<std::byte> into) {
+  for (const auto& [parameter, name, tile] : whole.parts) {
+    if (tile == nullptr) {
+      read(parameter, into);
+      continue;
+    }
+    const auto run_bytes = static_cast<size_t>(tile->run * element);
+    scratch.resize(run_bytes * static_cast<size_t>(tile->runs));
+    read(parameter, scratch);
+    for (int64_t run = 0; run < tile->runs; ++run) {
+      std::memcpy(into.data() + (tile->first + run * tile->stride) * element,
+                  scratch.data() + static_cast<size_t>(run) * run_bytes, run_bytes);
+    }
+  }
+}
+
 }  // namespace
 
-void export_hugging_face(const ExportOptions& options, const Gpt2Config& config, const Geometry& geometry,
-                         const ParameterReader& read) {
+void export_hugging_face(const ExportOptions& options, const Gpt2& model, const ParameterReader& read) {
   std::error_code error;
   std::filesystem::create_directories(options.folder, error);
   if (error) {
@@ -83,19 +101,21 @@ void export_hugging_face(const ExportOptions& options, const Gpt2Config& config,
         {.action = "mkdir", .path = options.folder, .error_number = error.value(), .advice = "name another folder"});
   }
   std::vector<SafetensorsEntry> entries;
-  for (const Parameter& parameter : geometry.parameters()) {
-    entries.push_back({.name = parameter.name, .dtype_name = {}, .dtype = options.dtype, .shape = parameter.shape});
+  const std::vector<WholeParameter> parameters = whole_parameters(model.spec(), model.tiles());
+  for (const WholeParameter& parameter : parameters) {
+    const auto& [name, shape] = parameter.spec;
+    entries.push_back({.name = name, .dtype_name = {}, .dtype = options.dtype, .shape = shape});
   }
   NewFile weights(options.folder + "/model.safetensors");
   weights.write(safetensors_header(entries));
-  std::vector<std::byte> values;
-  for (size_t i = 0; i < geometry.parameters().size(); ++i) {
-    values.resize(static_cast<size_t>(geometry.parameters()[i].elements * bytes_of(options.dtype)));
-    read(static_cast<int>(i), values);
+  std::vector<std::byte> values, scratch;
+  for (const WholeParameter& parameter : parameters) {
+    values.resize(static_cast<size_t>(parameter.spec.elements() * bytes_of(options.dtype)));
+    put_together(parameter, bytes_of(options.dtype), read, scratch, values);
     weights.write(values);
   }
   NewFile text(options.folder + "/config.json");
-  text.write(config_json_text(config, options.dtype));
+  text.write(config_json_text(model.config(), options.dtype));
   weights.finish();
   text.finish();
   sync_folder(options.folder);

@@ -61,36 +61,21 @@ void check_targets(std::span<const int64_t> targets, int64_t vocab_size) {
 
 struct Gpt2::Impl {
   Impl(Gpt2Config model, Gpt2Options chosen)
-      : config(std::move(model)),
-        options(filled(config, chosen)),
-        spec(gpt2_model_spec(config, options)),
-        embedding(make_gpt2_embedding(config)),
-        block(make_gpt2_block(config)),
-        head(make_gpt2_head(config, options.loss_tile_tokens)) {}
+      : config(std::move(model)), options(filled(config, chosen)), visits(config, options) {}
 
-  Gpt2Visit& kind_of(int visit) {
-    if (visit == 0) return *embedding;
-    return visit + 1 == static_cast<int>(spec.visits.size()) ? *head : *block;
-  }
   Gpt2Probe probe() {
-    return {.spec = spec,
-            .options = options,
-            .embedding = *embedding,
-            .block = *block,
-            .head = *head,
-            .estimate_bytes = estimate_gpt2_workspace(config, options)};
+    return {.visits = visits, .options = options, .estimate_bytes = estimate_gpt2_workspace(config, options)};
   }
   void run(Use& use, const Gpt2Tokens& tokens) {
     std::optional<WorkspaceScope> scope;
     if (workspace) scope.emplace(*workspace);
     UseTurn turn(use);
-    kind_of(use.visit()).run(turn, tokens);
+    visits.run(use.visit(), turn, tokens);
   }
 
   Gpt2Config config;
   Gpt2Options options;
-  ModelSpec spec;
-  std::unique_ptr<Gpt2Visit> embedding, block, head;
+  Gpt2Visits visits;
   std::optional<Workspace> workspace;
 };
 
@@ -101,11 +86,12 @@ Gpt2& Gpt2::operator=(Gpt2&&) noexcept = default;
 
 const Gpt2Config& Gpt2::config() const { return impl_->config; }
 const Gpt2Options& Gpt2::options() const { return impl_->options; }
-const ModelSpec& Gpt2::spec() const { return impl_->spec; }
+const ModelSpec& Gpt2::spec() const { return impl_->visits.layout().spec; }
+const ParameterTiles& Gpt2::tiles() const { return impl_->visits.layout().tiles; }
 
 int64_t Gpt2::parameter_count() const {
   int64_t count = 0;
-  for (const PartitionSpec& partition : impl_->spec.partitions) {
+  for (const PartitionSpec& partition : spec().partitions) {
     for (const ParameterSpec& parameter : partition.parameters) count += parameter.elements();
   }
   return count;
@@ -126,7 +112,7 @@ std::vector<VisitTime> Gpt2::measure_visits(int64_t workspace_bytes) {
   return time_gpt2_visits(impl_->probe(), workspace_bytes);
 }
 std::vector<VisitTime> Gpt2::estimate_visits(double tflop_per_s) const {
-  return estimate_gpt2_visits(impl_->config, impl_->options, tflop_per_s);
+  return estimate_gpt2_visits(impl_->visits.layout(), impl_->config, impl_->options, tflop_per_s);
 }
 int64_t Gpt2::estimate_workspace() const { return estimate_gpt2_workspace(impl_->config, impl_->options); }
 

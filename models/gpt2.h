@@ -5,6 +5,12 @@
 //   "embedding"        wte, wpe                               gives "x.0"
 //   "h.0" .. "h.N-1"   one partition each                     takes "x.i", gives "x.i+1"
 //   "head"             ln_f, and wte (tied) or lm_head        takes "x.N"; a sink: loss in tiles of tokens
+// In tiles (Gpt2Tiling), visits in place of one; those of a row all give the same tensor, each adding to what it finds:
+//   "embedding.J"      rows J of wte and of wpe               gives "x.0"
+//   "h.I.attn.J"       ln_1; heads J of attention             takes "x.I", gives "y.I"
+//   "h.I.mlp.J"        ln_2; hidden features J of the MLP     takes "y.I", gives "x.I+1"
+//   "head.J"           ln_f; rows J of wte or lm_head         takes "x.N", gives "statistics" of the softmax
+//   "loss"             nothing                                takes "statistics"; the sink
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,8 +23,17 @@
 #include "engine/engine.h"
 #include "engine/machine.h"
 #include "engine/model.h"
+#include "models/parameter_tiles.h"
 
 namespace sluice {
+
+// How many tiles a layer runs in, each a partition and a visit of its own: how much of its weights is on the device at
+// once. Changes the order of sums, so it is the model's, and a store's for good. 1: whole.
+struct Gpt2Tiling {
+  int64_t linear = 1;     // of attention (between heads) and of the MLP (between hidden features)
+  int64_t embedding = 1;  // of the embedding and the head, between rows of the vocabulary
+  bool operator==(const Gpt2Tiling&) const = default;
+};
 
 // Hugging Face's GPT2Config, names and defaults alike, except that dropout defaults to 0 and nothing else is accepted.
 struct Gpt2Config {
@@ -30,6 +45,7 @@ struct Gpt2Config {
   bool scale_attn_weights = true;
   double resid_pdrop = 0, embd_pdrop = 0, attn_pdrop = 0;
   int64_t bos_token_id = -1, eos_token_id = -1;  // -1: none; only carried into an exported config.json
+  Gpt2Tiling tiling;                             // no part of Hugging Face's
 
   int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
   // Throws ConfigError naming "model.<key>", its value and what is allowed.
@@ -63,11 +79,12 @@ class Gpt2 {
   const Gpt2Config& config() const;
   const Gpt2Options& options() const;  // with defaults filled in
   const ModelSpec& spec() const;
+  const ParameterTiles& tiles() const;      // of the spec's parameters that are cut
   int64_t parameter_count() const;          // a tied embedding once
   double training_flops_per_token() const;  // forward and backward, recompute left out
 
   // Weights normal(0, initializer_range), those that write into the residual stream scaled by 1 / sqrt(2 n_layer),
-  // biases 0, LayerNorm 1: a function of seed, name and element. Safe to use after the Gpt2 has gone.
+  // biases 0, LayerNorm 1: a function of seed, name and element, cut or not. Safe to use after the Gpt2 has gone.
   ParameterSource initial_values(uint64_t seed) const;
 
   // Bytes of workspace that forward and backward of one micro-batch need: measured by running one of each kind of block

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "core/errors.h"
 #include "models/gpt2.h"
 
@@ -18,6 +21,11 @@ void check_no_dropout(const char* key, double value) {
       fmt::format("model.{0} is {1}: dropout is not there yet, only 0 is allowed; train without it with "
                   "--set model.{0}=0",
                   key, value));
+}
+
+void check_tiles(const char* key, int64_t tiles, int64_t most, const std::string& why) {
+  if (tiles >= 1 && tiles <= most) return;
+  throw ConfigError(fmt::format("model.tiling.{} is {}: 1 (whole) to {}, {}", key, tiles, most, why));
 }
 
 }  // namespace
@@ -43,6 +51,12 @@ void Gpt2Config::validate() const {
   if (!(initializer_range >= 0)) {
     throw ConfigError(fmt::format("model.initializer_range is {}: a number, 0 or more", initializer_range));
   }
+  check_tiles("linear", tiling.linear, std::min(n_head, inner()),
+              n_head <= inner() ? "model.n_head: attention is cut between heads"
+                                : "model.n_inner: the MLP is cut between its hidden features");
+  check_tiles("embedding", tiling.embedding, std::min(vocab_size, n_positions),
+              vocab_size <= n_positions ? "model.vocab_size: the embedding is cut between its rows"
+                                        : "model.n_positions: the positions' embedding is cut between its rows");
   check_no_dropout("resid_pdrop", resid_pdrop);
   check_no_dropout("embd_pdrop", embd_pdrop);
   check_no_dropout("attn_pdrop", attn_pdrop);

@@ -21,7 +21,7 @@ class Embedding final : public Gpt2Visit {
  public:
   explicit Embedding(const Gpt2Config& config) : width_(config.n_embd) {}
 
-  void run(VisitTurn& turn, const Gpt2Tokens& tokens) override {
+  void run(VisitTurn& turn, const Gpt2Tokens& tokens, int) override {
     const torch::autograd::AutoGradMode no_graph(false);
     turn.pass() == Pass::kBackward ? backward(turn, tokens) : forward(turn, tokens);
   }

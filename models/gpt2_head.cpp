@@ -1,42 +1,19 @@
 // The head: final LayerNorm, logits and cross-entropy, tile of tokens after tile of tokens, so that logits of a whole
-// batch never exist. The softmax and its gradient are written out (fp32, few rows at a time, over the tile's logits);
-// the head's weight gradient is made in slices of rows and added to the open gradient, so that it never exists whole
-// outside of it.
+// batch never exist. The softmax and its gradient are written out (fp32, few rows at a time, over the tile's logits).
+#include "models/gpt2_head.h"
+
 #include <ATen/ops/amax.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/errors.h"
-#include "libtorch/tensors.h"
-#include "models/gpt2_module.h"
-#include "models/gpt2_visits.h"
 
 namespace sluice {
 namespace {
-
-enum WeightIndex : int { kNormWeight, kNormBias, kWeight };
-
-class HeadModule final : public BoundModule {
- public:
-  explicit HeadModule(double epsilon)
-      : norm_weight(add_parameter("norm_weight")),
-        norm_bias(add_parameter("norm_bias")),
-        weight(add_parameter("weight")),
-        epsilon_(epsilon) {}
-  at::Tensor normed(const at::Tensor& x) const {
-    return at::layer_norm(x, x.sizes().slice(1), norm_weight, norm_bias, epsilon_);
-  }
-  at::Tensor norm_weight, norm_bias, weight;
-
- private:
-  double epsilon_;
-};
 
 enum class Want : uint8_t { kLoss, kLossAndGradient };
 
@@ -81,12 +58,14 @@ class Head final : public Gpt2Visit {
         tile_tokens_(tile_tokens),
         module_(config.layer_norm_epsilon) {}
 
-  void run(VisitTurn& turn, const Gpt2Tokens& tokens) override {
+  void run(VisitTurn& turn, const Gpt2Tokens& tokens, int) override {
     if (turn.pass() == Pass::kForward) return;  // a sink: its backward is forward and backward in one
     const torch::autograd::AutoGradMode no_graph(false);
     const Binding bound(module_, turn.weights());
     if (!tokens.logits.empty()) {
-      next_token(turn, tokens);
+      SLUICE_CHECK(static_cast<int64_t>(tokens.logits.size()) == vocabulary_,
+                   "one logit for each entry of the vocabulary");
+      fill_logits(module_, turn, tokens, {0, vocabulary_});
       return;
     }
     const int64_t counted = static_cast<int64_t>(tokens.targets.size()) -
@@ -102,15 +81,6 @@ class Head final : public Gpt2Visit {
   }
 
  private:
-  at::Tensor tile_of(const TensorView& view, int64_t first, int64_t count) const {
-    return tensor_of({.address = view.address + first * width_ * bytes_of(view.dtype),
-                      .elements = view.elements - first * width_,
-                      .dtype = view.dtype},
-                     {count, width_});
-  }
-
-  at::Tensor logits_of(const at::Tensor& normed) const { return product(normed, module_.weight.t()); }
-
   double softmax(at::Tensor& logits, std::span<const int64_t> targets, double factor, Want want) const {
     const int64_t step = softmax_rows(vocabulary_), rows = logits.size(0);
     double loss = 0;
@@ -123,52 +93,24 @@ class Head final : public Gpt2Visit {
   }
 
   double loss_of_tile(VisitTurn& turn, int64_t first, std::span<const int64_t> targets) {
-    at::Tensor logits =
-        logits_of(module_.normed(tile_of(turn.inputs()[0], first, static_cast<int64_t>(targets.size()))));
+    const TileRange tile{first, first + static_cast<int64_t>(targets.size())};
+    at::Tensor logits = module_.logits_of(module_.normed(tokens_of(turn.inputs()[0], tile, width_)));
     return softmax(logits, targets, 1, Want::kLoss);
   }
 
   double train_tile(VisitTurn& turn, int64_t first, std::span<const int64_t> targets, int64_t counted) {
-    const int64_t count = static_cast<int64_t>(targets.size());
-    at::Tensor to = tile_of(turn.input_gradients()[0], first, count);
+    const TileRange tile{first, first + static_cast<int64_t>(targets.size())};
+    at::Tensor to = tokens_of(turn.input_gradients()[0], tile, width_);
     if (std::all_of(targets.begin(), targets.end(), [](int64_t target) { return target == kIgnoredTarget; })) {
       to.zero_();
       return 0;
     }
-    at::Tensor leaf, normed;
-    {
-      const torch::autograd::AutoGradMode graph(true);
-      leaf = tile_of(turn.inputs()[0], first, count).requires_grad_(true);
-      normed = module_.normed(leaf);
-    }
-    at::Tensor logits = logits_of(normed.detach());
+    NormedTokens made = normed_with_graph(module_, tokens_of(turn.inputs()[0], tile, width_));
+    at::Tensor logits = module_.logits_of(made.normed.detach());
     const double factor = turn.loss_scale() / static_cast<double>(counted);
     const double loss = softmax(logits, targets, factor, Want::kLossAndGradient);
-    contribute_weight_gradient(turn, logits, normed.detach());
-    const at::Tensor normed_gradient = product(logits, module_.weight.detach());
-    logits.reset();
-    auto gradients = torch::autograd::grad({normed}, {leaf, module_.norm_weight, module_.norm_bias}, {normed_gradient});
-    contribute(turn, kNormWeight, gradients[1]);
-    contribute(turn, kNormBias, gradients[2]);
-    to.copy_(gradients[0]);
+    differentiate_logits(module_, turn, std::move(made), std::move(logits), to);
     return loss;
-  }
-
-  void contribute_weight_gradient(VisitTurn& turn, const at::Tensor& logits_gradient, const at::Tensor& normed) const {
-    const int64_t step = head_gradient_rows(width_);
-    for (int64_t row = 0; row < vocabulary_; row += step) {
-      const int64_t rows = std::min(step, vocabulary_ - row);
-      const at::Tensor part = product(logits_gradient.narrow(1, row, rows).t(), normed).contiguous();
-      turn.contribute_part(kWeight, row * width_, bytes_of(part), part.numel(), dtype_of(part));
-    }
-  }
-
-  void next_token(VisitTurn& turn, const Gpt2Tokens& tokens) {
-    const at::Tensor logits = logits_of(module_.normed(tile_of(turn.inputs()[0], tokens.count() - 1, 1)));
-    SLUICE_CHECK(static_cast<int64_t>(tokens.logits.size()) == vocabulary_,
-                 "one logit for each entry of the vocabulary");
-    at::from_blob(tokens.logits.data(), {1, vocabulary_}, at::TensorOptions().dtype(c10::ScalarType::Float))
-        .copy_(logits);
   }
 
   int64_t width_, vocabulary_, tile_tokens_;

@@ -11,7 +11,7 @@ namespace sluice {
 ParameterSource Gpt2::initial_values(uint64_t seed) const {
   const double deviation = config().initializer_range;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(config().n_layer));
-  return [seed, deviation, residual](const Parameter& parameter, int64_t first, std::span<float> into) {
+  return tiles().cut([seed, deviation, residual](const Parameter& parameter, int64_t first, std::span<float> into) {
     const std::string_view name = parameter.name;
     if (name.ends_with(".bias")) {
       std::fill(into.begin(), into.end(), 0.0f);
@@ -24,7 +24,7 @@ ParameterSource Gpt2::initial_values(uint64_t seed) const {
         into[i] = static_cast<float>(scale * normal_at(seed, stream, static_cast<uint64_t>(first) + i));
       }
     }
-  };
+  });
 }
 
 }  // namespace sluice

@@ -1,6 +1,9 @@
-// The partitions, tensors and visits of a GPT-2.
+// The partitions, tensors and visits of a GPT-2, whole or in tiles.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "models/gpt2_visits.h"
 
@@ -12,65 +15,217 @@ constexpr int64_t kSoftmaxElements = int64_t{1} << 19;
 constexpr int64_t kHeadGradientElements = int64_t{1} << 20;
 constexpr int64_t kProductElements = int64_t{1} << 21;
 
-PartitionSpec block_partition(const std::vector<ParameterSpec>& parameters, int64_t block) {
-  PartitionSpec partition{.name = "h." + std::to_string(block), .parameters = parameters};
-  for (ParameterSpec& parameter : partition.parameters) {
-    parameter.name = "transformer." + partition.name + "." + parameter.name;
+// Which of its layer's tiles, and what it has of the heads, features or rows between which the layer is cut.
+struct Tile {
+  int number = 0, count = 1;
+  TileRange range;
+};
+
+class LayoutBuilder {
+ public:
+  LayoutBuilder(const Gpt2Config& config, const Gpt2Options& options)
+      : config_(config),
+        width_(config.n_embd),
+        dtype_(weights_dtype(options.precision)),
+        tokens_(options.batch * options.sequence) {}
+
+  Gpt2Layout build() {
+    int x = tensor("x.0", tokens_ * width_, dtype_);
+    config_.tiling.embedding > 1 ? embedding_tiles(x) : embedding(x);
+    for (int64_t i = 0; i < config_.n_layer; ++i) x = config_.tiling.linear > 1 ? block_tiles(i, x) : block(i, x);
+    config_.tiling.embedding > 1 ? head_tiles(x) : head(x);
+    return std::move(layout_);
   }
-  return partition;
+
+ private:
+  int tensor(std::string name, int64_t elements, DType dtype) {
+    layout_.spec.tensors.push_back({std::move(name), elements, dtype});
+    return static_cast<int>(layout_.spec.tensors.size()) - 1;
+  }
+  int partition(std::string name, std::vector<ParameterSpec> parameters) {
+    layout_.spec.partitions.push_back({std::move(name), std::move(parameters)});
+    return static_cast<int>(layout_.spec.partitions.size()) - 1;
+  }
+  void visit(Gpt2Role role, VisitSpec spec) {
+    layout_.roles.push_back(role);
+    layout_.spec.visits.push_back(std::move(spec));
+  }
+
+  ParameterSpec wte() const { return {"transformer.wte.weight", {config_.vocab_size, width_}}; }
+  ParameterSpec wpe() const { return {"transformer.wpe.weight", {config_.n_positions, width_}}; }
+  ParameterSpec lm_head() const { return {"lm_head.weight", {config_.vocab_size, width_}}; }
+  std::vector<ParameterSpec> last_norm() const {
+    return {{"transformer.ln_f.weight", {width_}}, {"transformer.ln_f.bias", {width_}}};
+  }
+
+  // Rows of a matrix; and of each row, made of groups of `group` columns, the range's columns of every group.
+  ParameterSpec rows(const ParameterSpec& whole, const Tile& tile);
+  ParameterSpec columns(const ParameterSpec& whole, int64_t group, const Tile& tile);
+
+  void embedding(int gives);
+  int block(int64_t i, int takes);
+  void head(int takes);
+  void embedding_tiles(int gives);
+  int block_tiles(int64_t i, int takes);
+  void head_tiles(int takes);
+
+  // One half of a block: the name of its partition, its parameters in their order in the block, how they are cut.
+  struct HalfOf {
+    Gpt2Kind kind;
+    std::string name;
+    std::span<const ParameterSpec> parameters;
+    int64_t cuts = 1, unit = 1;  // what can be cut apart, and its columns
+    int64_t group = 0;           // columns() of the inner weight
+  };
+  void half_tiles(const HalfOf& half, int takes, int gives);
+
+  const Gpt2Config& config_;
+  int64_t width_;
+  DType dtype_;
+  int64_t tokens_;
+  std::vector<int> wte_;  // its partitions
+  Gpt2Layout layout_;
+};
+
+std::string block_name(int64_t i) { return fmt::format("h.{}", i); }
+
+std::vector<ParameterSpec> block_parameters(const Gpt2Config& config, int64_t block) {
+  const int64_t width = config.n_embd, inner = config.inner();
+  std::vector<ParameterSpec> parameters = {{"ln_1.weight", {width}},
+                                           {"ln_1.bias", {width}},
+                                           {"attn.c_attn.weight", {width, 3 * width}},
+                                           {"attn.c_attn.bias", {3 * width}},
+                                           {"attn.c_proj.weight", {width, width}},
+                                           {"attn.c_proj.bias", {width}},
+                                           {"ln_2.weight", {width}},
+                                           {"ln_2.bias", {width}},
+                                           {"mlp.c_fc.weight", {width, inner}},
+                                           {"mlp.c_fc.bias", {inner}},
+                                           {"mlp.c_proj.weight", {inner, width}},
+                                           {"mlp.c_proj.bias", {width}}};
+  for (ParameterSpec& parameter : parameters) {
+    parameter.name = fmt::format("transformer.{}.{}", block_name(block), parameter.name);
+  }
+  return parameters;
 }
 
-PartitionSpec last_partition(const Gpt2Config& config) {
-  PartitionSpec last{
-      .name = "ln_f",
-      .parameters = {{"transformer.ln_f.weight", {config.n_embd}}, {"transformer.ln_f.bias", {config.n_embd}}}};
-  if (!config.tie_word_embeddings) {
-    last.name = "head";
-    last.parameters.push_back({"lm_head.weight", {config.vocab_size, config.n_embd}});
+// --- whole layers ----------------------------------------------------------------------------------------------------
+
+void LayoutBuilder::embedding(int gives) {
+  wte_ = {partition("wte", {wte()})};
+  const int positions = partition("wpe", {wpe()});
+  visit({Gpt2Kind::kEmbedding}, {"embedding", {wte_[0], positions}, {}, {gives}});
+}
+
+int LayoutBuilder::block(int64_t i, int takes) {
+  const int own = partition(block_name(i), block_parameters(config_, i));
+  const int gives = tensor(fmt::format("x.{}", i + 1), tokens_ * width_, dtype_);
+  visit({Gpt2Kind::kBlock}, {block_name(i), {own}, {takes}, {gives}});
+  return gives;
+}
+
+void LayoutBuilder::head(int takes) {
+  std::vector<ParameterSpec> parameters = last_norm();
+  if (!config_.tie_word_embeddings) parameters.push_back(lm_head());
+  std::vector<int> partitions = {partition(config_.tie_word_embeddings ? "ln_f" : "head", std::move(parameters))};
+  if (config_.tie_word_embeddings) partitions.push_back(wte_[0]);
+  visit({Gpt2Kind::kHead}, {"head", std::move(partitions), {takes}, {}});
+}
+
+// --- layers in tiles -------------------------------------------------------------------------------------------------
+
+ParameterSpec LayoutBuilder::rows(const ParameterSpec& whole, const Tile& tile) {
+  const int64_t columns = whole.shape[1];
+  return layout_.tiles.add(whole, {.row_elements = whole.elements(),
+                                   .from = tile.range.first * columns,
+                                   .to = tile.range.end * columns,
+                                   .tile = tile.number,
+                                   .tiles = tile.count,
+                                   .shape = {tile.range.size(), columns}});
+}
+
+ParameterSpec LayoutBuilder::columns(const ParameterSpec& whole, int64_t group, const Tile& tile) {
+  std::vector<int64_t> shape = whole.shape;
+  shape.back() = shape.back() / group * tile.range.size();
+  return layout_.tiles.add(whole, {.row_elements = group,
+                                   .from = tile.range.first,
+                                   .to = tile.range.end,
+                                   .tile = tile.number,
+                                   .tiles = tile.count,
+                                   .shape = std::move(shape)});
+}
+
+void LayoutBuilder::embedding_tiles(int gives) {
+  const int tiles = static_cast<int>(config_.tiling.embedding);
+  for (int j = 0; j < tiles; ++j) {
+    const Tile words{j, tiles, tile_range(config_.vocab_size, tiles, j)};
+    const Tile places{j, tiles, tile_range(config_.n_positions, tiles, j)};
+    wte_.push_back(partition(fmt::format("wte.{}", j), {rows(wte(), words)}));
+    const int positions = partition(fmt::format("wpe.{}", j), {rows(wpe(), places)});
+    visit({Gpt2Kind::kEmbeddingTile, j}, {fmt::format("embedding.{}", j), {wte_.back(), positions}, {}, {gives}});
   }
-  return last;
+}
+
+// Every tile normalises for itself, so the norm's parameters are a partition that they share, with the bias of the sum.
+void LayoutBuilder::half_tiles(const HalfOf& half, int takes, int gives) {
+  const auto& p = half.parameters;
+  const int tiles = static_cast<int>(config_.tiling.linear);
+  const int shared = partition(half.name, {p[0], p[1], p[5]});
+  for (int j = 0; j < tiles; ++j) {
+    const TileRange range = tile_range(half.cuts, tiles, j);
+    const Tile tile{j, tiles, {range.first * half.unit, range.end * half.unit}};
+    std::vector<ParameterSpec> parts = {columns(p[2], half.group, tile), columns(p[3], half.group, tile),
+                                        rows(p[4], tile)};
+    const std::string name = fmt::format("{}.{}", half.name, j);
+    visit({half.kind, j}, {name, {shared, partition(name, std::move(parts))}, {takes}, {gives}});
+  }
+}
+
+int LayoutBuilder::block_tiles(int64_t i, int takes) {
+  const std::vector<ParameterSpec> parameters = block_parameters(config_, i);
+  const int middle = tensor(fmt::format("y.{}", i), tokens_ * width_, dtype_);
+  const int gives = tensor(fmt::format("x.{}", i + 1), tokens_ * width_, dtype_);
+  const std::span<const ParameterSpec> all = parameters;
+  half_tiles({.kind = Gpt2Kind::kAttentionTile,
+              .name = block_name(i) + ".attn",
+              .parameters = all.first(6),
+              .cuts = config_.n_head,
+              .unit = width_ / config_.n_head,
+              .group = width_},
+             takes, middle);
+  half_tiles({.kind = Gpt2Kind::kMlpTile,
+              .name = block_name(i) + ".mlp",
+              .parameters = all.last(6),
+              .cuts = config_.inner(),
+              .group = config_.inner()},
+             middle, gives);
+  return gives;
+}
+
+void LayoutBuilder::head_tiles(int takes) {
+  const int tiles = static_cast<int>(config_.tiling.embedding);
+  const int norm = partition("ln_f", last_norm());
+  const int statistics = tensor("statistics", 3 * tokens_, DType::kFp32);
+  for (int j = 0; j < tiles; ++j) {
+    const Tile words{j, tiles, tile_range(config_.vocab_size, tiles, j)};
+    const std::string name = fmt::format("head.{}", j);
+    const int own =
+        config_.tie_word_embeddings ? wte_[static_cast<size_t>(j)] : partition(name, {rows(lm_head(), words)});
+    visit({Gpt2Kind::kHeadTile, j}, {name, {norm, own}, {takes}, {statistics}});
+  }
+  visit({Gpt2Kind::kLoss}, {"loss", {}, {statistics}, {}});
 }
 
 }  // namespace
 
-std::vector<ParameterSpec> gpt2_block_parameters(const Gpt2Config& config) {
-  const int64_t width = config.n_embd, inner = config.inner();
-  return {{"ln_1.weight", {width}},
-          {"ln_1.bias", {width}},
-          {"attn.c_attn.weight", {width, 3 * width}},
-          {"attn.c_attn.bias", {3 * width}},
-          {"attn.c_proj.weight", {width, width}},
-          {"attn.c_proj.bias", {width}},
-          {"ln_2.weight", {width}},
-          {"ln_2.bias", {width}},
-          {"mlp.c_fc.weight", {width, inner}},
-          {"mlp.c_fc.bias", {inner}},
-          {"mlp.c_proj.weight", {inner, width}},
-          {"mlp.c_proj.bias", {width}}};
+Gpt2Layout gpt2_layout(const Gpt2Config& config, const Gpt2Options& options) {
+  return LayoutBuilder(config, options).build();
 }
 
-ModelSpec gpt2_model_spec(const Gpt2Config& config, const Gpt2Options& options) {
-  const int64_t width = config.n_embd;
-  const int blocks = static_cast<int>(config.n_layer);
-  ModelSpec spec;
-  spec.partitions.push_back({"wte", {{"transformer.wte.weight", {config.vocab_size, width}}}});
-  spec.partitions.push_back({"wpe", {{"transformer.wpe.weight", {config.n_positions, width}}}});
-  const std::vector<ParameterSpec> block = gpt2_block_parameters(config);
-  for (int i = 0; i < blocks; ++i) spec.partitions.push_back(block_partition(block, i));
-  spec.partitions.push_back(last_partition(config));
-
-  const int64_t elements = options.batch * options.sequence * width;
-  for (int i = 0; i <= blocks; ++i) {
-    spec.tensors.push_back({"x." + std::to_string(i), elements, weights_dtype(options.precision)});
-  }
-  spec.visits.push_back({.name = "embedding", .partitions = {0, 1}, .takes = {}, .gives = {0}});
-  for (int i = 0; i < blocks; ++i) {
-    spec.visits.push_back({.name = "h." + std::to_string(i), .partitions = {2 + i}, .takes = {i}, .gives = {i + 1}});
-  }
-  std::vector<int> last = {2 + blocks};
-  if (config.tie_word_embeddings) last.push_back(0);
-  spec.visits.push_back({.name = "head", .partitions = last, .takes = {blocks}, .gives = {}});
-  return spec;
+TileRange tile_range(int64_t count, int64_t tiles, int64_t tile) {
+  const int64_t size = count / tiles, larger = count % tiles;
+  const int64_t first = tile * size + std::min(tile, larger);
+  return {first, first + size + (tile < larger ? 1 : 0)};
 }
 
 int64_t default_loss_tile_tokens(int64_t vocab_size, int64_t tokens) {

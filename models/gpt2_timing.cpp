@@ -1,6 +1,8 @@
 #include "models/gpt2_timing.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
 
 #include "core/arena.h"
 #include "core/clock.h"
@@ -19,25 +21,33 @@ class Timing {
  public:
   Timing(const Gpt2Probe& probe, int64_t workspace_bytes)
       : probe_(probe),
-        geometry_(probe.spec.partitions, int64_t{1} << 22),
+        geometry_(probe.visits.layout().spec.partitions, int64_t{1} << 22),
         memory_(workspace_bytes),
         workspace_(memory_.span()),
         zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0) {}
 
   // Of visits of one kind, which take turns: what they work on is not in the caches, as in a step.
-  VisitTime time(Gpt2Visit& kind, int first_visit, int count) {
-    std::vector<PracticeTurn> turns;
-    for (int64_t bytes = 0; count > 0 && bytes < kMoreThanCachesBytes; --count) {
-      turns.emplace_back(probe_.spec, geometry_, first_visit++, weights_dtype(probe_.options.precision));
-      bytes += turns.back().bytes();
+  VisitTime time(std::span<const int> visits) {
+    const ModelSpec& spec = probe_.visits.layout().spec;
+    std::vector<Practised> turns;
+    int64_t bytes = 0;
+    for (const int visit : visits) {
+      if (bytes >= kMoreThanCachesBytes) break;
+      turns.push_back({visit, PracticeTurn(spec, geometry_, visit, weights_dtype(probe_.options.precision))});
+      bytes += turns.back().turn.bytes();
     }
-    const bool sink = turns.front().outputs().empty();
-    return {.forward_ms = sink ? 0 : median_ms(kind, turns, Pass::kForward),
-            .backward_ms = median_ms(kind, turns, Pass::kBackward)};
+    const bool sink = turns.front().turn.outputs().empty();
+    return {.forward_ms = sink ? 0 : median_ms(turns, Pass::kForward),
+            .backward_ms = median_ms(turns, Pass::kBackward)};
   }
 
  private:
-  double median_ms(Gpt2Visit& kind, std::vector<PracticeTurn>& turns, Pass pass) {
+  struct Practised {
+    int visit = 0;
+    PracticeTurn turn;
+  };
+
+  double median_ms(std::vector<Practised>& turns, Pass pass) {
     const WorkspaceScope scope(workspace_);
     const Gpt2Tokens tokens{.batch = probe_.options.batch,
                             .sequence = probe_.options.sequence,
@@ -47,10 +57,10 @@ class Timing {
     std::vector<double> runs_ms;
     const int64_t began = now_ns();
     while (runs_ms.size() < kFewestRuns || now_ns() - began < kLongEnoughNs) {
-      PracticeTurn& turn = turns[runs_ms.size() % turns.size()];
+      auto& [visit, turn] = turns[runs_ms.size() % turns.size()];
       const int64_t from = now_ns();
       turn.begin(pass);
-      kind.run(turn, tokens);
+      probe_.visits.run(visit, turn, tokens);
       runs_ms.push_back(static_cast<double>(now_ns() - from) / 1e6);
     }
     const auto middle = runs_ms.begin() + static_cast<std::ptrdiff_t>((runs_ms.size() - 1) / 2);
@@ -69,25 +79,58 @@ class Timing {
 
 std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, int64_t workspace_bytes) {
   Timing timing(probe, workspace_bytes);
-  const int last = static_cast<int>(probe.spec.visits.size()) - 1;
-  std::vector<VisitTime> times(probe.spec.visits.size(), timing.time(probe.block, 1, last - 1));
-  times.front() = timing.time(probe.embedding, 0, 1);
-  times.back() = timing.time(probe.head, last, 1);
+  const Gpt2Layout& layout = probe.visits.layout();
+  std::map<int, std::vector<int>> alike;  // by the first of them
+  for (int visit = 0; visit < static_cast<int>(layout.roles.size()); ++visit) {
+    alike[layout.first_like(visit)].push_back(visit);
+  }
+  std::vector<VisitTime> times(layout.roles.size());
+  for (const auto& [first, visits] : alike) {
+    const VisitTime time = timing.time(visits);
+    for (const int visit : visits) times[static_cast<size_t>(visit)] = time;
+  }
   return times;
 }
 
-std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Config& config, const Gpt2Options& options, double tflop_per_s) {
+std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2Config& config,
+                                            const Gpt2Options& options, double tflop_per_s) {
   const double tokens = static_cast<double>(options.batch * options.sequence);
   const auto ms = [&](int64_t multiply_adds) {  // of one token, once through
     return 2 * tokens * static_cast<double>(multiply_adds) / (tflop_per_s * 1e12) * 1e3;
   };
+  const auto part = [](int64_t count, int64_t tiles, int tile) {
+    return static_cast<double>(tile_range(count, tiles, tile).size()) / static_cast<double>(count);
+  };
   // Attention over half of the sequence on average: scores and values.
-  const double block = ms((4 * config.n_embd + 2 * config.inner()) * config.n_embd + options.sequence * config.n_embd);
-  const double head = ms(config.vocab_size * config.n_embd);
-  std::vector<VisitTime> times(static_cast<size_t>(config.n_layer + 2),
-                               {.forward_ms = block, .backward_ms = 3 * block});
-  times.front() = {};
-  times.back() = {.backward_ms = 3 * head};
+  const double attention = ms((4 * config.n_embd + options.sequence) * config.n_embd);
+  const double mlp = ms(2 * config.inner() * config.n_embd), head = ms(config.vocab_size * config.n_embd);
+  std::vector<VisitTime> times;
+  for (const auto& [kind, tile] : layout.roles) {
+    const auto recomputed = [&](double forward_ms) {
+      times.push_back({.forward_ms = forward_ms, .backward_ms = 3 * forward_ms});
+    };
+    switch (kind) {
+      case Gpt2Kind::kBlock:
+        recomputed(attention + mlp);
+        break;
+      case Gpt2Kind::kAttentionTile:
+        recomputed(attention * part(config.n_head, config.tiling.linear, tile));
+        break;
+      case Gpt2Kind::kMlpTile:
+        recomputed(mlp * part(config.inner(), config.tiling.linear, tile));
+        break;
+      case Gpt2Kind::kHeadTile:
+        recomputed(head * part(config.vocab_size, config.tiling.embedding, tile));
+        break;
+      case Gpt2Kind::kHead:  // a sink: forward and backward in one
+        times.push_back({.backward_ms = 3 * head});
+        break;
+      case Gpt2Kind::kEmbedding:
+      case Gpt2Kind::kEmbeddingTile:
+      case Gpt2Kind::kLoss:
+        times.push_back({});
+    }
+  }
   return times;
 }
 

@@ -10,10 +10,11 @@ namespace sluice {
 
 // One micro-batch through one visit of each kind, again and again for a part of a second, and at least twice: medians.
 // Temporaries come from a workspace of `workspace_bytes`. Takes memory for the weights, open gradients and boundary
-// tensors of one visit, and of more blocks up to 64 MiB, and gives it back.
+// tensors of one visit, and of more of its kind up to 64 MiB, and gives it back.
 std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, int64_t workspace_bytes);
 
 // Matrix products alone, at this speed; a backward has the recomputation in it.
-std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Config& config, const Gpt2Options& options, double tflop_per_s);
+std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2Config& config,
+                                            const Gpt2Options& options, double tflop_per_s);
 
 }  // namespace sluice

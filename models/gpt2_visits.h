@@ -4,9 +4,11 @@
 // Bits: a visit's results depend on its values, shapes and LibTorch's thread count alone. Gradients are recomputed with
 // autograd from the visit's input; each is contributed as soon as it is known, so that few live at once.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "libtorch/visit_turn.h"
 #include "models/gpt2.h"
@@ -22,19 +24,67 @@ struct Gpt2Tokens {
   int64_t count() const { return batch * sequence; }
 };
 
+// One kind of visit. `tile`: which of its layer's tiles runs, 0 where the layer is whole.
 class Gpt2Visit {
  public:
   virtual ~Gpt2Visit() = default;
-  virtual void run(VisitTurn& turn, const Gpt2Tokens& tokens) = 0;
+  virtual void run(VisitTurn& turn, const Gpt2Tokens& tokens, int tile) = 0;
 };
+
+enum class Gpt2Kind : uint8_t {
+  kEmbedding,
+  kBlock,
+  kHead,
+  kEmbeddingTile,
+  kAttentionTile,
+  kMlpTile,
+  kHeadTile,
+  kLoss,
+};
+constexpr int kGpt2Kinds = 8;
 
 std::unique_ptr<Gpt2Visit> make_gpt2_embedding(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_block(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_head(const Gpt2Config& config, int64_t tile_tokens);
+std::unique_ptr<Gpt2Visit> make_gpt2_embedding_tile(const Gpt2Config& config);
+std::unique_ptr<Gpt2Visit> make_gpt2_attention_tile(const Gpt2Config& config);
+std::unique_ptr<Gpt2Visit> make_gpt2_mlp_tile(const Gpt2Config& config);
+std::unique_ptr<Gpt2Visit> make_gpt2_head_tile(const Gpt2Config& config, int64_t tile_tokens);
+std::unique_ptr<Gpt2Visit> make_gpt2_loss();
 
-// Parameters of each kind, in the order of its visit's weights; block names are relative to "transformer.h.<i>.".
-std::vector<ParameterSpec> gpt2_block_parameters(const Gpt2Config& config);
-ModelSpec gpt2_model_spec(const Gpt2Config& config, const Gpt2Options& options);
+struct Gpt2Role {
+  Gpt2Kind kind = Gpt2Kind::kBlock;
+  int tile = 0;
+};
+// What a GPT-2 is made of: `roles` are those of spec.visits.
+struct Gpt2Layout {
+  ModelSpec spec;
+  std::vector<Gpt2Role> roles;
+  ParameterTiles tiles;
+  // The first visit that differs from this one in values, and in smaller shapes, alone: what is measured in its place.
+  int first_like(int visit) const;
+};
+Gpt2Layout gpt2_layout(const Gpt2Config& config, const Gpt2Options& options);
+
+// Every visit of a layout.
+class Gpt2Visits {
+ public:
+  // `options` with defaults filled in.
+  Gpt2Visits(const Gpt2Config& config, const Gpt2Options& options);
+  const Gpt2Layout& layout() const { return layout_; }
+  void run(int visit, VisitTurn& turn, const Gpt2Tokens& tokens);
+
+ private:
+  Gpt2Layout layout_;
+  std::array<std::unique_ptr<Gpt2Visit>, kGpt2Kinds> kinds_;
+};
+
+// What tile `tile` of `tiles` has of `count` rows, columns or heads. The first tiles are the larger ones.
+struct TileRange {
+  int64_t first = 0, end = 0;
+  int64_t size() const { return end - first; }
+};
+TileRange tile_range(int64_t count, int64_t tiles, int64_t tile);
 
 // The default of loss_tile_tokens: tokens whose logits are about 8 Mi elements, a micro-batch at the most.
 int64_t default_loss_tile_tokens(int64_t vocab_size, int64_t tokens);

@@ -13,7 +13,8 @@
 namespace sluice {
 
 int64_t measure_gpt2_workspace(const Gpt2Probe& probe) {
-  const Geometry geometry(probe.spec.partitions, int64_t{1} << 22);
+  const ModelSpec& spec = probe.visits.layout().spec;
+  const Geometry geometry(spec.partitions, int64_t{1} << 22);
   const ZeroMemory memory(4 * probe.estimate_bytes + 64 * kMiB);
   Workspace workspace(memory.span());
   const WorkspaceScope scope(workspace);
@@ -21,15 +22,12 @@ int64_t measure_gpt2_workspace(const Gpt2Probe& probe) {
   const std::vector<int64_t> zeros(static_cast<size_t>(options.batch * options.sequence), 0);
   const Gpt2Tokens tokens{
       .batch = options.batch, .sequence = options.sequence, .ids = zeros, .targets = zeros, .logits = {}};
-  const int last = static_cast<int>(probe.spec.visits.size()) - 1;
-  const auto run = [&](Gpt2Visit& kind, int visit, Pass pass) {
-    ZeroTurn turn(probe.spec, geometry, visit, weights_dtype(options.precision), pass);
-    kind.run(turn, tokens);
-  };
   for (const Pass pass : {Pass::kForward, Pass::kEvaluate, Pass::kBackward}) {
-    run(probe.embedding, 0, pass);
-    run(probe.block, 1, pass);
-    run(probe.head, last, pass);
+    for (int visit = 0; visit < static_cast<int>(spec.visits.size()); ++visit) {
+      if (probe.visits.layout().first_like(visit) < visit) continue;
+      ZeroTurn turn(spec, geometry, visit, weights_dtype(options.precision), pass);
+      probe.visits.run(visit, turn, tokens);
+    }
   }
   return workspace.high_water_bytes();
 }
@@ -71,20 +69,48 @@ int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   return std::max(mlp, attention);
 }
 
+// Of the larger half's largest tile. As its inner weight's gradient is made: one and a half or two tensors of the
+// boundary's size, that gradient, and of the tile's inner width attention's eight or the MLP's two tensors. Or in the
+// midst of attention: one of the boundary's, six of the inner width and, where scores exist whole, four of theirs and
+// the mask.
+int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
+  const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
+  const int64_t tokens = options.batch * options.sequence, width = config.n_embd;
+  const int64_t boundary = tokens * width * element_bytes;
+  const auto widest = [&](int64_t count) { return tile_range(count, config.tiling.linear, 0).size(); };
+  const int64_t features = widest(config.inner()), heads = widest(config.n_head),
+                columns = heads * width / config.n_head;
+  const int64_t mlp =
+      2 * boundary + (2 * tokens + width) * features * element_bytes + widened_bytes(options, features, tokens, width);
+  const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 3 : 4;
+  const int64_t last = halves_of_boundary * boundary / 2 + (8 * tokens + 3 * width) * columns * element_bytes +
+                       widened_bytes(options, tokens, 3 * columns, width);
+  int64_t midst = boundary + 6 * tokens * columns * element_bytes;
+  if (has_whole_scores(weights_dtype(options.precision), options.sequence)) {
+    midst += (4 * tokens * heads + options.sequence) * options.sequence * element_bytes;
+  } else {
+    midst += attention_scratch(options);
+  }
+  const int64_t norm = (2 * tokens + 2 * (1 + compute_threads()) * width) * 4;  // LayerNorm's statistics and sums
+  return norm + std::max({mlp, last, midst});
+}
+
 // Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what fp16 widens.
 int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tile = options.loss_tile_tokens;
-  const int64_t rows = std::min(softmax_rows(config.vocab_size), tile) * config.vocab_size * 4;
-  const int64_t slice = std::min(head_gradient_rows(config.n_embd), config.vocab_size) * config.n_embd * element_bytes;
-  return tile * (config.vocab_size + config.n_embd * 3 / 2) * element_bytes +
-         std::max({rows, slice, widened_bytes(options, tile, config.vocab_size, config.n_embd)});
+  const int64_t words = tile_range(config.vocab_size, config.tiling.embedding, 0).size();
+  const int64_t rows = std::min(softmax_rows(config.vocab_size), tile) * words * 4;
+  const int64_t slice = std::min(head_gradient_rows(config.n_embd), words) * config.n_embd * element_bytes;
+  return tile * (words + config.n_embd * 3 / 2) * element_bytes +
+         std::max({rows, slice, widened_bytes(options, tile, words, config.n_embd)});
 }
 
 }  // namespace
 
 int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options) {
-  return round_up(std::max(block_bytes(config, options), head_bytes(config, options)), Workspace::kAlignmentBytes);
+  const int64_t block = config.tiling.linear > 1 ? block_tile_bytes(config, options) : block_bytes(config, options);
+  return round_up(std::max(block, head_bytes(config, options)), Workspace::kAlignmentBytes);
 }
 
 }  // namespace sluice

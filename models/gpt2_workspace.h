@@ -7,16 +7,13 @@
 namespace sluice {
 
 struct Gpt2Probe {
-  const ModelSpec& spec;
+  Gpt2Visits& visits;
   const Gpt2Options& options;
-  Gpt2Visit& embedding;
-  Gpt2Visit& block;
-  Gpt2Visit& head;
   int64_t estimate_bytes = 0;  // sizes the address space that is measured in
 };
-// Runs every pass of one micro-batch through each kind of visit, on values that are all zero, with an allocator that
-// counts. Weights and boundary tensors are mappings that are never written (boundary outputs aside), so they cost no
-// memory.
+// Runs every pass of one micro-batch through each kind of visit (Gpt2Layout::first_like), on values that are all zero,
+// with an allocator that counts. Weights and boundary tensors are mappings that are never written (boundary outputs
+// aside), so they cost no memory.
 int64_t measure_gpt2_workspace(const Gpt2Probe& probe);
 
 int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options);

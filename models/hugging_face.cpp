@@ -95,21 +95,19 @@ void check_tensor(const Found& found, const ParameterSpec& parameter) {
   }
 }
 
-void check_all(const std::string& folder, const std::map<std::string, Found, std::less<>>& tensors,
-               const ModelSpec& spec) {
+void check_all(const std::string& folder, const std::map<std::string, Found, std::less<>>& tensors, const Gpt2& model) {
+  const std::vector<WholeParameter> wanted = whole_parameters(model.spec(), model.tiles());
   std::set<std::string_view> known;
-  for (const PartitionSpec& partition : spec.partitions) {
-    for (const ParameterSpec& parameter : partition.parameters) {
-      known.insert(parameter.name);
-      const auto found = tensors.find(parameter.name);
-      if (found == tensors.end()) {
-        throw ConfigError(fmt::format("model.path: {}: tensor {} is missing{}", folder, parameter.name,
-                                      parameter.name == "lm_head.weight"
-                                          ? ": its embeddings may be tied (--set model.tie_word_embeddings=true)"
-                                          : ""));
-      }
-      check_tensor(found->second, parameter);
+  for (const auto& [parameter, parts] : wanted) {
+    known.insert(parameter.name);
+    const auto found = tensors.find(parameter.name);
+    if (found == tensors.end()) {
+      throw ConfigError(fmt::format("model.path: {}: tensor {} is missing{}", folder, parameter.name,
+                                    parameter.name == "lm_head.weight"
+                                        ? ": its embeddings may be tied (--set model.tie_word_embeddings=true)"
+                                        : ""));
     }
+    check_tensor(found->second, parameter);
   }
   for (const auto& [name, found] : tensors) {
     if (known.contains(name)) continue;
@@ -123,12 +121,12 @@ ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model
   auto opened = std::make_shared<Folder>();
   opened->files = open_files(folder);
   opened->parameters = tensors_of(opened->files, model.config());
-  check_all(folder, opened->parameters, model.spec());
-  return [opened](const Parameter& parameter, int64_t first, std::span<float> into) {
+  check_all(folder, opened->parameters, model);
+  return model.tiles().cut([opened](const Parameter& parameter, int64_t first, std::span<float> into) {
     const auto found = opened->parameters.find(parameter.name);
     SLUICE_CHECK(found != opened->parameters.end(), "a parameter of another model");
     found->second.file->read(*found->second.entry, first, into);
-  };
+  });
 }
 
 }  // namespace sluice

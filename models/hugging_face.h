@@ -19,9 +19,9 @@ struct ModelSection {
 };
 
 // Reads the `model` section: {"type": "gpt2", keys of GPT2Config...} or {"path": FOLDER, keys that override its
-// config.json...}. Keys of config.json that do not change the forward are ignored by list; any other, a value of the
-// wrong kind and dropout are refused with a ConfigError that names key, value, what is allowed and the nearest known
-// key. A relative path is taken as it is: resolve it first.
+// config.json...}, and in either case "tiling": {"linear": N, "embedding": N}. Keys of config.json that do not change
+// the forward are ignored by list; any other, a value of the wrong kind and dropout are refused with a ConfigError that
+// names key, value, what is allowed and the nearest known key. A relative path is taken as it is: resolve it first.
 ModelSection read_model_section(const std::string& json_text);
 
 // config.json of an exported folder (a JSON object with "model_type": "gpt2"); also a valid `model` section once "type"
@@ -43,9 +43,8 @@ struct ExportOptions {
   std::string folder;          // created if missing
   DType dtype = DType::kBf16;  // of the tensors in the file: the weights' (Engine::read), or fp32 (Engine::read_master)
 };
-// Writes FOLDER/config.json and FOLDER/model.safetensors, parameter after parameter, each file under a temporary name
-// first, synced, then renamed. Throws IoError.
-void export_hugging_face(const ExportOptions& options, const Gpt2Config& config, const Geometry& geometry,
-                         const ParameterReader& read);
+// Writes FOLDER/config.json and FOLDER/model.safetensors, parameter after parameter, those in tiles put together, each
+// file under a temporary name first, synced, then renamed. Throws IoError.
+void export_hugging_face(const ExportOptions& options, const Gpt2& model, const ParameterReader& read);
 
 }  // namespace sluice

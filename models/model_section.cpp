@@ -72,8 +72,20 @@ constexpr Key flag(std::string_view name) {
 }
 
 // A key that would change the forward in a way that is not there.
+constexpr std::string_view kTiling = "tiling";
+
 constexpr Key only_false(std::string_view name) {
   return {name, "false", [](Gpt2Config&, const Json& value) { return value == Json(false); }, nullptr};
+}
+
+bool set_tiling(Gpt2Config& config, const Json& value) {
+  if (!value.is_object()) return false;
+  for (const auto& [name, tiles] : value.items()) {
+    const bool linear = name == "linear";
+    if ((!linear && name != "embedding") || !tiles.is_number_integer()) return false;
+    (linear ? config.tiling.linear : config.tiling.embedding) = tiles.get<int64_t>();
+  }
+  return true;
 }
 
 constexpr Key kKeys[] = {
@@ -102,6 +114,9 @@ constexpr Key kKeys[] = {
     only_false("scale_attn_by_inverse_layer_idx"),
     only_false("reorder_and_upcast_attn"),
     only_false("add_cross_attention"),
+    // Not Hugging Face's: config.json never has it.
+    {kTiling, "{\"linear\": tiles, \"embedding\": tiles} with integers, 1 for a layer that stays whole", set_tiling,
+     nullptr},
 };
 
 // Keys of config.json that do not change the forward of a language model in training or its loss.
@@ -224,7 +239,7 @@ void read_folder_config(Gpt2Config& config, const std::string& folder, const Jso
   }
   for (const auto& [name, value] : file.items()) {
     if (name == "model_type" || overrides.contains(name)) continue;
-    if (const Key* key = find_key(name)) {
+    if (const Key* key = find_key(name); key != nullptr && name != kTiling) {
       set_key(config, *key, value, path + ": model");
     } else if (std::find(std::begin(kWithoutEffect), std::end(kWithoutEffect), name) == std::end(kWithoutEffect)) {
       throw ConfigError(
@@ -294,6 +309,10 @@ std::string model_section_text(const ModelSection& section) {
   Json written = {{"type", "gpt2"}};
   if (!section.folder.empty()) written["path"] = section.folder;
   written.update(keys_of(section.config));
+  const Gpt2Tiling& tiling = section.config.tiling;
+  if (tiling != Gpt2Tiling()) {
+    written[std::string(kTiling)] = {{"linear", tiling.linear}, {"embedding", tiling.embedding}};
+  }
   return written.dump();
 }
 

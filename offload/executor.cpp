@@ -234,6 +234,7 @@ void Executor::start(int hop) {
       return start_copy(hop, CopyLane::kDownload);
     case Verb::kUpdate:
     case Verb::kVerify:
+    case Verb::kSeal:
       return parts_.work->start_update(hop, program_->hops()[hop]);
     case Verb::kCommit:
       return parts_.store->commit(parts_.work->commit_state(), static_cast<uint64_t>(hop));
@@ -247,13 +248,18 @@ void Executor::start(int hop) {
 void Executor::start_transfer(int hop) {
   const Hop& what = program_->hops()[hop];
   const RecordId record{static_cast<uint32_t>(what.index), what.group};
+  const auto tag = static_cast<uint64_t>(hop);
   std::byte* memory = parts_.host->at(what.host_offset);
-  if (what.verb == Verb::kSwapIn) {
-    parts_.store->read(record, memory, static_cast<uint64_t>(hop));
+  const bool in = what.verb == Verb::kSwapIn;
+  if (what.operands >= 0) {
+    in ? parts_.store->read_scratch(what.operands, memory, tag)
+       : parts_.store->write_scratch(what.operands, memory, tag);
+  } else if (in) {
+    parts_.store->read(record, memory, tag);
   } else if (writes_ == Writes::kRehearsed) {
-    parts_.store->rehearse_write(record, memory, static_cast<uint64_t>(hop));
+    parts_.store->rehearse_write(record, memory, tag);
   } else {
-    parts_.store->write(record, memory, static_cast<uint64_t>(hop));
+    parts_.store->write(record, memory, tag);
   }
 }
 
@@ -308,11 +314,7 @@ void Executor::complete(int hop, const std::exception_ptr& error) {
   const int64_t now = now_ns();
   end_ns_[hop] = now;
   times_.bytes[lane] += what.bytes;
-  if (what.operands >= 0 && (what.verb == Verb::kUpload || what.verb == Verb::kDownload)) {
-    times_.tensor_bytes[lane] += what.bytes;
-  } else {
-    times_.group_bytes[lane][static_cast<int>(what.group)] += what.bytes;
-  }
+  times_.group_bytes[lane][static_cast<int>(what.group)] += what.bytes;
   if (--lanes_[lane].in_flight == 0) times_.busy_ns[lane] += now - lanes_[lane].busy_since_ns;
   if (error) return fail(error);
   settle(hop);

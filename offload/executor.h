@@ -31,7 +31,7 @@ class LaneWork {
   virtual ~LaneWork() = default;
   // Has this hop something to do now? All its predecessors have ended.
   virtual bool due(const Hop& hop) = 0;
-  // Starts an update or verify hop on the update threads; its end is told by Executor::ended(). Must not block.
+  // Starts an update, verify or seal hop on the update threads; its end is told by Executor::ended(). Must not block.
   virtual void start_update(int hop_number, const Hop& hop) = 0;
   // What the commit hop commits.
   virtual const StepState& commit_state() = 0;
@@ -48,8 +48,7 @@ constexpr int kUpdateHopsPerThread = 2;
 struct UnitTimes {
   std::array<int64_t, kLaneCount> busy_ns{};  // at least one hop under way
   std::array<int64_t, kLaneCount> bytes{};    // payload
-  int64_t group_bytes[kLaneCount][3] = {};    // by Group, chunks only
-  int64_t tensor_bytes[kLaneCount] = {};      // boundary tensors
+  int64_t group_bytes[kLaneCount][kGroupCount] = {};
   int64_t elapsed_ns = 0;
 };
 

@@ -14,8 +14,8 @@ std::string_view name_of(Lane lane) {
 }
 
 std::string_view name_of(Verb verb) {
-  constexpr std::string_view kNames[] = {"swap_in", "swap_out", "upload", "download", "compute",
-                                         "update",  "verify",   "close",  "clip",     "commit"};
+  constexpr std::string_view kNames[] = {"swap_in", "swap_out", "upload", "download", "compute", "update",
+                                         "verify",  "seal",     "close",  "clip",     "commit"};
   return kNames[static_cast<int>(verb)];
 }
 
@@ -150,11 +150,9 @@ std::string Program::describe(const Hop& hop, std::string_view visit_name) {
       return std::string(name_of(hop.verb));
     case Verb::kClose:
       return fmt::format("close {} partition {}", visit_name, hop.index);
-    case Verb::kUpload:
-    case Verb::kDownload:
-      if (hop.operands >= 0) return fmt::format("{} {} tensor {}", name_of(hop.verb), visit_name, hop.index);
-      [[fallthrough]];
     default:
+      if (hop.group == Group::kActivations)
+        return fmt::format("{} {} tensor {}", name_of(hop.verb), visit_name, hop.index);
       return fmt::format("{} {} {} {}", name_of(hop.verb), visit_name, name_of(hop.group), hop.index);
   }
 }

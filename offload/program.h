@@ -22,7 +22,19 @@ enum class Lane : uint8_t { kRead, kWrite, kUpload, kDownload, kCompute, kUpdate
 constexpr int kLaneCount = 6;
 std::string_view name_of(Lane lane);
 
-enum class Verb : uint8_t { kSwapIn, kSwapOut, kUpload, kDownload, kCompute, kUpdate, kVerify, kClose, kClip, kCommit };
+enum class Verb : uint8_t {
+  kSwapIn,
+  kSwapOut,
+  kUpload,
+  kDownload,
+  kCompute,
+  kUpdate,
+  kVerify,
+  kSeal,
+  kClose,
+  kClip,
+  kCommit
+};
 std::string_view name_of(Verb verb);
 
 // When a hop has something to do; otherwise it completes at once and moves nothing. Decided as it starts.
@@ -38,10 +50,11 @@ enum class When : uint8_t {
   kMispredicted,          // the last step's updates in the backward must be undone
 };
 
-enum class Place : uint8_t { kStore, kHost, kDevice, kControl };
-constexpr int kPlaceCount = 4;
+enum class Place : uint8_t { kStore, kHost, kDevice, kControl, kScratch };
+constexpr int kPlaceCount = 5;
 
-// Offsets are bytes in kHost and kDevice, record indices in kStore, and numbers of the builder's own in kControl.
+// Offsets are bytes in kHost and kDevice, record indices in kStore, numbers of the builder's own in kControl, and
+// numbers of extents in kScratch: of their bytes, with their checksums.
 struct Range {
   Place place = Place::kHost;
   int64_t begin = 0, end = 0;
@@ -52,12 +65,12 @@ struct Hop {
   Verb verb = Verb::kCompute;
   Lane lane = Lane::kCompute;
   When when = When::kAlways;
-  Group group = Group::kWeights;  // of what moves, for swaps, copies
+  Group group = Group::kWeights;  // of what moves, for swaps, verify, seal, copies
   int32_t visit = -1;
-  int32_t index = -1;        // chunk (swap, update, verify, chunk copies), tensor x micro-batches + micro-batch (tensor
-                             // copies), partition (close)
-  int32_t operands = -1;     // index into the builder's side tables, for update, verify and compute hops
-  int64_t host_offset = -1;  // where in the host arena
+  int32_t index = -1;     // chunk; of kActivations tensor x micro-batches + micro-batch; of close its partition
+  int32_t operands = -1;  // of update and compute: index into the builder's side tables; of swap, verify and seal: the
+                          // scratch extent, -1: the record
+  int64_t host_offset = -1;    // where in the host arena
   int64_t device_offset = -1;  // where in the device arena
   int64_t bytes = 0;           // payload that moves
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <numeric>
 #include <utility>
 
 #include "core/arena.h"
@@ -60,10 +61,12 @@ class BareLoop {
  public:
   BareLoop(IoQueue& queue, const BareRun& run)
       : queue_(queue), run_(run), wanted_(run.bytes / run.block_bytes), progress_(run.ranges.size()) {
-    slots_ = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
     const auto ranges = static_cast<int64_t>(run.ranges.size());
     depth_ = std::min<int64_t>(run.depth, queue.depth() / ranges);
-    SLUICE_CHECK(slots_ > 0 && depth_ > 0, "no room for one block");
+    free_blocks_.resize(
+        static_cast<size_t>(std::min(static_cast<int64_t>(run.memory.size()) / run.block_bytes, depth_ * ranges)));
+    std::iota(free_blocks_.begin(), free_blocks_.end(), uint64_t{0});
+    SLUICE_CHECK(!free_blocks_.empty() && depth_ > 0, "no room for one block");
   }
 
   BareEnd run() {
@@ -83,28 +86,31 @@ class BareLoop {
     int64_t started = 0, in_flight = 0;
   };
 
-  // Blocks of memory may be shared by requests in flight: the bytes are nobody's.
   void submit() {
     for (size_t range = 0; range < progress_.size(); ++range) {
       Progress& at = progress_[range];
       const int64_t blocks = run_.ranges[range].bytes / run_.block_bytes;
       SLUICE_CHECK(blocks > 0, "a range without one block");
-      for (; started_ < wanted_ && at.in_flight < depth_; ++started_, ++at.started, ++at.in_flight) {
+      for (; started_ < wanted_ && at.in_flight < depth_ && !free_blocks_.empty();
+           ++started_, ++at.started, ++at.in_flight) {
+        const uint64_t block = free_blocks_.back();
+        free_blocks_.pop_back();
         const bool reads = run_.op == BareOp::kRead || (run_.op == BareOp::kAlternate && at.started % 2 == 0);
         queue_.submit(
             {.op = reads ? IoOp::kRead : IoOp::kWrite,
              .file = run_.ranges[range].file,
-             .memory = run_.memory.data() + started_ % slots_ * run_.block_bytes,
+             .memory = run_.memory.data() + static_cast<int64_t>(block) * run_.block_bytes,
              .bytes = static_cast<uint32_t>(run_.block_bytes),
              .offset = static_cast<uint64_t>(run_.ranges[range].first + at.started % blocks * run_.block_bytes),
-             .tag = range});
+             .tag = block * progress_.size() + range});
       }
     }
     queue_.flush();
   }
 
   void finish(const IoCompletion& completion) {
-    --progress_[completion.tag].in_flight;
+    --progress_[completion.tag % progress_.size()].in_flight;
+    free_blocks_.push_back(completion.tag / progress_.size());
     ++ended_;
     if (completion.result == run_.block_bytes) return;
     throw IoError({.action = "bare request",
@@ -118,7 +124,8 @@ class BareLoop {
   const BareRun& run_;
   int64_t wanted_, started_ = 0, ended_ = 0;
   std::vector<Progress> progress_;  // by range
-  int64_t slots_ = 0, depth_ = 0;
+  int64_t depth_ = 0;
+  std::vector<uint64_t> free_blocks_;  // of memory, that no request in flight has
 };
 
 }  // namespace

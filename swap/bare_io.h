@@ -40,7 +40,7 @@ struct BareRun {
   int64_t bytes = 0;              // to move in all; rounded down to whole blocks
   int64_t block_bytes = int64_t{1} << 20;
   int depth = 32;
-  std::span<std::byte> memory;   // used as a ring of blocks; aligned to 4096
+  std::span<std::byte> memory;   // a block for each request in flight, no more than it holds; aligned to 4096
   int64_t limit_ns = INT64_MAX;  // no new requests after that time
 };
 struct BareEnd {

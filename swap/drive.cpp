@@ -164,14 +164,26 @@ void Drive::find_alignment() {
   }
 }
 
-void Drive::allocate(int64_t bytes) {
-  if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
-  if (retried([this, bytes] { return fallocate(file_, 0, 0, bytes); }) == 0) return count_allocated();
+void Drive::cut(int64_t bytes) {
+  if (retried([this, bytes] { return ftruncate(file_, bytes); }) != 0) fail("truncate", path_, errno);
+}
+
+// Behind what the file has; where that fails it is as long as it was.
+void Drive::grow(int64_t to) {
+  const int64_t from = bytes(), needed = to - from;
+  if (needed == 0) return;
+  if (retried([this, from, needed] { return fallocate(file_, 0, from, needed); }) == 0) return;
   const int error_number = errno;
-  if (retried([this] { return ftruncate(file_, 0); }) != 0) fail("truncate", path_, errno);
+  cut(from);
   if (error_number == ENOSPC || error_number == EFBIG || error_number == EDQUOT)
-    refuse_space(path_, bytes, space_of(file_).free);
+    refuse_space(path_, needed, space_of(file_).free);
   fail("allocation", path_, error_number, "give a folder on a local drive with ext4 or xfs (sluice.nvme)");
+}
+
+void Drive::allocate(int64_t bytes) {
+  cut(0);
+  grow(bytes);
+  count_allocated();
 }
 
 Drive Drive::open(const std::filesystem::path& path) {
@@ -235,6 +247,24 @@ std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, s
     throw;
   }
   return drives;
+}
+
+void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {
+  std::vector<int64_t> before;
+  for (const Drive& drive : drives) before.push_back(drive.bytes());
+  size_t grown = 0;
+  try {
+    for (; grown < drives.size(); ++grown) {
+      if (bytes[grown] > before[grown]) drives[grown].grow(bytes[grown]);
+    }
+  } catch (const IoError&) {
+    for (size_t i = 0; i < grown; ++i) drives[i].cut(before[i]);
+    throw;
+  }
+  for (size_t i = 0; i < drives.size(); ++i) {
+    if (bytes[i] < before[i]) drives[i].cut(bytes[i]);
+    drives[i].count_allocated();
+  }
 }
 
 }  // namespace sluice

@@ -33,10 +33,13 @@ class Drive {
 
  private:
   friend std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+  friend void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   Drive(const std::filesystem::path& path, int open_flags);
   void lock();
   void find_alignment();
   void allocate(int64_t bytes);
+  void cut(int64_t bytes);
+  void grow(int64_t to);
   void count_allocated();
 
   std::filesystem::path path_;
@@ -49,6 +52,10 @@ class Drive {
 // of them are locked and have the space. Throws ConfigError (locked; a drive that wants more than 4096-byte alignment),
 // IoError (space: needed, free, path), and then leaves no partial file behind.
 std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+
+// Makes files that are there exactly that long: what is new is allocated, what is beyond is given back. Throws IoError
+// (space), and then leaves every file as long as it was.
+void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 
 // "sluice-0.swap" in the folder.
 std::filesystem::path store_path(const std::filesystem::path& folder, int rank);

@@ -35,11 +35,12 @@ RecordStore::Impl::Impl(const Geometry& geometry, const StoreIdentity& store_ide
                         Place place)
     : identity(store_identity),
       options(std::move(store_options)),
-      layout(geometry, store_identity.format(), place.weights),
+      layout(geometry, store_identity.format(), place.weights, options.scratch_bytes),
       weights(std::move(place.weights)),
       drives(std::move(place.drives)),
       fingerprint(fingerprint_of(store_identity)),
       entries(2 * geometry.chunks().size()),
+      scratch(options.scratch_bytes.size()),
       table(table_buffer_bytes_for(static_cast<int64_t>(entries.size()), 0)),
       block(kStoreBlockBytes),
       transfers(options.make_queue(queue_options(options, layout.drives())), drives, options.block_bytes) {
@@ -94,6 +95,11 @@ void RecordStore::Impl::end_record(const TransferEnd& end) {
   --e.writers;
   --writes_in_flight;
   if (end.error && !failed) failed = end.error;
+}
+
+void RecordStore::Impl::end_transfer(const TransferEnd& end) {
+  if (end.owner == kRehearsalOwner) return;
+  static_cast<int64_t>(end.owner) < record_count() ? end_record(end) : end_scratch(end);
 }
 
 // The table as it will be when this commit is durable. A record written since the last one gets this commit's step.
@@ -251,7 +257,7 @@ size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
     if (ended == 0) break;
     for (const TransferEnd& end : std::span(ends).first(ended)) {
       if (end.owner != Impl::kCommitOwner) {
-        if (end.owner != Impl::kRehearsalOwner) impl_->end_record(end);
+        impl_->end_transfer(end);
         completions[count++] = {.tag = end.tag, .error = end.error};
       } else if (impl_->advance_commit(end)) {
         completions[count++] = {.tag = impl_->commit_tag, .error = end.error};
@@ -301,8 +307,8 @@ std::string RecordStore::describe() const {
 int64_t RecordStore::predicted_table_bytes(const TableNeeds& needs) {
   constexpr int64_t kIdentityBytes = 4096;  // of the model's text, strings
   return 2 * needs.chunk_count * static_cast<int64_t>(sizeof(Impl::Entry)) +
-         StoreLayout::memory_bytes(needs.chunk_count, needs.drives) +
-         needs.drives * static_cast<int64_t>(sizeof(Drive) + sizeof(uint32_t)) +
+         needs.scratch_count * static_cast<int64_t>(sizeof(Impl::ScratchEntry) + sizeof(int64_t)) +
+         StoreLayout::memory_bytes(needs) + needs.drives * static_cast<int64_t>(sizeof(Drive) + sizeof(uint32_t)) +
          table_buffer_bytes_for(2 * needs.chunk_count, needs.caller_bytes) + 2 * needs.caller_bytes + kStoreBlockBytes +
          kIdentityBytes + static_cast<int64_t>(sizeof(Impl)) +
          Transfers::memory_bytes(needs.drives, queue_depth(needs.depth, needs.drives));
@@ -321,8 +327,10 @@ int64_t RecordStore::written_bytes() const { return impl_->written_bytes; }
 
 int64_t RecordStore::table_bytes() const {
   const Impl& impl = *impl_;
-  const int64_t plain = predicted_table_bytes(
-      {.chunk_count = impl.layout.chunk_count(), .depth = impl.options.queue.depth, .drives = impl.layout.drives()});
+  const int64_t plain = predicted_table_bytes({.chunk_count = impl.layout.chunk_count(),
+                                               .scratch_count = impl.layout.scratch_count(),
+                                               .depth = impl.options.queue.depth,
+                                               .drives = impl.layout.drives()});
   const int64_t grown = impl.table.bytes() - table_buffer_bytes_for(impl.record_count(), 0);
   return plain + grown + static_cast<int64_t>(impl.committed.caller.capacity() + impl.pending.caller.capacity());
 }

@@ -3,8 +3,8 @@
 //
 // One thread at a time (the owner), as for IoQueue; interrupt() from any thread. checksums() and set_checksums() of one
 // record may be called from another thread while no transfer of that record is under way (the program's order grants
-// it). After an IoError of a write or a commit nothing more is written: every later write and commit ends with that
-// error.
+// it); so may those of a scratch extent. After an IoError of a write or a commit nothing more is written: every later
+// write and commit ends with that error.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -70,6 +70,7 @@ struct StoreOptions {
   IoQueueFactory make_queue = make_io_queue;
   IoQueueOptions queue;
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size, a multiple of 4096
+  std::vector<int64_t> scratch_bytes{};    // of each scratch extent, multiples of 4096; each run's own choice
   Log log;
 
   std::vector<std::filesystem::path> folders() const;  // of all drives
@@ -83,6 +84,7 @@ StoreExists find_store(std::span<const std::filesystem::path> folders, int rank 
 // What the host's part of a store follows from.
 struct TableNeeds {
   int64_t chunk_count = 0;
+  int64_t scratch_count = 0;
   int depth = 0;  // of the queue, for each drive
   int drives = 1;
   int64_t caller_bytes = 0;  // of StepState::caller
@@ -96,7 +98,8 @@ struct StoreCompletion {
 class RecordStore {
  public:
   // Bytes of the files that create() will make, all drives together: what `sluice plan` prints as disk needed.
-  static int64_t file_bytes(const Geometry& geometry, RecordFormat format, int drives = 1);
+  static int64_t file_bytes(const Geometry& geometry, RecordFormat format, int drives = 1,
+                            std::span<const int64_t> scratch_bytes = {});
   // What a commit writes beside the records: table and superblock.
   static int64_t commit_bytes(int64_t chunk_count, int64_t caller_bytes = 0);
   // An upper bound of table_bytes() that needs no store: for the planner.
@@ -109,8 +112,8 @@ class RecordStore {
                                              StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged. Throws
   // ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing or not
-  // in its place (naming it), or a locked store; returns null where no generation is valid. Opening burns a generation
-  // number.
+  // in its place (naming it), or a locked store; IoError where there is no space for its scratch extents; returns null
+  // where no generation is valid. Opening burns a generation number.
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
@@ -136,6 +139,16 @@ class RecordStore {
   // Writes to the slot that holds nothing and changes nothing that the table says: what a write costs, for benchmarks.
   // The record is committed; it may be read meanwhile.
   void rehearse_write(RecordId record, const std::byte* from, uint64_t tag);
+  // Scratch extents: one slot each behind the records, in no table and part of no commit; what they hold ends with this
+  // object. Their transfers wait for no commit and may run beside one. Otherwise as records: never two transfers of an
+  // extent at once when one of them is a write.
+  void read_scratch(int extent, std::byte* into, uint64_t tag);
+  void write_scratch(int extent, const std::byte* from, uint64_t tag);
+  // CRC32C of what an extent holds, as its writer has set it; its reader compares.
+  uint32_t scratch_checksum(int extent) const;
+  void set_scratch_checksum(int extent, uint32_t crc);
+  // The error where the two differ. `what`: what was kept there, for people.
+  CorruptionError scratch_corruption(int extent, uint32_t found, const std::string& what) const;
   // Starts commit(state.step): table to the spare area, fdatasync, superblock, fdatasync. All writes must have
   // completed. After its completion, state is what a crash leaves.
   void commit(const StepState& state, uint64_t tag);

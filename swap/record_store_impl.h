@@ -24,6 +24,10 @@ struct RecordStore::Impl {
     bool has_content = false, is_committed = false;
     bool has_committed = false;  // the committed slot holds content, whatever was written since
   };
+  struct ScratchEntry {
+    uint32_t crc = 0;  // other threads may set it
+    uint8_t readers = 0, writers = 0;
+  };
   enum class Stage : uint8_t { kIdle, kTable, kTableSync, kSuperblock, kSuperblockSync };
   static constexpr uint32_t kCommitOwner = UINT32_MAX, kRehearsalOwner = UINT32_MAX - 1;
 
@@ -50,6 +54,7 @@ struct RecordStore::Impl {
   void grow_table_buffer(int64_t payload_bytes);
 
   Entry& entry(RecordId record);
+  ScratchEntry& scratch_entry(int extent);
   uint32_t index_of(RecordId record) const { return record.chunk * 2 + static_cast<uint32_t>(record.group); }
   int64_t record_count() const { return 2 * layout.chunk_count(); }
   int64_t table_buffer_bytes() const { return table.bytes(); }
@@ -59,6 +64,9 @@ struct RecordStore::Impl {
   void fill_table(const StepState& state);
   void start_stage(Stage next);
   void end_record(const TransferEnd& end);
+  void start_scratch(int extent, IoOp op, std::byte* memory, uint64_t tag);
+  void end_scratch(const TransferEnd& end);
+  void end_transfer(const TransferEnd& end);  // of any but a commit's
   // True: the commit has ended, well or badly.
   bool advance_commit(const TransferEnd& end);
   void adopt_commit();
@@ -70,8 +78,9 @@ struct RecordStore::Impl {
   std::vector<Drive> drives;
   uint64_t fingerprint;
   std::vector<Entry> entries;
-  AlignedBuffer table;  // a table area's payload on its way
-  AlignedBuffer block;  // a superblock, an opening, the header on its way
+  std::vector<ScratchEntry> scratch;  // their transfers' owners are numbered on from the records'
+  AlignedBuffer table;                // a table area's payload on its way
+  AlignedBuffer block;                // a superblock, an opening, the header on its way
 
   StepState committed, pending;
   int64_t previous_step = -1;  // the generation before, while its slots are untouched

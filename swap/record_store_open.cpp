@@ -46,10 +46,10 @@ void RecordStore::Impl::write_headers() {
 void RecordStore::Impl::check_length() const {
   for (int drive = 0; drive < layout.drives(); ++drive) {
     const Drive& file = drives[static_cast<size_t>(drive)];
-    if (file.bytes() >= layout.file_bytes(drive)) continue;
+    if (file.bytes() >= layout.records_end(drive)) continue;
     throw CorruptionError(
         fmt::format("{} has been cut short: {} bytes where {} were written; start over with --overwrite",
-                    file.path().string(), file.bytes(), layout.file_bytes(drive)));
+                    file.path().string(), file.bytes(), layout.records_end(drive)));
   }
 }
 
@@ -166,9 +166,10 @@ void RecordStore::Impl::open_step(int64_t step) {
   run_now({.op = IoOp::kSync}, everywhere().first(1));
 }
 
-int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, int drives) {
+int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, int drives,
+                                std::span<const int64_t> scratch_bytes) {
   const std::vector<uint32_t> any(static_cast<size_t>(drives), 1);
-  const StoreLayout layout(geometry, format, any);
+  const StoreLayout layout(geometry, format, any, scratch_bytes);
   return std::reduce(layout.file_bytes().begin(), layout.file_bytes().end());
 }
 
@@ -178,7 +179,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   std::vector<uint32_t> weights = options.drive_weights;
   if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
-  const StoreLayout layout(geometry, identity.format(), weights);
+  const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);
   std::vector<Drive> drives = create_drives(paths, layout.file_bytes());
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options),
@@ -196,6 +197,7 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
       std::make_unique<Impl>(geometry, identity, std::move(options),
                              Impl::Place{.drives = std::move(opened->drives), .weights = std::move(opened->weights)});
   store->impl_->check_length();
+  fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   if (store->impl_->load() == Impl::Content::kNone) return nullptr;
   return store;
 }

@@ -122,8 +122,9 @@ AlignedBuffer::AlignedBuffer(int64_t bytes)
 
 void AlignedBuffer::Free::operator()(std::byte* memory) const { ::operator delete[](memory, kBufferAlignment); }
 
-StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::span<const uint32_t> weights)
-    : format_(format) {
+StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::span<const uint32_t> weights,
+                         std::span<const int64_t> scratch_bytes)
+    : format_(format), scratch_bytes_(scratch_bytes.begin(), scratch_bytes.end()) {
   SLUICE_CHECK(!weights.empty() && weights.size() <= kMaxDrives, "a store has 1 to 16 drives");
   for (const uint32_t weight : weights) {
     SLUICE_CHECK(weight > 0 && weight <= UINT16_MAX, "a drive's weight is 1 to 65535");
@@ -144,15 +145,26 @@ StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::spa
         end += 2 * part_bytes(record_layout(format, group, chunk.elements).bytes, drive);
     }
   }
+  records_end_ = file_bytes_;
+  scratch_offsets_.reserve(scratch_bytes_.size() * weights.size());
+  for (const int64_t bytes : scratch_bytes_) {
+    SLUICE_CHECK(bytes > 0 && bytes % kStoreBlockBytes == 0, "a scratch extent's bytes are a multiple of 4096");
+    for (int drive = 0; drive < drives(); ++drive) {
+      int64_t& end = file_bytes_[static_cast<size_t>(drive)];
+      scratch_offsets_.push_back(end);
+      end += part_bytes(bytes, drive);
+    }
+  }
 }
 
-int64_t StoreLayout::memory_bytes(int64_t chunk_count, int drives) {
-  return static_cast<int64_t>(sizeof(int64_t)) * (chunk_count * (1 + drives) + 2 * drives);
+int64_t StoreLayout::memory_bytes(const TableNeeds& needs) {
+  return static_cast<int64_t>(sizeof(int64_t)) *
+         ((needs.chunk_count + needs.scratch_count) * (1 + needs.drives) + 3 * needs.drives);
 }
 
-// Every record is a whole number of blocks: its planes are aligned to one.
-int64_t StoreLayout::part_bytes(int64_t record_bytes, int drive) const {
-  const int64_t blocks = record_bytes / kStoreBlockBytes;
+// Records and scratch extents are whole numbers of blocks.
+int64_t StoreLayout::part_bytes(int64_t bytes, int drive) const {
+  const int64_t blocks = bytes / kStoreBlockBytes;
   const auto up_to = [&](int d) {
     return d < 0 ? 0 : blocks * weights_up_to_[static_cast<size_t>(d)] / weights_up_to_.back();
   };
@@ -173,6 +185,17 @@ Extents StoreLayout::extents(RecordId record, int slot) const {
     int64_t offset = offsets_[record.chunk * file_bytes_.size() + static_cast<size_t>(drive)] + slot * part;
     if (record.group == Group::kState) offset += 2 * part_bytes(weights_bytes, drive);
     extents.list[extents.count++] = {.drive = drive, .offset = offset, .bytes = part};
+  }
+  return extents;
+}
+
+Extents StoreLayout::scratch_extents(int extent) const {
+  Extents extents;
+  for (int drive = 0; drive < drives(); ++drive) {
+    const int64_t part = part_bytes(scratch_bytes(extent), drive);
+    if (part == 0) continue;
+    const size_t at = static_cast<size_t>(extent) * file_bytes_.size() + static_cast<size_t>(drive);
+    extents.list[extents.count++] = {.drive = drive, .offset = scratch_offsets_[at], .bytes = part};
   }
   return extents;
 }

@@ -6,9 +6,11 @@
 //   opening 0, 1               1 block each: generation numbers burnt by opening
 //   table area 0, 1            each round_up(sizeof TableHeader + 24 x records + 1 MiB of the caller's, 4096)
 //   per chunk                  weights slot 0, weights slot 1, state slot 0, state slot 1: this drive's part of each
+//   per scratch extent         this drive's part of it; how many there are, and of what sizes, is each run's own
 //
-// Every other drive's: identity header, then its parts per chunk. A record of record_layout's bytes is split over all
-// drives, in their order, in proportion to weights that are fixed at creation and stand in every header (StoreLayout).
+// Every other drive's: identity header, then its parts per chunk and per scratch extent. A record of record_layout's
+// bytes is split over all drives, in their order, in proportion to weights that are fixed at creation and stand in
+// every header (StoreLayout); so is a scratch extent.
 //
 // Every block ends its meaningful part with a CRC32C of that part, which lies within one 512-byte sector but for the
 // identity header, written once at creation. A table's CRC is in its superblock.
@@ -66,9 +68,11 @@ struct Extents {
 // and all drives end a transfer at the same time when the weights are their speeds.
 class StoreLayout {
  public:
-  StoreLayout(const Geometry& geometry, RecordFormat format, std::span<const uint32_t> weights);
+  StoreLayout(const Geometry& geometry, RecordFormat format, std::span<const uint32_t> weights,
+              std::span<const int64_t> scratch_bytes = {});
   int drives() const { return static_cast<int>(file_bytes_.size()); }
   int64_t file_bytes(int drive) const { return file_bytes_[static_cast<size_t>(drive)]; }
+  int64_t records_end(int drive) const { return records_end_[static_cast<size_t>(drive)]; }  // scratch begins there
   std::span<const int64_t> file_bytes() const { return file_bytes_; }
   int64_t table_offset(int area) const { return kTablesOffset + area * table_area_bytes_; }
   int64_t table_area_bytes() const { return table_area_bytes_; }
@@ -77,16 +81,22 @@ class StoreLayout {
   Extents extents(RecordId record, int slot) const;
   // Of one byte of a record: its drive and offset there (of one byte).
   Extent place_of(RecordId record, int slot, int64_t byte) const;
-  static int64_t memory_bytes(int64_t chunk_count, int drives);
+  int scratch_count() const { return static_cast<int>(scratch_bytes_.size()); }
+  int64_t scratch_bytes(int extent) const { return scratch_bytes_[static_cast<size_t>(extent)]; }
+  Extents scratch_extents(int extent) const;
+  static int64_t memory_bytes(const TableNeeds& needs);
 
  private:
-  int64_t part_bytes(int64_t record_bytes, int drive) const;
+  int64_t part_bytes(int64_t bytes, int drive) const;
 
   RecordFormat format_;
-  std::vector<int64_t> weights_up_to_;  // by drive: its own and those before
-  std::vector<int64_t> elements_;       // by chunk
-  std::vector<int64_t> offsets_;        // by chunk, then by drive: of weights slot 0
-  std::vector<int64_t> file_bytes_;     // by drive
+  std::vector<int64_t> weights_up_to_;    // by drive: its own and those before
+  std::vector<int64_t> elements_;         // by chunk
+  std::vector<int64_t> offsets_;          // by chunk, then by drive: of weights slot 0
+  std::vector<int64_t> scratch_bytes_;    // by scratch extent
+  std::vector<int64_t> scratch_offsets_;  // by scratch extent, then by drive
+  std::vector<int64_t> records_end_;      // by drive
+  std::vector<int64_t> file_bytes_;       // by drive
   int64_t table_area_bytes_;
 };
 

@@ -28,11 +28,14 @@ class FaultSweep : public ::testing::TestWithParam<Kind> {
     int finished = 0, stopped = 0, resumed = 0, refused = 0;
   };
 
-  // State and weights in both homes, so that a run reads, verifies and writes records of each kind.
+  // State and weights in both homes, gradients and activations on NVMe too, so that a run reads, verifies and writes
+  // records of each kind, and scratch.
   EngineOptions options(const std::shared_ptr<Faults>& faults) const {
     EngineOptions options = engine_options(folder_, reference_);
     options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kNvme, 0.7}};
     options.plan.placement.weights = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
+    options.plan.placement.gradient = {{HomeKind::kNvme, 0.6}, {HomeKind::kHost, 0.4}};
+    options.plan.placement.activations = {{HomeKind::kNvme, 1}};
     options.plan.commit_interval = 1;
     options.store.make_queue = faulty_queue_factory(faults, recorded_queue_factory(drives_));
     return options;

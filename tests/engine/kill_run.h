@@ -38,6 +38,8 @@ inline EngineOptions kill_run_options(const std::string& folder, const std::stri
                   .update = update == "deferred" ? UpdateMode::kDeferred : UpdateMode::kSpeculative};
   options.plan.placement.weights = {{HomeKind::kNvme, 1}};
   options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kNvme, 0.7}};
+  options.plan.placement.gradient = {{HomeKind::kNvme, 0.6}, {HomeKind::kHost, 0.4}};
+  options.plan.placement.activations = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
   options.store.folder = folder;
   options.max_norm = reference.max_norm;
   options.loss_scale = reference.loss_scale;

@@ -30,6 +30,7 @@ TEST(Memory, nothing_is_allocated_in_a_step) {
       TempFolder folder;
       EngineOptions options = engine_options(folder, reference);
       options.plan.placement.weights = options.plan.placement.state = {{home, 1}};
+      options.plan.placement.gradient = options.plan.placement.activations = {{home, 1}};
       options.plan.commit_interval = 2;
       options.store.queue.backend = backend;
       Engine engine(model, options, toy_source());
@@ -51,6 +52,7 @@ TEST(Memory, tables_stay_within_what_was_charged_for_them) {
       EngineOptions options = engine_options(folder, reference);
       options.plan.device_bytes = options.plan.host_bytes = 64 * kMiB;
       options.plan.chunk_elements = chunk;
+      if (visits == 40) options.plan.placement.gradient = options.plan.placement.activations = {{HomeKind::kNvme, 1}};
       const int64_t before = heap_live_bytes();
       Engine engine(model, options, toy_source());
       const Compute compute = quiet_turn;

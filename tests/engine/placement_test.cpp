@@ -53,8 +53,8 @@ std::vector<PlacementCase> all_placements() {
   for (Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
     for (HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
       for (HomeKind state : {kHost, kNvme}) {
-        for (HomeKind gradient : {kDevice, kHost}) {
-          for (HomeKind activations : {kDevice, kHost}) {
+        for (HomeKind gradient : {kDevice, kHost, kNvme}) {
+          for (HomeKind activations : {kDevice, kHost, kNvme}) {
             const auto shape = static_cast<ToyShape>(cases.size() % 4);
             cases.push_back({weights, state, gradient, activations, shape, precision});
           }
@@ -97,6 +97,13 @@ TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
   if (weights_on_nvme && !kept) {
     EXPECT_GT(lanes.weights_read_bytes, weights);
   }
+  // A gradient goes to its home once and to its update once.
+  const int64_t gradient = engine.geometry().padded_elements() * bytes_of(weights_dtype(which.precision));
+  const bool gradient_on_nvme = which.gradient == HomeKind::kNvme;
+  EXPECT_EQ(lanes.gradient_write_bytes, gradient_on_nvme ? gradient : 0);
+  EXPECT_EQ(lanes.gradient_read_bytes, gradient_on_nvme ? gradient : 0);
+  EXPECT_EQ(lanes.activations_write_bytes > 0, which.activations == HomeKind::kNvme);
+  EXPECT_EQ(lanes.activations_read_bytes > 0, which.activations == HomeKind::kNvme);
   EXPECT_EQ(cached_pages(folder.path() / "sluice-0.swap"), 0);
 }
 
@@ -121,6 +128,11 @@ class Variation : public ::testing::Test {
     change(options);
     Engine engine(model_, options, toy_source());
     EXPECT_EQ(train_engine(engine, model_, reference_), expected_);
+  }
+
+  static void all_on_nvme(EngineOptions& o) {
+    const HomeShares nvme = {{HomeKind::kNvme, 1}};
+    o.plan.placement = {.weights = nvme, .state = nvme, .gradient = nvme, .activations = nvme};
   }
 
   ReferenceOptions reference_ = reference_options(Precision::kBf16);
@@ -225,6 +237,10 @@ TEST_F(Variation, a_store_of_another_optimizer_is_refused_by_name) {
 TEST_F(Variation, chunk_sizes_that_do_not_divide_change_no_bit) {
   for (int64_t chunk : {128, 129, 200, 333, 1000, 100000}) {
     expect_same([chunk](EngineOptions& o) { o.plan.chunk_elements = chunk; });
+    expect_same([chunk](EngineOptions& o) {
+      o.plan.chunk_elements = chunk;
+      all_on_nvme(o);
+    });
   }
 }
 
@@ -232,8 +248,8 @@ TEST_F(Variation, shares_of_homes_change_no_bit) {
   expect_same([](EngineOptions& o) {
     o.plan.placement = {.weights = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}},
                         .state = {{HomeKind::kNvme, 0.3}, {HomeKind::kHost, 0.7}},
-                        .gradient = {{HomeKind::kHost, 0.6}, {HomeKind::kDevice, 0.4}},
-                        .activations = {{HomeKind::kDevice, 0.25}, {HomeKind::kHost, 0.75}}};
+                        .gradient = {{HomeKind::kHost, 0.3}, {HomeKind::kDevice, 0.3}, {HomeKind::kNvme, 0.4}},
+                        .activations = {{HomeKind::kDevice, 0.25}, {HomeKind::kNvme, 0.5}, {HomeKind::kHost, 0.25}}};
   });
 }
 
@@ -245,6 +261,7 @@ TEST_F(Variation, backends_queue_depths_and_update_threads_change_no_bit) {
           o.store.queue.backend = backend;
           o.plan.io_depth = depth;
           o.update_threads = threads;
+          if (depth != 2) all_on_nvme(o);
         });
       }
     }
@@ -258,7 +275,7 @@ TEST_F(Variation, drives_and_their_weights_change_no_bit) {
       for (size_t drive = 1; drive < weights.size(); ++drive)
         o.store.more_folders.push_back(further.path() / std::to_string(drive));
       o.store.drive_weights = weights;
-      o.plan.placement.weights = o.plan.placement.state = {{HomeKind::kNvme, 1}};
+      all_on_nvme(o);
     });
   }
 }
@@ -304,6 +321,13 @@ TEST_F(Variation, the_smallest_legal_budgets_finish_and_change_no_bit) {
     o.plan.device_bytes = *device;
     o.plan.host_bytes = *host_beside;
   });
+  expect_same([&](EngineOptions& o) {
+    all_on_nvme(o);
+    const Planner forced(model_, o.plan);
+    const int64_t least = forced.smallest_host(o.plan.device_bytes).value();
+    o.plan.device_bytes = forced.smallest_device(least).value();
+    o.plan.host_bytes = least;
+  });
   EXPECT_THROW(expect_same([&](EngineOptions& o) { o.plan.device_bytes = *device - 1; }), ConfigError);
   EXPECT_THROW(expect_same([&](EngineOptions& o) { o.plan.host_bytes = *host - 1; }), ConfigError);
 }
@@ -335,7 +359,7 @@ class Tiles : public ::testing::TestWithParam<Precision> {
   std::vector<OpenSlot> slots_;
 };
 INSTANTIATE_TEST_SUITE_P(, Tiles, ::testing::Values(Precision::kBf16, Precision::kFp32),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& precision) { return std::string(name_of(precision.param)); });
 
 TEST_P(Tiles, train_to_the_bits_of_the_reference_from_every_home) {
   using enum HomeKind;

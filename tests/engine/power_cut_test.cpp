@@ -27,6 +27,7 @@ class RunAfterPowerCut : public ::testing::TestWithParam<int> {
     EngineOptions options = engine_options(folder_, reference_);
     options.plan.commit_interval = GetParam();
     options.plan.placement.state = {{HomeKind::kHost, 0.4}, {HomeKind::kNvme, 0.6}};
+    options.plan.placement.gradient = {{HomeKind::kNvme, 1}};
     options.store.make_queue = recorded_queue_factory(drives_);
     return options;
   }

@@ -22,6 +22,19 @@ struct Touch {
   Access access;
 };
 
+std::vector<Touch> swap_touches(const Plan& plan, const Hop& hop) {
+  const bool in = hop.verb == Verb::kSwapIn;
+  const Access memory = in ? Access::kFills : Access::kReads, drive = in ? Access::kReads : Access::kFills;
+  const auto list = [&](int64_t bytes, Place place, int64_t at) {
+    return std::vector<Touch>{{Place::kHost, hop.host_offset, hop.host_offset + bytes, memory},
+                              {place, at, at + 1, drive}};
+  };
+  if (hop.operands >= 0) return list(plan.scratch_bytes[hop.operands], Place::kScratch, hop.operands);
+  const int64_t elements = plan.geometry.chunks()[hop.index].elements;
+  return list(record_layout(plan.options.precision, hop.group, elements).bytes, Place::kStore,
+              2 * hop.index + static_cast<int>(hop.group));
+}
+
 // What a hop touches, told from its own fields and side tables.
 std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitProgram& unit, const Hop& hop) {
   std::vector<Touch> list;
@@ -33,12 +46,8 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
   };
   switch (hop.verb) {
     case Verb::kSwapIn:
-    case Verb::kSwapOut: {
-      const bool in = hop.verb == Verb::kSwapIn;
-      add(Place::kHost, hop.host_offset, record(hop.group), in ? Access::kFills : Access::kReads);
-      add(Place::kStore, 2 * hop.index + static_cast<int>(hop.group), 1, in ? Access::kReads : Access::kFills);
-      break;
-    }
+    case Verb::kSwapOut:
+      return swap_touches(plan, hop);
     case Verb::kUpload:
     case Verb::kDownload: {
       const bool up = hop.verb == Verb::kUpload;
@@ -52,10 +61,14 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
       add(Place::kHost, operands.weights, record(Group::kWeights), Access::kFills);
       add(Place::kHost, operands.gradient, plan.gradient_bytes(plan.geometry.chunks()[hop.index].elements),
           Access::kReads);
+      if (operands.gradient_extent >= 0) add(Place::kScratch, operands.gradient_extent, 1, Access::kReads);
       break;
     }
     case Verb::kVerify:
-      add(Place::kHost, hop.host_offset, record(Group::kWeights), Access::kReads);
+    case Verb::kSeal:
+      add(Place::kHost, hop.host_offset, hop.bytes, Access::kReads);
+      if (hop.operands < 0) break;
+      add(Place::kScratch, hop.operands, 1, hop.verb == Verb::kSeal ? Access::kFills : Access::kReads);
       break;
     case Verb::kClose:
       add(Place::kDevice, hop.device_offset, plan.geometry.partitions()[hop.index].elements * 4, Access::kFills);
@@ -101,7 +114,8 @@ void expect_legal(const ModelSpec& model, const Plan& plan, const UnitProgram& u
   std::vector<HopSet> before(hops.size());
   // Earlier touches: a reader minds only those that fill.
   std::vector<std::pair<Touch, int>> seen[kPlaceCount][2];
-  const int64_t arena[] = {2 * static_cast<int64_t>(plan.chunks.size()), plan.host_arena_bytes, plan.workspace_offset};
+  const int64_t arena[] = {2 * static_cast<int64_t>(plan.chunks.size()), plan.host_arena_bytes, plan.workspace_offset,
+                           0, static_cast<int64_t>(plan.scratch_bytes.size())};
   for (size_t hop = 0; hop < hops.size(); ++hop) {
     for (int32_t p : unit.program.predecessors(static_cast<int>(hop))) {
       ASSERT_LT(p, static_cast<int>(hop));
@@ -139,8 +153,11 @@ PlanOptions random_options(uint64_t seed, const ModelSpec& model) {
   constexpr HomeKind kWeights[] = {kAuto, kHost, kNvme, kHostAndDevice, kNvmeAndDevice};
   options.placement.weights = {{kWeights[seed % 5], 1}};
   options.placement.state = {{seed % 2 ? kNvme : kAuto, 1}};
-  options.placement.gradient = {{seed % 3 == 0 ? kDevice : kAuto, 1}};
-  options.placement.activations = {{seed % 11 == 0 ? kHost : kAuto, 1}};
+  constexpr HomeKind kGradients[] = {kDevice, kAuto, kNvme}, kActivations[] = {kHost, kAuto, kNvme, kAuto};
+  options.placement.gradient = {{kGradients[seed % 3], 1}};
+  options.placement.activations = {{kActivations[seed % 4], 1}};
+  if (seed % 8 == 0) options.placement.gradient = {{kNvme, 0.4}, {kHost, 0.6}};
+  if (seed % 9 == 0) options.placement.activations = {{kNvme, 0.3}, {kDevice, 0.3}, {kHost, 0.4}};
   options.update = static_cast<UpdateMode>(seed / 2 % 4);
   if (options.update == UpdateMode::kReplay) options.placement.gradient = {};
   if (seed % 3 == 1) options.speculated_share = static_cast<double>(seed % 10) / 10;
@@ -169,7 +186,9 @@ TEST(Programs, of_thousands_of_random_lists_can_be_built) {
     options.chunk_elements = 200 + static_cast<int64_t>(seed % 1000);
     options.update = static_cast<UpdateMode>(seed % 4);
     const bool replay = options.update == UpdateMode::kReplay;
-    options.placement.gradient = {{seed % 3 || replay ? HomeKind::kAuto : HomeKind::kDevice, 1}};
+    constexpr HomeKind kGradients[] = {HomeKind::kDevice, HomeKind::kAuto, HomeKind::kNvme};
+    options.placement.gradient = {{replay ? HomeKind::kAuto : kGradients[seed % 3], 1}};
+    if (seed % 5 < 2) options.placement.activations = {{HomeKind::kNvme, 1}};
     // make_plan() builds every variant to know its tables' size.
     ASSERT_NO_THROW(make_plan(model, options)) << "seed " << seed;
   }

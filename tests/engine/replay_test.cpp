@@ -19,6 +19,9 @@ class Replays : public ::testing::Test {
     EngineOptions options = engine_options(folder_, reference_);
     options.plan.placement.weights = weights;
     options.plan.placement.state = state;
+    // With weights on NVMe everything is.
+    if (weights.size() == 1 && weights[0].home == HomeKind::kNvme) options.plan.placement.activations = weights;
+    if (update != UpdateMode::kReplay) options.plan.placement.gradient = weights;
     options.plan.commit_interval = commit_interval;
     options.plan.update = update;
     return std::make_unique<Engine>(model_, options, toy_source());

@@ -71,6 +71,11 @@ class UpdateModes : public ::testing::Test {
 
 constexpr double kNeverClips = 1e9, kAlwaysClips = 1e-3;
 
+// Replay keeps none.
+HomeShares gradients_at(HomeKind home, UpdateMode mode) {
+  return mode == UpdateMode::kReplay ? HomeShares{} : HomeShares{{home, 1}};
+}
+
 TEST_F(UpdateModes, a_clip_that_never_engages_makes_every_prediction_right) {
   reference_.max_norm = kNeverClips;
   for (double share : {0.3, 1.0}) {
@@ -99,7 +104,7 @@ TEST_F(UpdateModes, a_clip_that_engages_now_and_then_changes_no_bit_wherever_rec
   reference_.max_norm = median_norm(model_, reference_);
   for (HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
     for (HomeKind state : {kHost, kNvme}) {
-      for (HomeKind gradient : {kHost, kDevice}) {
+      for (HomeKind gradient : {kHost, kDevice, kNvme}) {
         choose(UpdateMode::kSpeculative);
         const Course course = expect_reference([&](EngineOptions& o) {
           o.plan.placement = {.weights = {{weights, 1}}, .state = {{state, 1}}, .gradient = {{gradient, 1}}};
@@ -123,7 +128,8 @@ TEST_F(UpdateModes, train_within_the_smallest_budgets) {
     for (HomeKind home : {kHost, kNvme}) {
       choose(mode);
       expect_reference([&](EngineOptions& o) {
-        o.plan.placement.weights = o.plan.placement.state = {{home, 1}};
+        o.plan.placement.weights = o.plan.placement.state = o.plan.placement.activations = {{home, 1}};
+        o.plan.placement.gradient = gradients_at(home, mode);
         o.update_threads = 1;
         o.plan.io_depth = 1;
         o.plan.host_bytes = Planner(model_, o.plan).smallest_host(o.plan.device_bytes).value();
@@ -170,6 +176,7 @@ TEST_F(UpdateModes, a_skipped_step_undoes_what_was_updated_early) {
     EngineOptions with = options();
     with.plan.commit_interval = 1;
     with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+    with.plan.placement.activations = {{home, 1}};
     with.plan.update = UpdateMode::kDeferred;
     TempFolder other;
     with.store.folder = other.path();
@@ -185,6 +192,7 @@ TEST_F(UpdateModes, a_skipped_step_undoes_what_was_updated_early) {
       TempFolder folder;
       with.store.folder = folder.path();
       with.plan.update = mode;
+      with.plan.placement.gradient = gradients_at(home, mode);
       const Digests found = train_poisoned(model_, with);
       EXPECT_EQ(found.weights_crc32c, expected.weights_crc32c);
       EXPECT_EQ(found.state_crc32c, expected.state_crc32c);
@@ -200,7 +208,8 @@ TEST_F(UpdateModes, a_step_that_throws_undoes_what_was_updated_early) {
       TempFolder folder;
       EngineOptions with = engine_options(folder, reference_);
       with.plan.update = mode;
-      with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+      with.plan.placement.weights = with.plan.placement.state = with.plan.placement.activations = {{home, 1}};
+      with.plan.placement.gradient = gradients_at(home, mode);
       Engine engine(model_, with, toy_source());
       for (int bad_turn = 0; bad_turn < turns_of_a_step(); bad_turn += 2) {
         int turn = 0;
@@ -227,6 +236,7 @@ TEST_F(UpdateModes, a_run_left_at_any_step_resumes_to_the_same_bits) {
       EngineOptions with = options();
       with.plan.update = mode;
       with.plan.placement.weights = {{kHost, 0.5}, {kNvme, 0.5}};
+      with.plan.placement.gradient = gradients_at(stop % 2 ? kNvme : kHost, mode);
       {
         Engine engine(model_, with, toy_source());
         for (int64_t number = 1; number <= stop; ++number) {
@@ -235,6 +245,7 @@ TEST_F(UpdateModes, a_run_left_at_any_step_resumes_to_the_same_bits) {
       }
       with.open = OpenMode::kResume;
       with.plan.update = UpdateMode::kAuto;
+      with.plan.placement.gradient = {};
       Engine resumed(model_, with, toy_source());
       EXPECT_GE(resumed.step(), stop - 1);
       EXPECT_EQ(train_engine(resumed, model_, reference_).state_crc32c, expected.state_crc32c) << stop;

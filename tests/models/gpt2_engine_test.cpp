@@ -32,10 +32,15 @@ std::vector<ParameterGroup> groups_of(const ModelSpec& spec, const AdamOptions& 
   return groups;
 }
 
+ModelSection in_tiles(ModelSection section, Gpt2Tiling tiling) {
+  section.config.tiling = tiling;
+  return section;
+}
+
 // A model on the engine, started from one of the reference's folders.
 struct Training {
-  Training(const std::string& name, Precision precision, int micro_batches)
-      : section(read_model_section("{\"path\": \"" + Reference::get().folder(name) + "\"}")),
+  Training(const std::string& name, Precision precision, int micro_batches, Gpt2Tiling tiling = {})
+      : section(in_tiles(read_model_section("{\"path\": \"" + Reference::get().folder(name) + "\"}"), tiling)),
         model(section.config,
               {.precision = precision, .batch = kBatch, .sequence = kSequence, .loss_tile_tokens = 40}) {
     EngineOptions options;
@@ -68,12 +73,18 @@ std::vector<int64_t> step_of(const std::vector<int64_t>& all, int64_t step, int6
   return {first, first + micro_batches * kMicroBatchTokens};
 }
 
-class Parity : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, Parity, ::testing::Values("tied", "untied", "grouped"));
+struct Trained {
+  const char* name;
+  Gpt2Tiling tiling;
+};
+class Parity : public ::testing::TestWithParam<Trained> {};
+INSTANTIATE_TEST_SUITE_P(Models, Parity,
+                         ::testing::Values(Trained{"tied", {}}, Trained{"untied", {}}, Trained{"grouped", {}},
+                                           Trained{"tied", {3, 4}}, Trained{"untied", {2, 7}}));
 
 TEST_P(Parity, twenty_steps_with_clipping_and_accumulation_are_those_of_torch) {
-  const std::string name = GetParam();
-  Training run(name, Precision::kFp32, kAccumulation);
+  const std::string name = GetParam().name;
+  Training run(name, Precision::kFp32, kAccumulation, GetParam().tiling);
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
   const std::vector<float> losses = Reference::get().values(name + ".losses"),
                            norms = Reference::get().values(name + ".norms");
@@ -86,10 +97,15 @@ TEST_P(Parity, twenty_steps_with_clipping_and_accumulation_are_those_of_torch) {
   }
   EXPECT_GT(run.engine->last_lanes().state_read_bytes, 0);
   EXPECT_LE(run.model.workspace_peak_bytes(), static_cast<int64_t>(run.engine->workspace().size()));
+  const ParameterSource trained =
+      run.model.tiles().cut([&](const Parameter& parameter, int64_t first, std::span<float> into) {
+        const std::vector<float> all = Reference::get().values(name + ".trained." + parameter.name);
+        std::copy_n(all.begin() + first, into.size(), into.begin());
+      });
   for (size_t p = 0; p < run.engine->geometry().parameters().size(); ++p) {
     const Parameter& parameter = run.engine->geometry().parameters()[p];
-    const std::vector<float> wanted = Reference::get().values(name + ".trained." + parameter.name);
-    std::vector<float> ours(wanted.size());
+    std::vector<float> ours(static_cast<size_t>(parameter.elements)), wanted(ours.size());
+    trained(parameter, 0, wanted);
     run.engine->read_master(static_cast<int>(p), 0, ours);
     double worst = 0;
     for (size_t i = 0; i < ours.size(); ++i)
@@ -152,8 +168,11 @@ TEST(Gpt2OnTheEngine, gives_the_logits_of_the_next_token) {
 }
 
 TEST(Gpt2OnTheEngine, runs_in_exactly_the_workspace_that_was_measured) {
-  for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
-    Training run("tied", precision, 2);
+  for (const auto& [precision, tiling] : {std::pair{Precision::kBf16, Gpt2Tiling{}},
+                                          {Precision::kFp16, {}},
+                                          {Precision::kFp32, {}},
+                                          {Precision::kFp32, {2, 3}}}) {
+    Training run("tied", precision, 2, tiling);
     const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
     const std::vector<int64_t> some = step_of(ids, 0, 2), next = step_of(targets, 0, 2);
     for (int step = 0; step < 3; ++step) {
@@ -166,17 +185,17 @@ TEST(Gpt2OnTheEngine, runs_in_exactly_the_workspace_that_was_measured) {
 TEST(Export, opens_in_transformers_with_the_same_values) {
   std::string checks = "--check-export";
   Training tied("tied", Precision::kFp32, 1), untied("untied", Precision::kBf16, 1);
-  for (Training* run : {&tied, &untied}) {
+  Training cut("untied", Precision::kFp32, 1, {2, 7});
+  for (Training* run : {&tied, &untied, &cut}) {
     const bool half = run == &untied;
     const std::string out = (run->folder.path() / "exported").string();
-    export_hugging_face({.folder = out, .dtype = half ? DType::kBf16 : DType::kFp32}, run->model.config(),
-                        run->engine->geometry(),
+    export_hugging_face({.folder = out, .dtype = half ? DType::kBf16 : DType::kFp32}, run->model,
                         [&](int parameter, std::span<std::byte> into) { run->engine->read(parameter, into); });
     checks += " '" + out + "' '" + run->section.folder + (half ? "' bfloat16" : "' float32");
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(out), std::filesystem::directory_iterator()), 2);
     const ModelSection again = read_model_section("{\"path\": \"" + out + "\"}");
     EXPECT_EQ(model_section_text({.config = again.config, .folder = {}}),
-              model_section_text({.config = run->model.config(), .folder = {}}));
+              model_section_text(in_tiles({.config = run->model.config(), .folder = {}}, {})));
   }
   EXPECT_EQ(run_reference_script(checks), 0);
 }

@@ -23,8 +23,9 @@ ModelSection section_of(const std::string& name) {
   return read_model_section("{\"path\": \"" + Reference::get().folder(name) + "\"}");
 }
 
-MemoryModel load(const std::string& name, Precision precision, int64_t tile_tokens = 0) {
-  const ModelSection section = section_of(name);
+MemoryModel load(const std::string& name, Precision precision, int64_t tile_tokens = 0, Gpt2Tiling tiling = {}) {
+  ModelSection section = section_of(name);
+  section.config.tiling = tiling;
   const Gpt2Options options{
       .precision = precision, .batch = kBatch, .sequence = kSequence, .loss_tile_tokens = tile_tokens};
   return {section.config, options, hugging_face_source(section.folder, Gpt2(section.config, options))};
@@ -43,7 +44,8 @@ double distance(std::span<const float> ours, std::span<const float> reference) {
 }
 
 void expect_gradients(const MemoryModel& model, const std::string& name, int index, double tolerance) {
-  for (const PartitionSpec& partition : model.spec().partitions) {
+  const Gpt2 whole(section_of(name).config, {});
+  for (const PartitionSpec& partition : whole.spec().partitions) {
     for (const ParameterSpec& parameter : partition.parameters) {
       const auto wanted = Reference::get().values(name + ".gradient." + std::to_string(index) + "." + parameter.name);
       EXPECT_LT(distance(model.gradient(parameter.name), wanted), tolerance)
@@ -68,25 +70,52 @@ TEST_P(Gradients, are_those_of_transformers_in_fp32_whatever_the_loss_tile) {
 INSTANTIATE_TEST_SUITE_P(Models, Gradients,
                          ::testing::Combine(::testing::Values("tied", "untied"), ::testing::Values<int64_t>(0, 7, 1)));
 
+class TiledGradients : public ::testing::TestWithParam<std::tuple<const char*, Gpt2Tiling>> {};
+
+TEST_P(TiledGradients, are_those_of_transformers_in_fp32) {
+  const auto& [name, tiling] = GetParam();
+  const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
+  for (const int64_t tile_tokens : {0, 7}) {
+    MemoryModel model = load(name, Precision::kFp32, tile_tokens, tiling);
+    for (const int index : {0, 1}) {
+      const double wanted = Reference::get().values(std::string(name) + ".loss." + std::to_string(index))[0];
+      EXPECT_NEAR(model.evaluate(micro_batch(ids, targets, index)) / wanted, 1, 1e-5);
+      EXPECT_NEAR(model.train(micro_batch(ids, targets, index)) / wanted, 1, 1e-5);
+      expect_gradients(model, name, index, 2e-5);
+    }
+  }
+}
+// Even tiles, uneven ones, positions that no sequence has, one tile of either kind.
+INSTANTIATE_TEST_SUITE_P(Models, TiledGradients,
+                         ::testing::Combine(::testing::Values("tied", "untied"),
+                                            ::testing::Values(Gpt2Tiling{3, 2}, Gpt2Tiling{2, 7}, Gpt2Tiling{1, 40},
+                                                              Gpt2Tiling{3, 1})));
+
 TEST(Gradients, are_close_in_half_precision) {
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
   for (const auto& [precision, loss_tolerance, tolerance] :
        {std::tuple{Precision::kBf16, 1e-2, 0.1}, {Precision::kFp16, 1e-3, 0.02}}) {
-    MemoryModel model = load("tied", precision);
-    const double wanted = Reference::get().values("tied.loss.0")[0];
-    EXPECT_NEAR(model.train(micro_batch(ids, targets, 0)) / wanted, 1, loss_tolerance);
-    expect_gradients(model, "tied", 0, tolerance);
+    for (const Gpt2Tiling& tiling : {Gpt2Tiling{}, Gpt2Tiling{3, 4}}) {
+      MemoryModel model = load("tied", precision, 0, tiling);
+      const double wanted = Reference::get().values("tied.loss.0")[0];
+      EXPECT_NEAR(model.train(micro_batch(ids, targets, 0)) / wanted, 1, loss_tolerance);
+      expect_gradients(model, "tied", 0, tolerance);
+    }
   }
 }
 
 TEST(Gradients, are_zero_and_so_is_the_loss_without_a_target) {
-  MemoryModel model = load("tied", Precision::kFp32);
   const std::vector<int64_t> ids = Reference::get().ids();
   const std::vector<int64_t> none(ids.size(), kIgnoredTarget);
-  EXPECT_EQ(model.train(micro_batch(ids, none, 0)), 0.0);
-  for (const char* name : {"transformer.wte.weight", "transformer.h.0.attn.c_attn.weight", "transformer.ln_f.weight"}) {
-    const std::vector<float>& gradient = model.gradient(name);
-    EXPECT_TRUE(std::all_of(gradient.begin(), gradient.end(), [](float g) { return g == 0; })) << name;
+  for (const Gpt2Tiling& tiling : {Gpt2Tiling{}, Gpt2Tiling{2, 3}}) {
+    MemoryModel model = load("tied", Precision::kFp32, 0, tiling);
+    EXPECT_EQ(model.train(micro_batch(ids, none, 0)), 0.0);
+    for (const char* name :
+         {"transformer.wte.weight", "transformer.h.0.attn.c_attn.weight", "transformer.ln_f.weight"}) {
+      const std::vector<float> gradient = model.gradient(name);
+      EXPECT_FALSE(gradient.empty());
+      EXPECT_TRUE(std::all_of(gradient.begin(), gradient.end(), [](float g) { return g == 0; })) << name;
+    }
   }
 }
 
@@ -106,8 +135,9 @@ TEST(Gradients, and_losses_keep_their_bits_from_run_to_run_and_in_a_workspace) {
 }
 
 TEST(Logits, of_a_short_prompt_are_those_of_transformers) {
-  for (const char* name : {"tied", "untied"}) {
-    MemoryModel model = load(name, Precision::kFp32);
+  for (const auto& [name, tiling] :
+       {std::pair{"tied", Gpt2Tiling{}}, {"untied", {}}, {"tied", {3, 2}}, {"untied", {2, 7}}}) {
+    MemoryModel model = load(name, Precision::kFp32, 0, tiling);
     const std::vector<int64_t> ids = Reference::get().ids();
     const std::vector<float> wanted = Reference::get().values(std::string(name) + ".logits");
     std::vector<float> logits(wanted.size());

@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/random.h"
+#include "engine/planner.h"
 #include "libtorch/process.h"
 #include "models/gpt2.h"
 #include "tests/fakes/temp_folder.h"
@@ -85,6 +86,13 @@ class Gpt2Placement : public ::testing::Test {
   }
 
   void expect_same(const std::function<void(EngineOptions&)>& change) { EXPECT_EQ(train(change).record, expected()); }
+  std::function<void(EngineOptions&)> in_smallest_budgets() const {
+    return [this](EngineOptions& options) {
+      const Planner planner(model_.spec(), options.plan);
+      options.plan.device_bytes = planner.smallest_device(options.plan.host_bytes).value();
+      options.plan.host_bytes = planner.smallest_host(options.plan.device_bytes).value();
+    };
+  }
   const Record& expected() {
     if (expected_.losses.empty()) expected_ = train([](EngineOptions&) {}).record;
     return expected_;
@@ -112,6 +120,23 @@ class ThreeLayersInFp32 : public Gpt2Placement {
   ThreeLayersInFp32() : Gpt2Placement(config_of(3, 60), {.precision = Precision::kFp32, .batch = 2, .sequence = 48}) {}
 };
 
+Gpt2Config in_tiles(Gpt2Config config, Gpt2Tiling tiling) {
+  config.tiling = tiling;
+  return config;
+}
+class TwoLayersInTiles : public Gpt2Placement {
+ protected:
+  TwoLayersInTiles()
+      : Gpt2Placement(in_tiles(config_of(2, 72), {2, 5}), {.precision = Precision::kBf16, .batch = 3, .sequence = 33}) {
+  }
+};
+class TwoLayersInTilesInFp32 : public Gpt2Placement {
+ protected:
+  TwoLayersInTilesInFp32()
+      : Gpt2Placement(in_tiles(config_of(2, 60), {3, 4}), {.precision = Precision::kFp32, .batch = 2, .sequence = 48}) {
+  }
+};
+
 void in_small_budgets(EngineOptions& options) {
   options.plan.device_bytes = 2 * kMiB;
   options.plan.host_bytes = 3 * kMiB;
@@ -121,8 +146,8 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_every_combination_of_homes)
   using enum HomeKind;
   for (const HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
     for (const HomeKind state : {kHost, kNvme}) {
-      for (const HomeKind gradient : {kDevice, kHost}) {
-        for (const HomeKind activations : {kDevice, kHost}) {
+      for (const HomeKind gradient : {kDevice, kHost, kNvme}) {
+        for (const HomeKind activations : {kDevice, kHost, kNvme}) {
           SCOPED_TRACE(fmt::format("weights {} state {} gradient {} activations {}", name_of(weights), name_of(state),
                                    name_of(gradient), name_of(activations)));
           const Trained run = train([&](EngineOptions& o) {
@@ -132,6 +157,9 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_every_combination_of_homes)
           // bf16 state is 10 bytes an element.
           EXPECT_EQ(run.lanes.state_read_bytes, state == kNvme ? 10 * run.elements : 0);
           EXPECT_EQ(run.lanes.state_write_bytes, run.every_step_commits ? 10 * run.elements : 0);
+          // A bf16 gradient is written once and read once.
+          EXPECT_EQ(run.lanes.gradient_write_bytes, gradient == kNvme ? 2 * run.elements : 0);
+          EXPECT_EQ(run.lanes.gradient_read_bytes, gradient == kNvme ? 2 * run.elements : 0);
         }
       }
     }
@@ -155,6 +183,36 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_in_small_budgets_whatever_moves_
 TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_mixed_homes_in_odd_chunks) {
   using enum HomeKind;
   for (const int64_t chunk : {1000, 5001, 1 << 20}) {
+    expect_same([&](EngineOptions& o) {
+      o.plan.chunk_elements = chunk;
+      o.plan.placement = {.weights = {{kHost, 0.5}, {kNvme, 0.5}},
+                          .state = {{kNvme, 0.4}, {kHost, 0.6}},
+                          .gradient = {{kHost, 0.3}, {kDevice, 0.3}, {kNvme, 0.4}},
+                          .activations = {{kDevice, 0.3}, {kHost, 0.3}, {kNvme, 0.4}}};
+    });
+  }
+}
+
+TEST_F(TwoLayersInTiles, train_to_the_same_bits_from_every_combination_of_homes) {
+  using enum HomeKind;
+  for (const HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
+    for (const HomeKind gradient : {kDevice, kHost}) {
+      for (const HomeKind activations : {kDevice, kHost}) {
+        SCOPED_TRACE(fmt::format("weights {} gradient {} activations {}", name_of(weights), name_of(gradient),
+                                 name_of(activations)));
+        const HomeKind state = gradient == kDevice ? kHost : kNvme;
+        expect_same([&](EngineOptions& o) {
+          o.plan.placement = {{{weights, 1}}, {{state, 1}}, {{gradient, 1}}, {{activations, 1}}};
+        });
+      }
+    }
+  }
+}
+
+TEST_F(TwoLayersInTilesInFp32, train_to_the_same_bits_in_the_smallest_budgets_and_from_mixed_homes) {
+  using enum HomeKind;
+  expect_same(in_smallest_budgets());
+  for (const int64_t chunk : {1000, 1 << 20}) {
     expect_same([&](EngineOptions& o) {
       o.plan.chunk_elements = chunk;
       o.plan.placement = {.weights = {{kHost, 0.5}, {kNvme, 0.5}},

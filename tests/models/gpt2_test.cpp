@@ -94,6 +94,7 @@ TEST(VisitTimes, are_measured_for_every_visit_and_a_sink_has_no_forward_of_its_o
   for (const bool tied : {true, false}) {
     Gpt2Config config = small();
     config.tie_word_embeddings = tied;
+    if (!tied) config.tiling = {3, 4};
     Gpt2 model(config, {.batch = 3, .sequence = 33});
     const std::vector<VisitTime> times = model.measure_visits(model.measure_workspace());
     ASSERT_EQ(times.size(), model.spec().visits.size());
@@ -110,37 +111,65 @@ TEST(VisitTimes, of_a_machine_of_known_speed_are_the_operations_of_training_and_
   for (const VisitTime& time : times) ms += time.backward_ms;  // blocks are recomputed in it
   EXPECT_NEAR(ms, model.training_flops_per_token() * 3 * 33 / 2e12 * 1e3, 1e-9);
   EXPECT_NEAR(times[1].forward_ms * 3, times[1].backward_ms, 1e-12);
+  Gpt2Config config = small();
+  config.tiling = {2, 7};
+  double in_tiles_ms = 0;
+  for (const VisitTime& time : Gpt2(config, {.batch = 3, .sequence = 33}).estimate_visits(2)) {
+    in_tiles_ms += time.backward_ms;
+  }
+  EXPECT_NEAR(in_tiles_ms, ms, 1e-9);
 }
 
 struct Shape {
   int64_t width, heads, vocabulary, inner, batch, sequence, tile_tokens;
   Precision precision;
+  Gpt2Tiling tiling = {};
 };
 
 TEST(Workspace, closed_form_is_within_15_percent_of_what_is_measured) {
   set_process({.compute_threads = 2});
   const Shape shapes[] = {
-      {384, 6, 4096, 0, 4, 256, 0, Precision::kBf16},    {384, 6, 4096, 0, 2, 256, 64, Precision::kFp32},
-      {768, 12, 50257, 0, 1, 256, 0, Precision::kBf16},  {256, 8, 32000, 0, 8, 64, 0, Precision::kBf16},
-      {512, 8, 8192, 512, 4, 128, 64, Precision::kBf16}, {384, 6, 4096, 0, 1, 64, 0, Precision::kBf16},
-      {128, 2, 1000, 0, 1, 1024, 0, Precision::kBf16},   {128, 2, 1000, 0, 16, 32, 0, Precision::kFp32},
-      {384, 6, 4096, 0, 4, 512, 0, Precision::kBf16},    {512, 16, 4096, 0, 2, 256, 0, Precision::kBf16},
+      {384, 6, 4096, 0, 4, 256, 0, Precision::kBf16},
+      {384, 6, 4096, 0, 2, 256, 64, Precision::kFp32},
+      {768, 12, 50257, 0, 1, 256, 0, Precision::kBf16},
+      {256, 8, 32000, 0, 8, 64, 0, Precision::kBf16},
+      {512, 8, 8192, 512, 4, 128, 64, Precision::kBf16},
+      {384, 6, 4096, 0, 1, 64, 0, Precision::kBf16},
+      {128, 2, 1000, 0, 1, 1024, 0, Precision::kBf16},
+      {128, 2, 1000, 0, 16, 32, 0, Precision::kFp32},
+      {384, 6, 4096, 0, 4, 512, 0, Precision::kBf16},
+      {512, 16, 4096, 0, 2, 256, 0, Precision::kBf16},
       {1024, 8, 4096, 0, 2, 256, 0, Precision::kBf16},
-      {384, 6, 4096, 0, 4, 256, 0, Precision::kFp16},    {768, 12, 50257, 0, 1, 256, 0, Precision::kFp16},
-      {512, 8, 8192, 512, 4, 128, 64, Precision::kFp16}, {1024, 8, 4096, 0, 4, 128, 32, Precision::kFp16},
+      {384, 6, 4096, 0, 4, 256, 0, Precision::kFp16},
+      {768, 12, 50257, 0, 1, 256, 0, Precision::kFp16},
+      {512, 8, 8192, 512, 4, 128, 64, Precision::kFp16},
+      {1024, 8, 4096, 0, 4, 128, 32, Precision::kFp16},
+      {384, 6, 4096, 0, 4, 256, 0, Precision::kBf16, {3, 4}},
+      {384, 6, 4096, 0, 2, 256, 64, Precision::kFp32, {6, 8}},
+      {768, 12, 50257, 0, 1, 256, 0, Precision::kBf16, {12, 8}},
+      {768, 12, 50257, 0, 1, 64, 8, Precision::kFp32, {4, 16}},
+      {256, 8, 32000, 0, 8, 64, 0, Precision::kBf16, {8, 1}},
+      {512, 8, 8192, 512, 4, 128, 64, Precision::kBf16, {2, 4}},
+      {128, 2, 1000, 0, 16, 32, 0, Precision::kFp32, {2, 2}},
+      {256, 8, 32000, 0, 8, 64, 0, Precision::kBf16, {1, 16}},
+      {256, 32, 500, 0, 1, 16, 16, Precision::kFp32, {32, 16}},
+      {512, 8, 500, 64, 2, 256, 16, Precision::kFp32, {2, 4}},
+      {512, 8, 500, 64, 1, 512, 16, Precision::kBf16, {4, 4}},
+      {384, 6, 4096, 0, 4, 256, 0, Precision::kFp16, {3, 4}},
   };
   for (const Shape& shape : shapes) {
     Gpt2Config config;
     config.n_embd = shape.width, config.n_head = shape.heads, config.vocab_size = shape.vocabulary;
-    config.n_inner = shape.inner, config.n_layer = 1;
+    config.n_inner = shape.inner, config.n_layer = 1, config.tiling = shape.tiling;
     Gpt2 model(config, {.precision = shape.precision,
                         .batch = shape.batch,
                         .sequence = shape.sequence,
                         .loss_tile_tokens = shape.tile_tokens});
     const double measured = static_cast<double>(model.measure_workspace());
     const double estimated = static_cast<double>(model.estimate_workspace());
-    EXPECT_NEAR(estimated / measured, 1, 0.15) << "width " << shape.width << " batch " << shape.batch << " sequence "
-                                               << shape.sequence << ": " << measured << " bytes";
+    EXPECT_NEAR(estimated / measured, 1, 0.15)
+        << "width " << shape.width << " batch " << shape.batch << " sequence " << shape.sequence << " tiles "
+        << shape.tiling.linear << " and " << shape.tiling.embedding << ": " << measured << " bytes";
   }
 }
 

@@ -36,7 +36,10 @@ class MemoryModel::Turn final : public VisitTurn {
           .push_back(view(pass == Pass::kBackward ? model.boundary_gradient_ : model.boundary_, tensor));
     }
     if (pass != Pass::kBackward) return;
-    input_gradients_ = inputs_;  // in place
+    input_gradients_ = inputs_;  // in place, where nobody else reads it
+    for (size_t i = 0; i < spec.takes.size(); ++i) {
+      if (model.uses_.shared_tensor(spec.takes[i])) input_gradients_[i] = view(model.boundary_gradient_, spec.takes[i]);
+    }
   }
   Pass pass() const override { return pass_; }
   std::span<const WeightView> weights() const override { return weights_; }
@@ -67,9 +70,9 @@ MemoryModel::MemoryModel(const Gpt2Config& config, const Gpt2Options& options, c
     : model_(config, options),
       dtype_(weights_dtype(options.precision)),
       geometry_(model_.spec().partitions, int64_t{1} << 20),
-      embedding_(make_gpt2_embedding(config)),
-      block_(make_gpt2_block(config)),
-      head_(make_gpt2_head(config, model_.options().loss_tile_tokens)) {
+      visits_(config, model_.options()),
+      uses_(model_.spec()),
+      sums_(model_.spec().tensors.size()) {
   for (const Parameter& parameter : geometry_.parameters()) {
     std::vector<float> values(static_cast<size_t>(parameter.elements));
     source(parameter, 0, values);
@@ -85,13 +88,44 @@ MemoryModel::MemoryModel(const Gpt2Config& config, const Gpt2Options& options, c
 
 void MemoryModel::run_visit(int visit, Pass pass, const Gpt2Tokens& tokens, double& loss) {
   const int last = static_cast<int>(spec().visits.size()) - 1;
+  const VisitSpec& spec_of = spec().visits[static_cast<size_t>(visit)];
+  const auto at = [](int tensor) { return static_cast<size_t>(tensor); };
+  if (pass == Pass::kBackward) {
+    for (const int tensor : spec_of.gives) {
+      if (!uses_.shared_tensor(tensor)) continue;
+      round_to(sums_[at(tensor)].data(), boundary_gradient_[at(tensor)].data(), spec().tensors[at(tensor)].dtype,
+               spec().tensors[at(tensor)].elements);
+    }
+  }
   Turn turn(*this, visit, pass);
-  (visit == 0 ? *embedding_ : visit == last ? *head_ : *block_).run(turn, tokens);
+  visits_.run(visit, turn, tokens);
   if (visit == last) loss = turn.loss;
   if (pass != Pass::kBackward) return;
-  for (const int tensor : spec().visits[static_cast<size_t>(visit)].takes) {
-    std::swap(boundary_[static_cast<size_t>(tensor)], boundary_gradient_[static_cast<size_t>(tensor)]);
+  for (const int tensor : spec_of.takes) {
+    if (uses_.shared_tensor(tensor)) {
+      const TensorSpec& shared = spec().tensors[at(tensor)];
+      sums_[at(tensor)].resize(at(static_cast<int>(shared.elements)));
+      add_gradient(sums_[at(tensor)].data(), boundary_gradient_[at(tensor)].data(), shared.dtype, shared.elements,
+                   uses_.last_taker[at(tensor)] == visit ? Contribution::kFirst : Contribution::kLater);
+    } else {
+      std::swap(boundary_[at(tensor)], boundary_gradient_[at(tensor)]);
+    }
   }
+}
+
+std::vector<float> MemoryModel::gradient(const std::string& parameter) const {
+  std::vector<float> whole;
+  for (const auto& [name, open] : open_) {
+    if (name == parameter) return open;
+    const ParameterTile* const tile = model_.tiles().find(name);
+    if (tile == nullptr || tile->whole.name != parameter) continue;
+    whole.resize(static_cast<size_t>(tile->whole.elements()));
+    for (int64_t i = 0; i < static_cast<int64_t>(open.size()); ++i) {
+      whole[static_cast<size_t>(tile->first + i / tile->run * tile->stride + i % tile->run)] =
+          open[static_cast<size_t>(i)];
+    }
+  }
+  return whole;
 }
 
 double MemoryModel::run(Pass pass, const Gpt2Tokens& tokens) {

@@ -29,7 +29,7 @@ class MemoryModel {
   // where one is given. The input gradient shares its input's memory, as it may in the engine.
   double train(const Gpt2Tokens& tokens, Workspace* workspace = nullptr);
   double evaluate(const Gpt2Tokens& tokens);
-  const std::vector<float>& gradient(const std::string& parameter) const { return open_.at(parameter); }
+  std::vector<float> gradient(const std::string& parameter) const;  // of a whole one: its tiles put together
   const ModelSpec& spec() const { return model_.spec(); }
 
  private:
@@ -40,10 +40,12 @@ class MemoryModel {
   Gpt2 model_;
   DType dtype_;
   Geometry geometry_;
-  std::unique_ptr<Gpt2Visit> embedding_, block_, head_;
+  Gpt2Visits visits_;
   std::map<std::string, Bytes> weights_;
   std::map<std::string, std::vector<float>> open_;
+  ModelUses uses_;
   std::vector<Bytes> boundary_, boundary_gradient_;
+  std::vector<std::vector<float>> sums_;  // of the gradients of tensors that several visits take
 };
 
 }  // namespace sluice::testing

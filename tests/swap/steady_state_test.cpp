@@ -25,7 +25,7 @@ void PrintTo(const Counts& c, std::ostream* out) {
 
 class SteadyState : public testing::TestWithParam<int> {
  protected:
-  // All records read and written again, several in flight, with their checksums; and a commit.
+  // All records read and written again, several in flight, with their checksums; a commit; and a scratch extent.
   void round(RecordStore& store, int64_t step) {
     const std::array<uint32_t, 8> crcs{};
     for (const Group group : {Group::kWeights, Group::kState}) {
@@ -42,6 +42,9 @@ class SteadyState : public testing::TestWithParam<int> {
     }
     state_.step = step;
     store.commit(state_, 99);
+    store.write_scratch(0, memory_.at(0), 100);
+    drain(store);
+    store.read_scratch(0, memory_.at(0), 100);
     drain(store);
   }
   void drain(RecordStore& store) {
@@ -68,6 +71,7 @@ TEST_P(SteadyState, moves_records_and_commits_without_allocating_opening_closing
     options.more_folders.push_back(folder_.path() / std::to_string(drive));
   options.drive_weights.assign(static_cast<size_t>(GetParam()), 1);
   options.block_bytes = 4096;
+  options.scratch_bytes = {16384};
   options.queue.memory = {memory_.span()};
   std::unique_ptr<RecordStore> store;
   try {

@@ -1,0 +1,102 @@
+#include "models/gpt2_half.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "models/causal_attention.h"
+
+namespace sluice {
+
+Half::Half(double epsilon)
+    : norm_weight(add_parameter("norm_weight")),
+      norm_bias(add_parameter("norm_bias")),
+      inner_weight(add_parameter("inner_weight")),
+      inner_bias(add_parameter("inner_bias")),
+      projection_weight(add_parameter("projection_weight")),
+      projection_bias(add_parameter("projection_bias")),
+      epsilon_(epsilon) {}
+
+at::Tensor Half::normed_affine(const at::Tensor& x) const {
+  return affine(at::layer_norm(x, x.sizes().slice(1), norm_weight, norm_bias, epsilon_), inner_weight, inner_bias);
+}
+
+namespace {
+
+// Of as many heads as the inner weight has columns for.
+class Attention final : public Half {
+ public:
+  explicit Attention(const Gpt2Config& config)
+      : Half(config.layer_norm_epsilon),
+        head_width_(config.n_embd / config.n_head),
+        scale_(config.scale_attn_weights ? 1 / std::sqrt(static_cast<double>(head_width_)) : 1.0) {}
+
+  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) override {
+    const std::vector<at::Tensor> parts =
+        normed_affine(x).view({tokens.batch, tokens.sequence, 3, -1, head_width_}).permute({2, 0, 3, 1, 4}).unbind(0);
+    const at::Tensor mixed = causal_attention(parts[0], parts[1], parts[2], scale_);
+    return mixed.transpose(1, 2).reshape({tokens.count(), -1});
+  }
+
+ private:
+  int64_t head_width_;
+  double scale_;
+};
+
+class Mlp final : public Half {
+ public:
+  using Half::Half;
+  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens&) override { return normed_affine(x); }
+  at::Tensor activate(const at::Tensor& before) const override { return at::gelu(before, "tanh"); }
+  void activate_backward(at::Tensor& gradient, const at::Tensor& before) const override {
+    at::gelu_backward_out(gradient, gradient, before, "tanh");
+  }
+};
+
+std::array<WeightView, 6> views_of(const VisitTurn& turn, const HalfWeights& weights) {
+  std::array<WeightView, 6> views;
+  for (size_t i = 0; i < views.size(); ++i) views[i] = turn.weights()[static_cast<size_t>(weights[i])];
+  return views;
+}
+
+}  // namespace
+
+std::unique_ptr<Half> make_attention(const Gpt2Config& config) { return std::make_unique<Attention>(config); }
+std::unique_ptr<Half> make_mlp(const Gpt2Config& config) { return std::make_unique<Mlp>(config.layer_norm_epsilon); }
+
+HalfBinding::HalfBinding(Half& half, const VisitTurn& turn, const HalfWeights& weights)
+    : views_(views_of(turn, weights)), binding_(half, views_) {}
+
+Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens) {
+  const torch::autograd::AutoGradMode graph(true);
+  Recomputed made{.leaf = x.detach().requires_grad_(true), .inner = {}};
+  made.inner = half.inner(made.leaf, tokens);
+  return made;
+}
+
+at::Tensor differentiate(Half& half, Recomputed made, const at::Tensor& output_gradient, VisitTurn& turn,
+                         const HalfWeights& weights) {
+  contribute(turn, weights[kProjectionWeight], product(half.activate(made.inner.detach()).t(), output_gradient));
+  at::Tensor gradient = product(output_gradient, half.projection_weight.detach().t());
+  half.activate_backward(gradient, made.inner.detach());
+  const torch::autograd::variable_list wanted = {made.leaf, half.norm_weight, half.norm_bias, half.inner_weight,
+                                                 half.inner_bias};
+  torch::autograd::variable_list gradients = torch::autograd::grad({made.inner}, wanted, {gradient});
+  for (const HalfPart part : {kNormWeight, kNormBias, kInnerWeight, kInnerBias}) {
+    contribute(turn, weights[part], std::exchange(gradients[static_cast<size_t>(part) + 1], {}));
+  }
+  return gradients[0];
+}
+
+void contribute_projection_bias(const at::Tensor& output_gradient, VisitTurn& turn, const HalfWeights& weights) {
+  contribute(turn, weights[kProjectionBias], at::sum(output_gradient, 0));
+}
+
+}  // namespace sluice

@@ -1,0 +1,67 @@
+// Half of a block, or a tile of it: P(f(x)), f being attention or the MLP up to its activation. Includes LibTorch: for
+// models' .cpp files only.
+//
+// The projection P and the MLP's GELU need no graph: their gradients are written out, each tensor dropped after its
+// last use, and autograd recomputes and differentiates what is below them. A tile is some of attention's heads or of
+// the MLP's hidden features, with the rows of P that read them: a half of its own but for the norm that it starts with.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "models/gpt2_module.h"
+#include "models/gpt2_visits.h"
+
+namespace sluice {
+
+// Where each of a half's parameters is among the weights of a turn: norm weight and bias, inner weight and bias,
+// projection weight and bias.
+enum HalfPart : int { kNormWeight, kNormBias, kInnerWeight, kInnerBias, kProjectionWeight, kProjectionBias };
+using HalfWeights = std::array<int, 6>;
+
+class Half : public BoundModule {
+ public:
+  explicit Half(double epsilon);
+
+  // f is activate(inner(x)), [tokens, in of P]; inner alone is differentiated by autograd.
+  virtual at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) = 0;
+  virtual at::Tensor activate(const at::Tensor& before) const { return before; }
+  // Turns the gradient of f into that of inner(x), in place.
+  virtual void activate_backward(at::Tensor& gradient, const at::Tensor& before) const { (void)gradient, (void)before; }
+
+  at::Tensor norm_weight, norm_bias, inner_weight, inner_bias, projection_weight, projection_bias;
+
+ protected:
+  at::Tensor normed_affine(const at::Tensor& x) const;
+
+ private:
+  double epsilon_;
+};
+
+std::unique_ptr<Half> make_attention(const Gpt2Config& config);
+std::unique_ptr<Half> make_mlp(const Gpt2Config& config);
+
+// Binds a half to weights of a turn for the length of a visit.
+class HalfBinding {
+ public:
+  HalfBinding(Half& half, const VisitTurn& turn, const HalfWeights& weights);
+
+ private:
+  std::array<WeightView, 6> views_;
+  Binding binding_;
+};
+
+// inner(x) with the graph that leads to it.
+struct Recomputed {
+  at::Tensor leaf, inner;
+};
+Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens);
+
+// Contributes the gradients of the half's parameters but for the projection's bias, and returns that of x. `made` is
+// spent.
+at::Tensor differentiate(Half& half, Recomputed made, const at::Tensor& output_gradient, VisitTurn& turn,
+                         const HalfWeights& weights);
+// ... of the projection's bias, which tiles have in common.
+void contribute_projection_bias(const at::Tensor& output_gradient, VisitTurn& turn, const HalfWeights& weights);
+
+}  // namespace sluice

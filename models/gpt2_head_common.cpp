@@ -1,0 +1,66 @@
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/layer_norm.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/errors.h"
+#include "libtorch/tensors.h"
+#include "models/gpt2_head.h"
+
+namespace sluice {
+
+HeadModule::HeadModule(double epsilon)
+    : norm_weight(add_parameter("norm_weight")),
+      norm_bias(add_parameter("norm_bias")),
+      rows(add_parameter("rows")),
+      epsilon_(epsilon) {}
+
+at::Tensor HeadModule::normed(const at::Tensor& x) const {
+  return at::layer_norm(x, x.sizes().slice(1), norm_weight, norm_bias, epsilon_);
+}
+
+at::Tensor HeadModule::logits_of(const at::Tensor& normed) const { return product(normed, rows.t()); }
+
+at::Tensor tokens_of(const TensorView& view, const TileRange& tokens, int64_t width) {
+  return tensor_of({.address = view.address + tokens.first * width * bytes_of(view.dtype),
+                    .elements = view.elements - tokens.first * width,
+                    .dtype = view.dtype},
+                   {tokens.size(), width});
+}
+
+NormedTokens normed_with_graph(const HeadModule& module, const at::Tensor& x) {
+  const torch::autograd::AutoGradMode graph(true);
+  NormedTokens made{.leaf = x.requires_grad_(true), .normed = {}};
+  made.normed = module.normed(made.leaf);
+  return made;
+}
+
+void differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made, at::Tensor logits_gradient,
+                          at::Tensor& to) {
+  const int64_t width = made.leaf.size(1), count = logits_gradient.size(1), step = head_gradient_rows(width);
+  for (int64_t row = 0; row < count; row += step) {
+    const int64_t rows = std::min(step, count - row);
+    const at::Tensor part = product(logits_gradient.narrow(1, row, rows).t(), made.normed.detach()).contiguous();
+    turn.contribute_part(kHeadRows, row * width, bytes_of(part), part.numel(), dtype_of(part));
+  }
+  const at::Tensor normed_gradient = product(logits_gradient, module.rows.detach());
+  logits_gradient.reset();
+  auto gradients =
+      torch::autograd::grad({made.normed}, {made.leaf, module.norm_weight, module.norm_bias}, {normed_gradient});
+  contribute(turn, kHeadNormWeight, gradients[1]);
+  contribute(turn, kHeadNormBias, gradients[2]);
+  to.copy_(gradients[0]);
+}
+
+void fill_logits(const HeadModule& module, const VisitTurn& turn, const Gpt2Tokens& tokens, const TileRange& rows) {
+  SLUICE_CHECK(rows.end <= static_cast<int64_t>(tokens.logits.size()), "one logit for each entry of the vocabulary");
+  const int64_t width = module.norm_weight.size(0), last = tokens.count() - 1;
+  const at::Tensor logits = module.logits_of(module.normed(tokens_of(turn.inputs()[0], {last, last + 1}, width)));
+  at::from_blob(tokens.logits.data() + rows.first, {1, rows.size()}, at::TensorOptions().dtype(c10::ScalarType::Float))
+      .copy_(logits);
+}
+
+}  // namespace sluice
