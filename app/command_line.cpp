@@ -87,6 +87,11 @@ void add_plan(CLI::App& app, PlanCommand& options) {
   CLI::App* command = app.add_subcommand("plan", "Print what lives where and what a step moves, without training");
   add_config(*command, options.config, options.overrides);
   add_machine(*command, options.machine);
+  command
+      ->add_option("--what-if", options.what_if,
+                   "KEY=VALUE,...: predict the step with this host_memory, device_memory, drives or tokens_per_step")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_flag_callback(
       "--json", [&options] { options.output = PlanOutput::kJson; }, "As JSON");
   command->callback([&options] {

@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/commands.h"
 #include "app/endurance.h"
+#include "app/machine_file.h"
 #include "app/setup.h"
 #include "app/speeds.h"
+#include "app/what_if.h"
 #include "core/bytes.h"
+#include "core/errors.h"
+#include "engine/zero_memory.h"
 
 namespace sluice {
 namespace {
@@ -78,9 +83,21 @@ Json endurance_json(const EnduranceConfig& asked, const WriteRate& rate, const s
   return json;
 }
 
+// Weights, gradients and optimizer state, wherever they live.
+double model_state_bytes(const RunSetup& setup, const Plan& plan) {
+  const RecordFormat format = plan.options.format();
+  return bytes_per_device({.parameters = setup.model.parameter_count(),
+                           .ranks = 1,
+                           .weights_bytes = static_cast<double>(bytes_per_element(format, Group::kWeights)),
+                           .gradient_bytes = static_cast<double>(bytes_of(plan.options.gradient_dtype)),
+                           .state_bytes = static_cast<double>(bytes_per_element(format, Group::kState))},
+                          ZeroStage::kNone);
+}
+
 Json plan_json(const RunSetup& setup, const Plan& plan, const WorkspaceNeed& workspace) {
   Json json;
   json["parameters"] = setup.model.parameter_count();
+  json["model_state_bytes"] = model_state_bytes(setup, plan);
   json["precision"] = std::string(name_of(plan.options.precision));
   json["budgets"] = {{"device", plan.options.device_bytes}, {"host", plan.options.host_bytes}};
   json["workspace"] = {{"bytes", workspace.bytes}, {"measured", workspace.from == WorkspaceNeed::From::kMeasured}};
@@ -102,18 +119,71 @@ Json plan_json(const RunSetup& setup, const Plan& plan, const WorkspaceNeed& wor
   return json;
 }
 
+// Of the plan, of what would help, and of what --what-if asks for.
+struct Outlook {
+  Prediction present;
+  std::vector<Offer> offers;
+  struct WhatIf {
+    Resources resources;
+    Prediction prediction;
+  };
+  std::optional<WhatIf> what_if;
+};
+
+Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Plan& plan,
+                   const std::optional<Resources>& what_if) {
+  Outlook outlook{
+      .present = predict(model, plan, *options.speeds), .offers = what_would_help(model, options, plan), .what_if = {}};
+  if (what_if) {
+    const PlanOptions changed = with_resources(options, *what_if);
+    outlook.what_if = Outlook::WhatIf{*what_if, predict(model, make_plan(model, changed), *changed.speeds)};
+  }
+  return outlook;
+}
+
+void add_outlook(Json& json, const Outlook& outlook, int64_t tokens) {
+  json["prediction"] = Json::parse(prediction_json(outlook.present, tokens));
+  json["would_help"] = Json::parse(would_help_json(outlook.offers, tokens));
+  if (!outlook.what_if) return;
+  json["what_if"] = Json::parse(resources_json(outlook.what_if->resources, tokens));
+  json["what_if"]["prediction"] = Json::parse(prediction_json(outlook.what_if->prediction, tokens));
+}
+
+std::string outlook_words(const Outlook& outlook, const std::vector<std::string>& changes, const PlanOptions& options,
+                          int64_t tokens) {
+  const StepTime present{outlook.present.step_ms, options.micro_batches * tokens};
+  std::string text = prediction_words(outlook.present, tokens) + would_help_words(outlook.offers, present, tokens);
+  if (!outlook.what_if) return text;
+  const StepTime changed{outlook.what_if->prediction.step_ms, outlook.what_if->resources.micro_batches * tokens};
+  return text + fmt::format("\nwhat if      {}: {}\n{}", fmt::join(changes, ", "), step_times_words(present, changed),
+                            prediction_words(outlook.what_if->prediction, tokens));
+}
+
+// Another machine's compute is not tried on this one.
+WorkspaceNeed workspace_for(RunSetup& setup, const std::string& machine_file) {
+  const bool elsewhere = !machine_file.empty() && read_machine(machine_file).compute_tflop_per_s > 0;
+  return elsewhere ? estimate_workspace(setup) : find_workspace(setup);
+}
+
 }  // namespace
 
 void run_plan(const PlanCommand& command, Console& console) {
   RunConfig config = load_config(command.config, command.overrides);
   make_paths_absolute(config);
   RunSetup setup = set_up(std::move(config));
-  const WorkspaceNeed workspace = find_workspace(setup);
+  const int64_t tokens = tokens_of_micro_batch(setup);
+  std::optional<Resources> what_if;
+  if (!command.what_if.empty()) {
+    what_if = changed_resources(resources_of(plan_options(setup, 0)), command.what_if, tokens);
+  }
+  const WorkspaceNeed workspace = workspace_for(setup, command.machine);
   PlanOptions options = plan_options(setup, workspace.bytes);
   options.speeds = find_speeds(setup, workspace, {.machine_file = command.machine, .folders = folders_of(setup.config)},
                                console.log());
+  if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
   const Plan plan = make_plan(setup.model.spec(), options);
-  const int64_t tokens = tokens_of_micro_batch(setup);
+  std::optional<Outlook> outlook;
+  if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, what_if);
   const EnduranceConfig& asked = setup.config.endurance;
   const WriteRate rate = rate_of(plan, setup.config);
   const std::vector<DriveWear> worn = drives_of(setup.config);
@@ -122,9 +192,8 @@ void run_plan(const PlanCommand& command, Console& console) {
   }
   if (command.output == PlanOutput::kJson) {
     Json json = plan_json(setup, plan, workspace);
-    json["prediction"] = options.speeds
-                             ? Json::parse(prediction_json(predict(setup.model.spec(), plan, *options.speeds), tokens))
-                             : Json();
+    json["prediction"] = nullptr;
+    if (outlook) add_outlook(json, *outlook, tokens);
     json["endurance"] = endurance_json(asked, rate, worn);
     console.print(json.dump(2));
     return;
@@ -133,7 +202,7 @@ void run_plan(const PlanCommand& command, Console& console) {
                             name_of(plan.options.precision), format_bytes(workspace.bytes),
                             workspace.from == WorkspaceNeed::From::kMeasured ? "measured" : "by the closed form"));
   console.print(plan.table());
-  if (options.speeds) console.print(prediction_words(predict(setup.model.spec(), plan, *options.speeds), tokens));
+  if (outlook) console.print(outlook_words(*outlook, command.what_if, options, tokens));
   console.print(words_of(asked, rate, worn));
 }
 

@@ -80,9 +80,13 @@ RunSetup set_up(RunConfig config) {
           .groups = std::move(groups)};
 }
 
+WorkspaceNeed estimate_workspace(const RunSetup& setup) {
+  return {.bytes = setup.model.estimate_workspace(), .from = WorkspaceNeed::From::kClosedForm};
+}
+
 WorkspaceNeed find_workspace(RunSetup& setup) {
-  const int64_t estimate = setup.model.estimate_workspace();
-  if (estimate > available_host_bytes() / 4) return {.bytes = estimate, .from = WorkspaceNeed::From::kClosedForm};
+  const WorkspaceNeed estimate = estimate_workspace(setup);
+  if (estimate.bytes > available_host_bytes() / 4) return estimate;
   return {.bytes = setup.model.measure_workspace(), .from = WorkspaceNeed::From::kMeasured};
 }
 

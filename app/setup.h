@@ -31,6 +31,7 @@ struct WorkspaceNeed {
   enum class From { kMeasured, kClosedForm } from = From::kMeasured;
 };
 WorkspaceNeed find_workspace(RunSetup& setup);
+WorkspaceNeed estimate_workspace(const RunSetup& setup);
 
 PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes);
 // The part of an engine's options that follows from the configuration.

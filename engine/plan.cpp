@@ -79,14 +79,18 @@ UpdateLayout Plan::update_layout(int chunk) const {
   return layout;
 }
 
-Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
+std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options) {
   model.validate();
   options.placement.validate();
   check_update_mode(options.update, options.commit_interval, options.placement);
-  const Planner planner(model, options);
-  std::optional<Plan> plan = planner.attempt({options.device_bytes, options.host_bytes});
-  if (!plan) refuse(planner, options);
+  std::optional<Plan> plan = Planner(model, options).attempt({options.device_bytes, options.host_bytes});
+  if (!plan) return std::nullopt;
   return with_best_share(model, options, std::move(*plan));
+}
+
+Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
+  if (std::optional<Plan> plan = find_plan(model, options)) return std::move(*plan);
+  refuse(Planner(model, options), options);
 }
 
 std::string Plan::table() const {

@@ -137,5 +137,7 @@ struct Plan {
 // that would do, each with the other as given (or that none would, and the smallest pair). Also where an update mode
 // does not go with the commit interval or with a forced home.
 Plan make_plan(const ModelSpec& model, const PlanOptions& options);
+// The same, and nothing where the budgets cannot hold it: what would do is not looked for.
+std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options);
 
 }  // namespace sluice

@@ -80,5 +80,40 @@ TEST_F(PredictionTest, does_not_change_a_bit_of_what_is_trained) {
   EXPECT_EQ(numbers(metrics("one")), numbers(metrics("other")));
 }
 
+TEST_F(PredictionTest, says_what_would_help_and_answers_what_if) {
+  const std::vector<std::string> slow = {"plan",      "@run.json",    "--json", "--set", "sluice.placement.state=nvme",
+                                         "--machine", "@machine.json"};
+  std::vector<std::string> asked = slow;
+  asked.insert(asked.end(), {"--what-if", "drives=2,tokens_per_step=396", "--what-if", "host_memory=64MiB"});
+  const Ended ended = sluice(asked);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json plan = Json::parse(ended.out), what_if = plan["what_if"];
+  EXPECT_EQ(what_if["drives"], 2);
+  EXPECT_EQ(what_if["tokens_per_step"], 396);
+  EXPECT_EQ(what_if["host_memory"], 64 << 20);
+  EXPECT_EQ(what_if["device_memory"], 2 << 20);
+  const double present_ms = plan["prediction"]["alone_ms"]["nvme"];
+  EXPECT_LT(what_if["prediction"]["alone_ms"]["nvme"], 0.51 * present_ms);
+  ASSERT_EQ(plan["would_help"].size(), 4u);
+  for (const Json& offer : plan["would_help"]) {
+    if (offer["with"].contains("drives")) {
+      EXPECT_LT(offer["step_ms"], 0.6 * present_ms);
+    }
+  }
+  EXPECT_EQ(Json::parse(sluice(slow).out)["prediction"], plan["prediction"]);  // the plan itself is as it was
+}
+
+TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
+  for (const auto& [change, why] :
+       {std::pair("memory=1GiB", "allowed is host_memory, device_memory, drives or"),
+        std::pair("drives=0", "allowed is a whole number"), std::pair("drives", "allowed is a whole number"),
+        std::pair("tokens_per_step=100", "a multiple of a micro-batch's 99 tokens"),
+        std::pair("drives=2,drives=3", "each key once"), std::pair("host_memory=1KiB", "the budgets are too small")}) {
+    const Ended ended = sluice({"plan", "@run.json", "--machine", "@machine.json", "--what-if", change});
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(why));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

@@ -1,0 +1,131 @@
+#include "app/what_if.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int64_t positive(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value > 0 && value <= 1'000'000'000) return value;
+  throw ConfigError(fmt::format("\"{}\": allowed is a whole number from 1 to 1000000000", text));
+}
+
+int64_t positive_bytes(std::string_view text) {
+  const int64_t bytes = parse_bytes(text);
+  if (bytes > 0) return bytes;
+  throw ConfigError(fmt::format("\"{}\": allowed is more than 0 bytes", text));
+}
+
+void change(Resources& resources, std::string_view key, std::string_view value, int64_t tokens_of_micro_batch) {
+  if (key == "host_memory") {
+    resources.host_bytes = positive_bytes(value);
+  } else if (key == "device_memory") {
+    resources.device_bytes = positive_bytes(value);
+  } else if (key == "drives") {
+    resources.drives = static_cast<int>(positive(value));
+  } else if (key == "tokens_per_step") {
+    const int64_t tokens = positive(value);
+    if (tokens % tokens_of_micro_batch != 0) {
+      throw ConfigError(
+          fmt::format("\"{}\": allowed is a multiple of a micro-batch's {} tokens", value, tokens_of_micro_batch));
+    }
+    resources.micro_batches = static_cast<int>(tokens / tokens_of_micro_batch);
+  } else {
+    throw ConfigError("allowed is host_memory, device_memory, drives or tokens_per_step, = and a value");
+  }
+}
+
+// The value that an offer raises, as --what-if has it.
+Json raised_json(const Offer& offer, int64_t tokens_of_micro_batch) {
+  const Json all = Json::parse(resources_json(offer.resources, tokens_of_micro_batch));
+  constexpr std::string_view kKeys[] = {"host_memory", "device_memory", "drives", "tokens_per_step"};
+  const std::string key(kKeys[static_cast<size_t>(offer.raised)]);
+  Json json = Json::object();
+  json[key] = all[key];
+  return json;
+}
+
+std::string raised_words(const Offer& offer) {
+  switch (offer.raised) {
+    case Offer::Raised::kHostMemory:
+      return fmt::format("+{} host memory", format_bytes(offer.resources.host_bytes / 2));
+    case Offer::Raised::kDeviceMemory:
+      return fmt::format("+{} device memory", format_bytes(offer.resources.device_bytes / 2));
+    case Offer::Raised::kDrives:
+      return "one more drive";
+    case Offer::Raised::kTokens:
+      break;
+  }
+  return "2x tokens per step";
+}
+
+}  // namespace
+
+Resources changed_resources(const Resources& present, std::span<const std::string> changes,
+                            int64_t tokens_of_micro_batch) {
+  Resources resources = present;
+  std::set<std::string> seen;
+  for (const std::string& text : changes) {
+    const size_t equals = text.find('=');
+    const std::string key = text.substr(0, equals);
+    try {
+      if (!seen.insert(key).second) throw ConfigError("allowed is each key once");
+      change(resources, key, equals == std::string::npos ? "" : text.substr(equals + 1), tokens_of_micro_batch);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("--what-if {}: {}", text, error.what()));
+    }
+  }
+  return resources;
+}
+
+std::string step_times_words(const StepTime& before, const StepTime& after) {
+  const bool seconds = before.step_ms >= 1e4 || after.step_ms >= 1e4;
+  const double unit = seconds ? 1e3 : 1;
+  return fmt::format("{:.1f} -> {:.1f} {}, {:.0f} -> {:.0f} tokens/s", before.step_ms / unit, after.step_ms / unit,
+                     seconds ? "s" : "ms", before.tokens_per_s(), after.tokens_per_s());
+}
+
+std::string would_help_words(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch) {
+  std::string text = "would help   (predicted, the most first)\n";
+  for (const Offer& offer : offers) {
+    const std::string outcome =
+        offer.step_ms
+            ? step_times_words(present, {*offer.step_ms, offer.resources.micro_batches * tokens_of_micro_batch})
+            : std::string("does not fit the budgets");
+    text += fmt::format("             {:<28} {}\n", raised_words(offer) + ":", outcome);
+  }
+  return text;
+}
+
+std::string would_help_json(std::span<const Offer> offers, int64_t tokens_of_micro_batch) {
+  Json json = Json::array();
+  for (const Offer& offer : offers) {
+    Json row = {{"with", raised_json(offer, tokens_of_micro_batch)},
+                {"step_ms", offer.step_ms ? Json(*offer.step_ms) : Json(nullptr)}};
+    row["tokens_per_s"] =
+        offer.step_ms ? Json(offer.micro_batches_per_s * static_cast<double>(tokens_of_micro_batch)) : Json(nullptr);
+    json.push_back(row);
+  }
+  return json.dump();
+}
+
+std::string resources_json(const Resources& resources, int64_t tokens_of_micro_batch) {
+  return Json{{"host_memory", resources.host_bytes},
+              {"device_memory", resources.device_bytes},
+              {"drives", resources.drives},
+              {"tokens_per_step", resources.micro_batches * tokens_of_micro_batch}}
+      .dump();
+}
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+// `sluice plan --what-if KEY=VALUE,...` and what would help most: engine/what_if.h in words and JSON.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/predict.h"
+#include "engine/what_if.h"
+
+namespace sluice {
+
+// `present`, changed by "host_memory=64GiB", "device_memory=8GiB", "drives=2", "tokens_per_step=8192". Throws
+// ConfigError for an unknown key, one that is named twice, or a value out of its range; a step has whole micro-batches.
+Resources changed_resources(const Resources& present, std::span<const std::string> changes,
+                            int64_t tokens_of_micro_batch);
+
+struct StepTime {
+  double step_ms = 0;
+  int64_t tokens = 0;  // of a step
+  double tokens_per_s() const { return static_cast<double>(tokens) / step_ms * 1e3; }
+};
+// "41.2 -> 29.0 s, 199 -> 282 tokens/s"
+std::string step_times_words(const StepTime& before, const StepTime& after);
+
+// Lines for people, and JSON text: an array.
+std::string would_help_words(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch);
+std::string would_help_json(std::span<const Offer> offers, int64_t tokens_of_micro_batch);
+// JSON text: the four keys with their values.
+std::string resources_json(const Resources& resources, int64_t tokens_of_micro_batch);
+
+}  // namespace sluice

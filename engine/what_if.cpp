@@ -1,0 +1,85 @@
+#include "engine/what_if.h"
+
+#include <algorithm>
+
+#include "core/errors.h"
+#include "engine/predict.h"
+
+namespace sluice {
+namespace {
+
+// With more chunks, plans keep the share of early updates: to choose it anew takes six plans, each of them seconds.
+constexpr size_t kFewChunks = 8192;
+
+double early_share(const Plan& plan) {
+  int64_t elements = 0;
+  for (size_t i = plan.deferred_chunks; i < plan.update_order.size(); ++i) {
+    elements += plan.geometry.chunks()[plan.update_order[i]].elements;
+  }
+  return static_cast<double>(elements) / static_cast<double>(plan.geometry.padded_elements());
+}
+
+Resources raise(Resources resources, Offer::Raised raised) {
+  switch (raised) {
+    case Offer::Raised::kHostMemory:
+      resources.host_bytes *= 2;
+      break;
+    case Offer::Raised::kDeviceMemory:
+      resources.device_bytes *= 2;
+      break;
+    case Offer::Raised::kDrives:
+      resources.drives += 1;
+      break;
+    case Offer::Raised::kTokens:
+      resources.micro_batches *= 2;
+      break;
+  }
+  return resources;
+}
+
+}  // namespace
+
+Resources resources_of(const PlanOptions& options) {
+  return {.device_bytes = options.device_bytes,
+          .host_bytes = options.host_bytes,
+          .drives = options.drives,
+          .micro_batches = options.micro_batches};
+}
+
+PlanOptions with_resources(const PlanOptions& options, const Resources& resources) {
+  SLUICE_CHECK(resources.drives > 0 && resources.micro_batches > 0, "a drive and a micro-batch");
+  PlanOptions changed = options;
+  changed.device_bytes = resources.device_bytes;
+  changed.host_bytes = resources.host_bytes;
+  changed.drives = resources.drives;
+  changed.micro_batches = resources.micro_batches;
+  if (changed.speeds) {
+    MachineSpeeds& machine = changed.speeds->machine;
+    const double more = static_cast<double>(resources.drives) / options.drives;
+    for (double* speed : {&machine.read_gb_per_s, &machine.write_gb_per_s, &machine.mixed_gb_per_s}) *speed *= more;
+  }
+  return changed;
+}
+
+std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& options, const Plan& plan) {
+  SLUICE_CHECK(options.speeds.has_value(), "a prediction starts from speeds");
+  PlanOptions present = options;
+  present.chunk_elements = plan.geometry.chunk_elements();
+  if (plan.chunks.size() > kFewChunks && plan.any_speculated()) present.speculated_share = early_share(plan);
+  std::vector<Offer> offers;
+  for (const auto raised :
+       {Offer::Raised::kHostMemory, Offer::Raised::kDeviceMemory, Offer::Raised::kDrives, Offer::Raised::kTokens}) {
+    Offer offer{.raised = raised, .resources = raise(resources_of(options), raised), .step_ms = {}};
+    const PlanOptions changed = with_resources(present, offer.resources);
+    if (const auto changed_plan = find_plan(model, changed)) {
+      offer.step_ms = predict(model, *changed_plan, *changed.speeds).step_ms;
+      offer.micro_batches_per_s = changed.micro_batches / *offer.step_ms * 1e3;
+    }
+    offers.push_back(offer);
+  }
+  std::stable_sort(offers.begin(), offers.end(),
+                   [](const Offer& a, const Offer& b) { return a.micro_batches_per_s > b.micro_batches_per_s; });
+  return offers;
+}
+
+}  // namespace sluice

@@ -1,0 +1,97 @@
+// What other resources would do to a step: on machines in which one thing alone takes time.
+#include "engine/what_if.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/bytes.h"
+#include "engine/predict.h"
+#include "tests/engine/toy_model.h"
+
+namespace sluice::testing {
+namespace {
+
+class WhatIf : public ::testing::Test {
+ protected:
+  WhatIf() {
+    options_.device_bytes = 8 * kMiB;
+    options_.host_bytes = 300 * kKiB;  // a part of the state has its home on NVMe
+    options_.workspace_bytes = 4096;
+    options_.micro_batches = 2;
+    options_.chunk_elements = 1024;
+    options_.commit_interval = 1;
+    options_.speeds = StepSpeeds{slow_drive(), std::vector<VisitTime>(model_.visits.size())};
+  }
+  static MachineSpeeds slow_drive() {
+    return {.read_gb_per_s = 0.001,
+            .write_gb_per_s = 0.001,
+            .mixed_gb_per_s = 0.001,
+            .upload_gb_per_s = 1e9,
+            .download_gb_per_s = 1e9,
+            .update_ns_per_element = 1e-9,
+            .checksum_gb_per_s = 1e9,
+            .close_gb_per_s = 1e9};
+  }
+  double step_ms(const Resources& resources) const {
+    const PlanOptions changed = with_resources(options_, resources);
+    return predict(model_, make_plan(model_, changed), *changed.speeds).step_ms;
+  }
+  std::vector<Offer> offers() const { return what_would_help(model_, options_, make_plan(model_, options_)); }
+  static const Offer& find(const std::vector<Offer>& offers, Offer::Raised raised) {
+    return *std::find_if(offers.begin(), offers.end(), [&](const Offer& offer) { return offer.raised == raised; });
+  }
+
+  ModelSpec model_ = toy_model({.visits = 6, .elements = 6000}, Precision::kBf16);
+  PlanOptions options_;
+};
+
+TEST_F(WhatIf, twice_the_drives_take_half_the_time_where_the_drive_binds) {
+  Resources resources = resources_of(options_);
+  const double present_ms = step_ms(resources);
+  resources.drives = 2;
+  // The second drive's queue takes host memory too, so that a chunk may lose its home there.
+  EXPECT_NEAR(step_ms(resources), present_ms / 2, present_ms * 0.01);
+}
+
+TEST_F(WhatIf, the_same_resources_change_nothing) {
+  EXPECT_EQ(step_ms(resources_of(options_)), predict(model_, make_plan(model_, options_), *options_.speeds).step_ms);
+}
+
+TEST_F(WhatIf, offers_are_what_the_plan_with_that_resource_is_predicted_to_take) {
+  const std::vector<Offer> all = offers();
+  ASSERT_EQ(all.size(), 4u);
+  for (const Offer& offer : all) {
+    ASSERT_TRUE(offer.step_ms);
+    EXPECT_EQ(*offer.step_ms, step_ms(offer.resources));
+  }
+  EXPECT_EQ(find(all, Offer::Raised::kHostMemory).resources.host_bytes, 2 * options_.host_bytes);
+  EXPECT_EQ(find(all, Offer::Raised::kDeviceMemory).resources.device_bytes, 2 * options_.device_bytes);
+  EXPECT_EQ(find(all, Offer::Raised::kDrives).resources.drives, 2);
+  EXPECT_EQ(find(all, Offer::Raised::kTokens).resources.micro_batches, 4);
+}
+
+TEST_F(WhatIf, what_helps_most_comes_first) {
+  const std::vector<Offer> all = offers();
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end(), [](const Offer& a, const Offer& b) {
+    return a.micro_batches_per_s > b.micro_batches_per_s;
+  }));
+  // Device memory is enough already; the drive's work does not grow with the tokens.
+  EXPECT_EQ(all.back().raised, Offer::Raised::kDeviceMemory);
+  const Offer& tokens = find(all, Offer::Raised::kTokens);
+  EXPECT_NEAR(tokens.micro_batches_per_s, 4 / *tokens.step_ms * 1e3, 1e-9);
+}
+
+TEST_F(WhatIf, more_tokens_than_fit_are_no_offer) {
+  options_.placement.activations = {{HomeKind::kDevice, 1}};
+  options_.device_bytes = 8 * kKiB;
+  options_.micro_batches = 16;
+  options_.host_bytes = 4 * kMiB;
+  while (!find_plan(model_, options_)) options_.device_bytes += 4096;
+  const Offer tokens = find(offers(), Offer::Raised::kTokens);
+  EXPECT_FALSE(tokens.step_ms);
+  EXPECT_EQ(tokens.micro_batches_per_s, 0);
+}
+
+}  // namespace
+}  // namespace sluice::testing
