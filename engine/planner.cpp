@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/errors.h"
 #include "engine/open_slots.h"
@@ -13,10 +12,6 @@ namespace {
 
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
-// How deep rings are where there is room.
-constexpr int kWantedUpdateSlots = 4;
-constexpr int kBoundaryBuffers = 3, kWeightsBuffers = 2, kOpenBuffers = 2;
-constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the device and NVMe
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -170,29 +165,6 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   return needs;
 }
 
-void Planner::ring_needs(const Plan& plan, Needs& needs) const {
-  for (size_t v = 0; v < model_.visits.size(); ++v) {
-    int64_t weights = 0, open = 0, staging = 0;
-    for (int p : model_.visits[v].partitions) {
-      if (plan.kept_offset[p] < 0) weights += kept_bytes(plan, p);
-      if (plan.partition_open(p).home != Home::kDevice) open += plan.geometry.partitions()[p].elements * 4;
-      const Partition& partition = plan.geometry.partitions()[p];
-      for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
-        if (plan.chunks[c].weights == Home::kNvme) staging += record_bytes(plan, c, Group::kWeights);
-      }
-    }
-    needs.weights_group = std::max(needs.weights_group, weights);
-    needs.open_group = std::max(needs.open_group, open);
-    needs.staging_visit = std::max(needs.staging_visit, staging);
-    for (int m = 0; m < options_.micro_batches; ++m) {
-      for (Pass pass : {Pass::kForward, Pass::kBackward}) {
-        const Turn turn{static_cast<int32_t>(v), m, pass, 0};
-        needs.boundary = std::max(needs.boundary, boundary_layout(model_, uses_, plan, turn).bytes);
-      }
-    }
-  }
-}
-
 std::optional<Plan> Planner::attempt(Budgets budgets) const {
   // Tables cost host memory and their size depends on the plan: a few rounds settle it.
   int64_t table_bytes = 0;
@@ -240,151 +212,6 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   deepen_rings(plan, room);
   assign_offsets(plan);
   return plan;
-}
-
-// Sums that several visits contribute to start on the device; what does not fit there goes to host memory, the largest
-// first.
-void Planner::spill_to_host(Plan& plan, Budgets budgets) const {
-  std::vector<size_t> order(plan.open_slots.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return plan.open_slots[a].elements > plan.open_slots[b].elements; });
-  for (size_t slot : order) {
-    if (room_beside(plan, budgets).device >= 0) return;
-    plan.open_slots[slot].home = Home::kHost;
-  }
-}
-
-// Gradients and activations start in host memory; what does not fit there goes to the device, and to NVMe what that has
-// no room for. A gradient moves over NVMe twice in a step, an activation and its own gradient oftener: it goes last.
-void Planner::spill(Plan& plan, Budgets budgets, Room& room) const {
-  spill_to_device(plan, room);
-  if (room.host < 0) spill_gradients(plan, room);
-  if (room.host < 0) spill_activations(plan, room);
-  room = room_beside(plan, budgets);
-}
-
-void Planner::spill_to_device(Plan& plan, Room& room) const {
-  if (free_to_choose(options_.placement.activations)) {
-    for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
-      const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
-      if (plan.tensors[i].home != Home::kHost || bytes > room.device) continue;
-      plan.tensors[i].home = Home::kDevice;
-      room.host += bytes;
-      room.device -= bytes;
-    }
-  }
-  if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
-  int64_t slot_growth = 0;  // a gradient at home on the device needs a place in the update's slot
-  for (size_t c = 0; c < plan.chunks.size() && room.host < 0; ++c) {
-    const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
-    if (bytes > room.device) continue;
-    plan.chunks[c].gradient = Home::kDevice;
-    const int64_t growth = std::max(slot_growth, round_up(bytes, kPlaneAlignmentBytes));
-    room.host += bytes - (growth - slot_growth);
-    slot_growth = growth;
-    room.device -= bytes;
-  }
-}
-
-// Those that the next forward needs last. Each buffer is counted once, and the gain must be more than that.
-void Planner::spill_gradients(Plan& plan, Room& room) const {
-  if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
-  int64_t in_host = 0, block = 0;
-  for (int c : plan.update_order) {
-    if (plan.chunks[c].gradient != Home::kHost) continue;
-    in_host += gradient_home_bytes(plan, c);
-    block = std::max(block, gradient_block_bytes(plan, c));
-  }
-  const int64_t buffers = 2 * block;  // in the update's slot, and on the way there
-  if (in_host <= buffers) return;
-  room.host -= buffers;
-  for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend() && room.host < 0; ++c) {
-    if (plan.chunks[*c].gradient != Home::kHost) continue;
-    plan.chunks[*c].gradient = Home::kNvme;
-    room.host += gradient_home_bytes(plan, *c);
-  }
-}
-
-// Those that rest longest between forward and backward.
-void Planner::spill_activations(Plan& plan, Room& room) const {
-  if (!free_to_choose(options_.placement.activations)) return;
-  int64_t in_host = 0, block = 0;
-  for (size_t i = 0; i < plan.tensors.size(); ++i) {
-    if (plan.tensors[i].home != Home::kHost) continue;
-    in_host += tensor_bytes(tensor_of(i));
-    block = std::max(block, tensor_block_bytes(tensor_of(i)));
-  }
-  if (in_host <= block) return;
-  room.host -= block;
-  for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
-    if (plan.tensors[i].home != Home::kHost) continue;
-    plan.tensors[i].home = Home::kNvme;
-    room.host += tensor_bytes(tensor_of(i));
-  }
-}
-
-// Rings deep enough to work ahead, as far as there is room: a second buffer, then more.
-void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
-  plan.device_boundary.bytes = needs.boundary;
-  plan.device_weights.bytes = needs.weights_group;
-  plan.device_open.bytes = needs.open_group;
-  const auto deepen = [](Ring& ring, int64_t bytes, int64_t& left) {
-    if (bytes <= 0 || bytes > left) return;
-    ring.bytes += bytes;
-    left -= bytes;
-  };
-  deepen(plan.device_boundary, needs.boundary, room.device);
-  deepen(plan.device_weights, needs.weights_group, room.device);
-  deepen(plan.device_open, needs.open_group, room.device);
-  deepen(plan.device_boundary, needs.boundary, room.device);
-
-  plan.host_update.bytes = needs.update_slot;
-  plan.host_staging.bytes = needs.staging_slot;
-  plan.host_gradients.bytes = needs.gradient_slot;
-  plan.host_boundary.bytes = needs.tensor_slot;
-  deepen(plan.host_update, needs.update_slot, room.host);
-  if (needs.staging_slot > 0) {
-    const int64_t wanted = std::max(needs.staging_visit, 2 * needs.staging_slot) - needs.staging_slot;
-    deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
-  }
-  for (int buffers = 1; buffers < kPassingBuffers; ++buffers) {
-    deepen(plan.host_gradients, needs.gradient_slot, room.host);
-    deepen(plan.host_boundary, needs.tensor_slot, room.host);
-  }
-  for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
-}
-
-// Rings no deeper than the homes that were found ask for.
-void Planner::shrink_rings(Plan& plan, Room& room) const {
-  const Needs now = needs(plan);
-  const auto shrink = [](Ring& ring, int64_t wanted, int64_t& left) {
-    if (ring.bytes <= wanted) return;
-    left += ring.bytes - wanted;
-    ring.bytes = wanted;
-  };
-  shrink(plan.device_boundary, kBoundaryBuffers * now.boundary, room.device);
-  shrink(plan.device_weights, kWeightsBuffers * now.weights_group, room.device);
-  shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
-  shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
-  shrink(plan.host_gradients, kPassingBuffers * now.gradient_slot, room.host);
-  shrink(plan.host_boundary, kPassingBuffers * now.tensor_slot, room.host);
-  shrink(plan.host_staging, std::max(now.staging_visit, 2 * now.staging_slot), room.host);
-}
-
-// What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further
-// ahead.
-void Planner::deepen_rings(Plan& plan, Room& room) const {
-  const auto on_nvme = [](const ChunkHomes& homes) {
-    return homes.weights == Home::kNvme || homes.state == Home::kNvme;
-  };
-  if (std::any_of(plan.chunks.begin(), plan.chunks.end(), on_nvme)) {
-    plan.host_update.bytes += room.host / kPlaneAlignmentBytes * kPlaneAlignmentBytes;
-  }
-  if (plan.device_weights.bytes > 0) {
-    const int64_t more = std::min(room.device, plan.device_weights.bytes);
-    plan.device_weights.bytes += more / kDeviceAlignmentBytes * kDeviceAlignmentBytes;
-  }
 }
 
 void Planner::fill_device(Plan& plan, Room& room) const {

@@ -44,6 +44,8 @@ class Planner {
     int64_t device = 0, host = 0;  // bytes left
   };
 
+  static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room
+
   int64_t default_chunk_elements(int64_t host_bytes) const;
   Plan draft(int64_t host_bytes) const;
   void force_homes(Plan& plan) const;

@@ -1,0 +1,102 @@
+// The planner's rings: how deep they must be, and how deep they are where there is room.
+#include <algorithm>
+
+#include "engine/planner.h"
+
+namespace sluice {
+namespace {
+
+// How deep rings are where there is room.
+constexpr int kBoundaryBuffers = 3, kWeightsBuffers = 2, kOpenBuffers = 2;
+constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the device and NVMe
+
+}  // namespace
+
+// One buffer of each device ring holds what the largest visit or turn passes through it.
+void Planner::ring_needs(const Plan& plan, Needs& needs) const {
+  for (size_t v = 0; v < model_.visits.size(); ++v) {
+    int64_t weights = 0, open = 0, staging = 0;
+    for (int p : model_.visits[v].partitions) {
+      if (plan.kept_offset[p] < 0) weights += kept_bytes(plan, p);
+      if (plan.partition_open(p).home != Home::kDevice) open += plan.geometry.partitions()[p].elements * 4;
+      const Partition& partition = plan.geometry.partitions()[p];
+      for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
+        if (plan.chunks[c].weights == Home::kNvme) staging += record_bytes(plan, c, Group::kWeights);
+      }
+    }
+    needs.weights_group = std::max(needs.weights_group, weights);
+    needs.open_group = std::max(needs.open_group, open);
+    needs.staging_visit = std::max(needs.staging_visit, staging);
+    for (int m = 0; m < options_.micro_batches; ++m) {
+      for (Pass pass : {Pass::kForward, Pass::kBackward}) {
+        const Turn turn{static_cast<int32_t>(v), m, pass, 0};
+        needs.boundary = std::max(needs.boundary, boundary_layout(model_, uses_, plan, turn).bytes);
+      }
+    }
+  }
+}
+
+// Rings deep enough to work ahead, as far as there is room: a second buffer, then more.
+void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
+  plan.device_boundary.bytes = needs.boundary;
+  plan.device_weights.bytes = needs.weights_group;
+  plan.device_open.bytes = needs.open_group;
+  const auto deepen = [](Ring& ring, int64_t bytes, int64_t& left) {
+    if (bytes <= 0 || bytes > left) return;
+    ring.bytes += bytes;
+    left -= bytes;
+  };
+  deepen(plan.device_boundary, needs.boundary, room.device);
+  deepen(plan.device_weights, needs.weights_group, room.device);
+  deepen(plan.device_open, needs.open_group, room.device);
+  deepen(plan.device_boundary, needs.boundary, room.device);
+
+  plan.host_update.bytes = needs.update_slot;
+  plan.host_staging.bytes = needs.staging_slot;
+  plan.host_gradients.bytes = needs.gradient_slot;
+  plan.host_boundary.bytes = needs.tensor_slot;
+  deepen(plan.host_update, needs.update_slot, room.host);
+  if (needs.staging_slot > 0) {
+    const int64_t wanted = std::max(needs.staging_visit, 2 * needs.staging_slot) - needs.staging_slot;
+    deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
+  }
+  for (int buffers = 1; buffers < kPassingBuffers; ++buffers) {
+    deepen(plan.host_gradients, needs.gradient_slot, room.host);
+    deepen(plan.host_boundary, needs.tensor_slot, room.host);
+  }
+  for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
+}
+
+// Rings no deeper than the homes that were found ask for.
+void Planner::shrink_rings(Plan& plan, Room& room) const {
+  const Needs now = needs(plan);
+  const auto shrink = [](Ring& ring, int64_t wanted, int64_t& left) {
+    if (ring.bytes <= wanted) return;
+    left += ring.bytes - wanted;
+    ring.bytes = wanted;
+  };
+  shrink(plan.device_boundary, kBoundaryBuffers * now.boundary, room.device);
+  shrink(plan.device_weights, kWeightsBuffers * now.weights_group, room.device);
+  shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
+  shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
+  shrink(plan.host_gradients, kPassingBuffers * now.gradient_slot, room.host);
+  shrink(plan.host_boundary, kPassingBuffers * now.tensor_slot, room.host);
+  shrink(plan.host_staging, std::max(now.staging_visit, 2 * now.staging_slot), room.host);
+}
+
+// What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further
+// ahead.
+void Planner::deepen_rings(Plan& plan, Room& room) const {
+  const auto on_nvme = [](const ChunkHomes& homes) {
+    return homes.weights == Home::kNvme || homes.state == Home::kNvme;
+  };
+  if (std::any_of(plan.chunks.begin(), plan.chunks.end(), on_nvme)) {
+    plan.host_update.bytes += room.host / kPlaneAlignmentBytes * kPlaneAlignmentBytes;
+  }
+  if (plan.device_weights.bytes > 0) {
+    const int64_t more = std::min(room.device, plan.device_weights.bytes);
+    plan.device_weights.bytes += more / kDeviceAlignmentBytes * kDeviceAlignmentBytes;
+  }
+}
+
+}  // namespace sluice

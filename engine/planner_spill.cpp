@@ -1,0 +1,91 @@
+// The planner's way out where memory is too small: what gets a home further away than it starts with.
+#include <algorithm>
+#include <numeric>
+
+#include "engine/planner.h"
+
+namespace sluice {
+
+// Sums that several visits contribute to start on the device; what does not fit there goes to host memory, the largest
+// first.
+void Planner::spill_to_host(Plan& plan, Budgets budgets) const {
+  std::vector<size_t> order(plan.open_slots.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return plan.open_slots[a].elements > plan.open_slots[b].elements; });
+  for (size_t slot : order) {
+    if (room_beside(plan, budgets).device >= 0) return;
+    plan.open_slots[slot].home = Home::kHost;
+  }
+}
+
+// Gradients and activations start in host memory; what does not fit there goes to the device, and to NVMe what that has
+// no room for. A gradient moves over NVMe twice in a step, an activation and its own gradient oftener: it goes last.
+void Planner::spill(Plan& plan, Budgets budgets, Room& room) const {
+  spill_to_device(plan, room);
+  if (room.host < 0) spill_gradients(plan, room);
+  if (room.host < 0) spill_activations(plan, room);
+  room = room_beside(plan, budgets);
+}
+
+void Planner::spill_to_device(Plan& plan, Room& room) const {
+  if (free_to_choose(options_.placement.activations)) {
+    for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
+      const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
+      if (plan.tensors[i].home != Home::kHost || bytes > room.device) continue;
+      plan.tensors[i].home = Home::kDevice;
+      room.host += bytes;
+      room.device -= bytes;
+    }
+  }
+  if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
+  int64_t slot_growth = 0;  // a gradient at home on the device needs a place in the update's slot
+  for (size_t c = 0; c < plan.chunks.size() && room.host < 0; ++c) {
+    const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
+    if (bytes > room.device) continue;
+    plan.chunks[c].gradient = Home::kDevice;
+    const int64_t growth = std::max(slot_growth, round_up(bytes, kPlaneAlignmentBytes));
+    room.host += bytes - (growth - slot_growth);
+    slot_growth = growth;
+    room.device -= bytes;
+  }
+}
+
+// Those that the next forward needs last. Each buffer is counted once, and the gain must be more than that.
+void Planner::spill_gradients(Plan& plan, Room& room) const {
+  if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
+  int64_t in_host = 0, block = 0;
+  for (int c : plan.update_order) {
+    if (plan.chunks[c].gradient != Home::kHost) continue;
+    in_host += gradient_home_bytes(plan, c);
+    block = std::max(block, gradient_block_bytes(plan, c));
+  }
+  const int64_t buffers = 2 * block;  // in the update's slot, and on the way there
+  if (in_host <= buffers) return;
+  room.host -= buffers;
+  for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend() && room.host < 0; ++c) {
+    if (plan.chunks[*c].gradient != Home::kHost) continue;
+    plan.chunks[*c].gradient = Home::kNvme;
+    room.host += gradient_home_bytes(plan, *c);
+  }
+}
+
+// Those that rest longest between forward and backward.
+void Planner::spill_activations(Plan& plan, Room& room) const {
+  if (!free_to_choose(options_.placement.activations)) return;
+  int64_t in_host = 0, block = 0;
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    if (plan.tensors[i].home != Home::kHost) continue;
+    in_host += tensor_bytes(tensor_of(i));
+    block = std::max(block, tensor_block_bytes(tensor_of(i)));
+  }
+  if (in_host <= block) return;
+  room.host -= block;
+  for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
+    if (plan.tensors[i].home != Home::kHost) continue;
+    plan.tensors[i].home = Home::kNvme;
+    room.host += tensor_bytes(tensor_of(i));
+  }
+}
+
+}  // namespace sluice
