@@ -156,7 +156,8 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   };
   const WorkspaceNeed workspace = find_workspace(setup);
   const std::vector<fs::path> drives = drives_of(setup.config);
-  PlanOptions plan = plan_options(setup, workspace.bytes);
+  PlanOptions plan = plan_options(setup, workspace.memory);
+  if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
   check_free_space(drives, make_plan(setup.model.spec(), plan).disk_bytes);
   plan.speeds = find_speeds(
       setup, workspace,

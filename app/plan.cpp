@@ -100,7 +100,8 @@ Json plan_json(const RunSetup& setup, const Plan& plan, const WorkspaceNeed& wor
   json["model_state_bytes"] = model_state_bytes(setup, plan);
   json["precision"] = std::string(name_of(plan.options.precision));
   json["budgets"] = {{"device", plan.options.device_bytes}, {"host", plan.options.host_bytes}};
-  json["workspace"] = {{"bytes", workspace.bytes}, {"measured", workspace.from == WorkspaceNeed::From::kMeasured}};
+  json["workspace"] = {{"bytes", workspace.memory.workspace_bytes},
+                       {"measured", workspace.from == WorkspaceNeed::From::kMeasured}};
   json["chunk_elements"] = plan.geometry.chunk_elements();
   json["chunks"] = plan.chunks.size();
   json["kept_on_device"] =
@@ -174,10 +175,10 @@ void run_plan(const PlanCommand& command, Console& console) {
   const int64_t tokens = tokens_of_micro_batch(setup);
   std::optional<Resources> what_if;
   if (!command.what_if.empty()) {
-    what_if = changed_resources(resources_of(plan_options(setup, 0)), command.what_if, tokens);
+    what_if = changed_resources(resources_of(plan_options(setup, {})), command.what_if, tokens);
   }
   const WorkspaceNeed workspace = workspace_for(setup, command.machine);
-  PlanOptions options = plan_options(setup, workspace.bytes);
+  PlanOptions options = plan_options(setup, workspace.memory);
   options.speeds = find_speeds(setup, workspace, {.machine_file = command.machine, .folders = folders_of(setup.config)},
                                console.log());
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
@@ -199,7 +200,7 @@ void run_plan(const PlanCommand& command, Console& console) {
     return;
   }
   console.print(fmt::format("{} parameters in {}; workspace {} ({})", setup.model.parameter_count(),
-                            name_of(plan.options.precision), format_bytes(workspace.bytes),
+                            name_of(plan.options.precision), format_bytes(workspace.memory.workspace_bytes),
                             workspace.from == WorkspaceNeed::From::kMeasured ? "measured" : "by the closed form"));
   console.print(plan.table());
   if (outlook) console.print(outlook_words(*outlook, command.what_if, options, tokens));

@@ -81,24 +81,26 @@ RunSetup set_up(RunConfig config) {
 }
 
 WorkspaceNeed estimate_workspace(const RunSetup& setup) {
-  return {.bytes = setup.model.estimate_workspace(), .from = WorkspaceNeed::From::kClosedForm};
+  return {.memory = setup.model.estimate_memory(), .from = WorkspaceNeed::From::kClosedForm};
 }
 
 WorkspaceNeed find_workspace(RunSetup& setup) {
   const WorkspaceNeed estimate = estimate_workspace(setup);
-  if (estimate.bytes > available_host_bytes() / 4) return estimate;
-  return {.bytes = setup.model.measure_workspace(), .from = WorkspaceNeed::From::kMeasured};
+  if (estimate.memory.workspace_bytes > available_host_bytes() / 4) return estimate;
+  return {.memory = setup.model.measure_memory(), .from = WorkspaceNeed::From::kMeasured};
 }
 
-PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes) {
+PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {
   const RunConfig& config = setup.config;
+  const bool may_keep = config.sluice.recompute == SluiceConfig::Recompute::kAuto;
   return {.precision = config.precision,
           .optimizer = optimizer_of(config.optimizer.kind),
           .moments = config.sluice.state_dtype,
           .gradient_dtype = weights_dtype(config.precision),
           .device_bytes = config.sluice.device_memory_bytes,
           .host_bytes = config.sluice.host_memory_bytes,
-          .workspace_bytes = workspace_bytes,
+          .workspace_bytes = memory.workspace_bytes,
+          .graph_bytes = may_keep ? memory.graph_bytes : std::vector<int64_t>(),
           .micro_batches = static_cast<int>(config.batch.accumulation),
           .chunk_elements = config.sluice.chunk_elements,
           .commit_interval = config.sluice.commit_interval,
@@ -146,7 +148,7 @@ OpenRun open_run(const RunFolder& folder, const Log& log) {
                                   stores.front().string()));
   }
   RunSetup setup = set_up(std::move(config));
-  EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).bytes), stores, log);
+  EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
   options.open = OpenMode::kOpen;
   auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), ParameterSource{});
   setup.model.use_workspace(engine->workspace());

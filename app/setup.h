@@ -24,16 +24,16 @@ struct RunSetup {
 // Reads the model's section, fills in defaults, sets LibTorch's threads. Throws ConfigError.
 RunSetup set_up(RunConfig config);
 
-// Bytes of workspace: measured by running one of each kind of block, or by the closed form where that would take more
+// What compute needs: measured by running one of each kind of block, or by the closed form where that would take more
 // than a quarter of the memory that is free.
 struct WorkspaceNeed {
-  int64_t bytes = 0;
+  ComputeMemory memory;
   enum class From { kMeasured, kClosedForm } from = From::kMeasured;
 };
 WorkspaceNeed find_workspace(RunSetup& setup);
 WorkspaceNeed estimate_workspace(const RunSetup& setup);
 
-PlanOptions plan_options(const RunSetup& setup, int64_t workspace_bytes);
+PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory);
 // The part of an engine's options that follows from the configuration.
 EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan,
                              const std::vector<std::filesystem::path>& stores, const Log& log);

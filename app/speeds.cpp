@@ -47,7 +47,7 @@ std::optional<MachineSpeeds> this_machine(const RunSetup& setup, const std::vect
   const MachineCache cache;
   const std::string key = key_of(setup, there);
   if (const auto kept = cache.find(key)) return kept;
-  const PlanOptions plan = plan_options(setup, 0);
+  const PlanOptions plan = plan_options(setup, {});
   MachineProbeOptions options{.store = engine_options(setup, plan, there, {}).store,
                               .format = plan.format(),
                               .gradient_dtype = plan.gradient_dtype,
@@ -94,7 +94,7 @@ std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& work
   } else if (machine->compute_tflop_per_s > 0) {
     speeds.visits = setup.model.estimate_visits(machine->compute_tflop_per_s);
   } else if (workspace.from == WorkspaceNeed::From::kMeasured) {
-    speeds.visits = setup.model.measure_visits(workspace.bytes);
+    speeds.visits = setup.model.measure_visits(workspace.memory);
   } else {
     say(log, LogLevel::kWarning,
         "no step time is predicted: a micro-batch is too large to be tried here; --machine FILE with "

@@ -166,7 +166,7 @@ void Training::make_the_plan() {
       fmt::format("{} parameters; measuring the workspace of one micro-batch", setup_.model.parameter_count()));
   const std::vector<fs::path> stores = folder_.stores(setup_.config);
   const WorkspaceNeed workspace = find_workspace(setup_);
-  plan_options_ = plan_options(setup_, workspace.bytes);
+  plan_options_ = plan_options(setup_, workspace.memory);
   const Plan plan =
       make_plan(setup_.model.spec(), *plan_options_);  // what does not fit is refused before a drive is tried
   if (!goes_on()) check_free_space(stores, plan.disk_bytes);

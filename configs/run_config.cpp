@@ -353,6 +353,9 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
                              {"speculative", UpdateMode::kSpeculative},
                              {"replay", UpdateMode::kReplay}});
   check_together(reader, sluice);
+  using Recompute = SluiceConfig::Recompute;
+  reader.choice<Recompute>("sluice.recompute", sluice.recompute,
+                           {{"auto", Recompute::kAuto}, {"always", Recompute::kAlways}});
   reader.choice<DType>("sluice.state_dtype", sluice.state_dtype, {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}});
   reader.integer_or_auto("sluice.loss_tile_tokens", sluice.loss_tile_tokens, 1);
   reader.integer_or_auto("sluice.compute_threads", sluice.compute_threads, 1);

@@ -38,7 +38,8 @@ struct SluiceConfig {
   int io_depth = 64;           // requests in flight, for each drive
   Placement placement;
   UpdateMode update = UpdateMode::kAuto;
-  DType state_dtype = DType::kFp32;  // of the moments; bf16: lossy
+  DType state_dtype = DType::kFp32;                                                // of the moments; bf16: lossy
+  enum class Recompute : uint8_t { kAuto, kAlways } recompute = Recompute::kAuto;  // of blocks in the backward
   int64_t loss_tile_tokens = 0;
   int compute_threads = 0, update_threads = 0;
   std::string trace;  // file of the trace of hops; empty: none

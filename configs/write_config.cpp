@@ -46,6 +46,7 @@ Json sluice_json(const SluiceConfig& sluice) {
                          {"gradient", homes_json(sluice.placement.gradient)},
                          {"activations", homes_json(sluice.placement.activations)}};
   object["update"] = std::string(name_of(sluice.update));
+  object["recompute"] = sluice.recompute == SluiceConfig::Recompute::kAuto ? "auto" : "always";
   object["state_dtype"] = std::string(name_of(sluice.state_dtype));
   object["loss_tile_tokens"] = count_or_auto(sluice.loss_tile_tokens);
   object["compute_threads"] = count_or_auto(sluice.compute_threads);

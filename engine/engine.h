@@ -59,6 +59,10 @@ class Use {
   std::span<const WeightView> weights() const;  // partitions in the visit's order, their parameters in declared order
   std::span<const TensorView> inputs() const, outputs() const;                    // in the order of takes, gives
   std::span<const TensorView> output_gradients() const, input_gradients() const;  // kBackward only
+  // Where the plan has room for it. kForward: memory in which to keep what this turn's backward would compute again.
+  // kBackward: the same memory, as its forward left it; weights and inputs have not moved or changed since then.
+  // Empty: the backward computes it again. Has as many bytes as PlanOptions::graph_bytes say for the visit.
+  std::span<std::byte> graph() const;
 
   // Adds a gradient to weight i's open gradient (fp32, in arrival order). May be called several times a turn (tiles of
   // tokens), or never: no gradient.
@@ -137,7 +141,7 @@ struct EngineOptions {
   enum class Block : uint8_t { kProbed, kStays } block = Block::kProbed;
   AdamOptions adam;                    // of parameters in none of the groups
   std::vector<ParameterGroup> groups;  // may change from run to run
-  double max_norm = 0;  // gradient clipping; 0: none
+  double max_norm = 0;                 // gradient clipping; 0: none
   LossScaleOptions loss_scale;
   int update_threads = 0;
   // The machine; tests give ones that are not there.

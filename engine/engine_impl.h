@@ -35,6 +35,7 @@ struct Use::State {
   Pass pass = Pass::kForward;
   std::vector<WeightView> weights;
   std::vector<TensorView> inputs, outputs, output_gradients, input_gradients;
+  std::span<std::byte> graph;
   std::vector<float*> open;                     // per weight
   std::vector<float*> input_sums, output_sums;  // per input, output: the sum of its gradients, or null
   double loss = 0;

@@ -43,6 +43,8 @@ std::span<const MachineField> machine_fields();
 // One visit's turn for one micro-batch, alone on the machine. A sink has no forward of its own in training.
 struct VisitTime {
   double forward_ms = 0, backward_ms = 0;
+  // Where the forward keeps its graph, and the backward need not compute it again.
+  double keeping_forward_ms = 0, kept_backward_ms = 0;
 };
 
 // A machine running a model.

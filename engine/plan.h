@@ -27,9 +27,12 @@ struct PlanOptions {
   int64_t device_bytes = 0;             // hard cap, workspace included
   int64_t host_bytes = 0;               // hard cap on the mapping and our tables
   int64_t workspace_bytes = 0;          // measured, on the device
-  int micro_batches = 1;                // gradient accumulation
-  int64_t chunk_elements = 0;           // 0: derived from the host budget
-  int commit_interval = 0;              // 0: auto (1 when any state's home is NVMe, else 10)
+  // Per visit, measured: device memory in which a forward keeps what its backward would compute again, of one
+  // micro-batch. 0, or no list: the backward always computes it again.
+  std::vector<int64_t> graph_bytes;
+  int micro_batches = 1;       // gradient accumulation
+  int64_t chunk_elements = 0;  // 0: derived from the host budget
+  int commit_interval = 0;     // 0: auto (1 when any state's home is NVMe, else 10)
   UpdateMode update = UpdateMode::kAuto;
   std::optional<double> speculated_share;  // of the elements; not said: the planner's choice
   std::optional<StepSpeeds> speeds;        // known: the planner chooses by predicted time where it can
@@ -96,6 +99,7 @@ struct Plan {
   int prefetched_chunks = 0;         // how many of the first are read ahead by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
+  std::vector<int64_t> graphs;  // per visit: where the graphs of its micro-batches are kept, in turn; -1: they are not
   std::vector<OpenSlot> open_slots;
   std::vector<int> tensor_open_slots;     // [tensor x micro_batches + micro-batch]; -1: one visit takes it
   std::vector<int> partition_open_slots;  // per partition; -1: one visit uses it
@@ -124,6 +128,8 @@ struct Plan {
     return open_slot(tensor_open_slots[index * options.micro_batches + micro_batch]);
   }
   OpenSlot partition_open(int p) const { return open_slot(partition_open_slots[p]); }
+  bool keeps_graph(int visit) const { return graphs[visit] >= 0; }
+  int64_t graph_bytes(int visit) const { return round_up(options.graph_bytes[visit], kDeviceAlignmentBytes); }
   int scratch_extent(int chunk) const { return static_cast<int>(chunks[chunk].gradient_offset); }  // home on NVMe
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }

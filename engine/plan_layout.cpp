@@ -151,6 +151,10 @@ void Planner::assign_device(Plan& plan) const {
           device.take(gradient_home_bytes(plan, static_cast<int>(c)), kDeviceAlignmentBytes);
     }
   }
+  for (int visit = 0; visit < static_cast<int>(model_.visits.size()); ++visit) {
+    if (!plan.keeps_graph(visit)) continue;
+    plan.graphs[visit] = device.take(options_.micro_batches * plan.graph_bytes(visit), kDeviceAlignmentBytes);
+  }
   plan.workspace_offset = round_up(device.end(), kDeviceAlignmentBytes);
   plan.device_arena_bytes = round_up(plan.workspace_offset + options_.workspace_bytes, kPlaneAlignmentBytes);
 }
@@ -191,6 +195,10 @@ void Planner::describe(Plan& plan) const {
              : home == Home::kDevice ? Tier::kDevice
                                      : Tier::kNvme,
              "activation checkpoints", home == Home::kNvme ? tensor_block_bytes(tensor) : tensor_bytes(tensor));
+  }
+  for (int visit = 0; visit < static_cast<int>(model_.visits.size()); ++visit) {
+    if (!plan.keeps_graph(visit)) continue;
+    uses.add(Tier::kDevice, "graphs kept (no recompute)", options_.micro_batches * plan.graph_bytes(visit));
   }
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
   uses.add(Tier::kHost, "update slots", plan.host_update.bytes);

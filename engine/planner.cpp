@@ -85,6 +85,7 @@ Plan Planner::draft(int64_t host_bytes) const {
   plan.chunks.resize(plan.geometry.chunks().size());
   plan.kept_offset.assign(model_.partitions.size(), -1);
   plan.tensors.resize(model_.tensors.size() * options_.micro_batches);
+  plan.graphs.assign(model_.visits.size(), -1);
   assign_open_slots(model_, uses_, plan);
   std::vector<bool> seen(model_.partitions.size(), false);
   for (const VisitSpec& visit : model_.visits) {
@@ -206,6 +207,7 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   fill_device(plan, room);
   shrink_rings(plan, room);  // what has a home on the device passes through no ring: room for more of it
   fill_device(plan, room);
+  fill_graphs(plan, room);
   fill_host(plan, room);
   shrink_rings(plan, room);
   fill_host(plan, room);
@@ -235,6 +237,33 @@ void Planner::fill_device(Plan& plan, Room& room) const {
         if (plan.kept_offset[p] < 0 && take(kept_bytes(plan, p))) plan.kept_offset[p] = 0;
       }
     }
+  }
+}
+
+// A graph refers to its visit's weights and inputs where they lay in the forward: they must still lie there. A sink has
+// no forward of its own.
+bool Planner::may_keep_graph(const Plan& plan, int v) const {
+  const VisitSpec& visit = model_.visits[v];
+  if (options_.graph_bytes[v] <= 0 || visit.gives.empty()) return false;
+  const auto stays = [&](int tensor) {
+    for (int m = 0; m < options_.micro_batches; ++m) {
+      if (plan.tensor(tensor, m).home != Home::kDevice) return false;
+    }
+    return true;
+  };
+  return std::all_of(visit.takes.begin(), visit.takes.end(), stays) &&
+         std::all_of(visit.partitions.begin(), visit.partitions.end(), [&](int p) { return plan.kept_offset[p] >= 0; });
+}
+
+// Offset 0 marks "kept" until offsets are assigned.
+void Planner::fill_graphs(Plan& plan, Room& room) const {
+  if (options_.graph_bytes.empty()) return;
+  for (int visit = 0; visit < static_cast<int>(model_.visits.size()); ++visit) {
+    if (!may_keep_graph(plan, visit)) continue;
+    const int64_t bytes = options_.micro_batches * plan.graph_bytes(visit);
+    if (bytes > room.device) continue;
+    plan.graphs[visit] = 0;
+    room.device -= bytes;
   }
 }
 

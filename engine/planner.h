@@ -3,8 +3,8 @@
 // Order of what budgets go to: what a step cannot do without (one buffer of each ring; sums of several visits on the
 // device, in host memory where they do not fit; gradients and activations in host memory, on the device where they do
 // not fit, on NVMe where that has no room either); then rings deep enough to work ahead; then homes, by what saves most
-// traffic per byte: activations and kept weights on the device, weights and then state in host memory, first-needed
-// chunks first.
+// traffic per byte: activations, kept weights and then graphs that save a recompute on the device, weights and then
+// state in host memory, first-needed chunks first.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -62,6 +62,8 @@ class Planner {
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
   void fill_device(Plan& plan, Room& room) const;
+  void fill_graphs(Plan& plan, Room& room) const;
+  bool may_keep_graph(const Plan& plan, int visit) const;
   void fill_host(Plan& plan, Room& room) const;
   void assign_offsets(Plan& plan) const;
   void assign_device(Plan& plan) const;

@@ -101,7 +101,9 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
 
 double UnitCosts::turn_ms(const Hop& hop) const {
   const VisitTime& time = speeds_.visits[hop.visit];
-  return unit_.turns[hop.operands].pass == Pass::kBackward ? time.backward_ms : time.forward_ms;
+  const Turn& turn = unit_.turns[hop.operands];
+  if (turn.graph >= 0) return turn.pass == Pass::kBackward ? time.kept_backward_ms : time.keeping_forward_ms;
+  return turn.pass == Pass::kBackward ? time.backward_ms : time.forward_ms;
 }
 
 std::array<LaneModel, kLaneCount> lane_models(const MachineSpeeds& machine) {

@@ -66,9 +66,7 @@ class Step {
   void close(int visit, const OpenOnDevice& open);
   std::vector<Range> read_weights(int visit, const WeightsOnDevice& weights) const;
   void remember(const std::vector<int64_t>& addresses);
-  Turn turn(int visit, int micro_batch, Pass pass) const {
-    return {visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
-  }
+  Turn turn(int visit, int micro_batch, Pass pass) const;
 
   const ModelSpec& model_;
   const Plan& plan_;
@@ -270,6 +268,15 @@ void Step::remember(const std::vector<int64_t>& addresses) {
   verbs_.unit.addresses.insert(verbs_.unit.addresses.end(), addresses.begin(), addresses.end());
 }
 
+// An evaluation has no backward to keep a graph for.
+Turn Step::turn(int visit, int micro_batch, Pass pass) const {
+  Turn turn{visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
+  if (kind_ != UnitKind::kEvaluate && plan_.keeps_graph(visit)) {
+    turn.graph = plan_.graphs[visit] + micro_batch * plan_.graph_bytes(visit);
+  }
+  return turn;
+}
+
 std::vector<Range> Step::read_weights(int visit, const WeightsOnDevice& weights) const {
   std::vector<Range> reads;
   const auto& partitions = model_.visits[visit].partitions;
@@ -321,6 +328,7 @@ void Step::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
     passage_.bring(output);
     reads.push_back(fills.back());
   }
+  if (turn.graph >= 0) fills.push_back(verbs_.graph_on_device(turn));
   remember(weights.at);
   remember(at.inputs);
   remember(at.outputs);
@@ -373,8 +381,9 @@ void Step::take_output_gradients(const Turn& turn, const Boundary& at, std::vect
   }
 }
 
-// The block is recomputed from its checkpoint and back-propagated. A tensor's gradient takes the tensor's own place,
-// unless several visits read it: then it has an open gradient of its own, rounded once as its giver's turn begins.
+// The block is recomputed from its checkpoint, unless its forward kept the graph, and back-propagated. A tensor's
+// gradient takes the tensor's own place, unless several visits read it: then it has an open gradient of its own,
+// rounded once as its giver's turn begins.
 void Step::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open) {
   const VisitSpec& visit = model_.visits[turn.visit];
   const int m = turn.micro_batch;
@@ -395,6 +404,7 @@ void Step::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const
   for (size_t i = 0; i < visit.partitions.size(); ++i) {
     fills.push_back(verbs_.open_on_device(visit.partitions[i], open.at[i]));
   }
+  if (turn.graph >= 0) reads.push_back(verbs_.graph_on_device(turn));
   remember(weights.at);
   remember(at.inputs);
   remember(at.outputs);

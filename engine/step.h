@@ -14,7 +14,7 @@ namespace sluice {
 // An update hop's operands: where its planes lie in the host arena.
 struct UpdateOperands {
   int32_t chunk = 0;
-  int32_t group = -1;  // of the update team, whose threads run it; -1: any
+  int32_t group = -1;            // of the update team, whose threads run it; -1: any
   int32_t gradient_extent = -1;  // the scratch extent that the gradient was read from: verified before it is believed
   int64_t state = 0, weights = 0, gradient = 0;
 };
@@ -30,6 +30,7 @@ struct Turn {
   int32_t visit = 0, micro_batch = 0;
   Pass pass = Pass::kForward;
   int32_t first = 0;
+  int64_t graph = -1;  // on the device: kept by this forward, or for this backward; -1: there is none
 };
 
 struct UnitProgram {

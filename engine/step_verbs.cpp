@@ -63,6 +63,10 @@ Range Verbs::open_on_device(int p, int64_t at) const {
 Range Verbs::tensor_on_device(const TensorMove& move) const {
   return device(move.device_at, bytes(move), content_of(move, number(move.tensor, move.micro_batch)));
 }
+Range Verbs::graph_on_device(const Turn& turn) const {
+  return device(turn.graph, plan_.graph_bytes(turn.visit),
+                content(Content::kGraph, number(turn.visit, turn.micro_batch)));
+}
 int64_t Verbs::bytes(const TensorMove& move) const {
   const TensorSpec& tensor = model_.tensors[move.tensor];
   return move.content == Content::kOpen ? tensor.elements * 4 : tensor.bytes();

@@ -63,7 +63,16 @@ struct ClosedOnDevice : Token {
 };
 
 // What is meant to lie in a range, for the program's check that nobody reads what another has overwritten.
-enum class Content : uint64_t { kState = 1, kWeights, kDeviceWeights, kGradient, kTensor, kTensorGradient, kOpen };
+enum class Content : uint64_t {
+  kState = 1,
+  kWeights,
+  kDeviceWeights,
+  kGradient,
+  kTensor,
+  kTensorGradient,
+  kOpen,
+  kGraph
+};
 
 // One boundary tensor of one micro-batch, as its visit sees it; with kOpen the fp32 sum of its gradients.
 struct TensorMove {
@@ -127,6 +136,7 @@ class Verbs {
   Range weights_on_device(int partition, int64_t at) const;
   Range open_on_device(int partition, int64_t at) const;
   Range tensor_on_device(const TensorMove& tensor) const;
+  Range graph_on_device(const Turn& turn) const;
 
   // Of buffers in host memory, as large as transfers need them.
   int64_t gradient_buffer_bytes(int c) const;

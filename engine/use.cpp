@@ -21,6 +21,7 @@ std::span<const TensorView> Use::inputs() const { return state_->inputs; }
 std::span<const TensorView> Use::outputs() const { return state_->outputs; }
 std::span<const TensorView> Use::output_gradients() const { return state_->output_gradients; }
 std::span<const TensorView> Use::input_gradients() const { return state_->input_gradients; }
+std::span<std::byte> Use::graph() const { return state_->graph; }
 double Use::loss_scale() const { return state_->engine->captured.loss_scale; }
 void Use::report_loss(double loss) { state_->loss += loss; }
 
@@ -43,6 +44,10 @@ void Engine::Impl::fill_use(int hop, const Turn& next, Pass pass) {
   turn.turn = &next;
   turn.pass = pass;
   turn.loss = 0;
+  turn.graph = {};
+  if (next.graph >= 0) {
+    turn.graph = {memory + next.graph, static_cast<size_t>(plan.options.graph_bytes[next.visit])};
+  }
   for (auto* list : {&turn.inputs, &turn.outputs, &turn.output_gradients, &turn.input_gradients}) list->clear();
   turn.weights.clear();
   turn.open.clear();

@@ -14,7 +14,8 @@ constexpr int kSmallValue = 0x3c;  // every byte of a bf16 or fp32 this: about 0
 
 }  // namespace
 
-PracticeTurn::PracticeTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights) {
+PracticeTurn::PracticeTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights,
+                           int64_t graph_bytes) {
   const VisitSpec& spec = model.visits[static_cast<size_t>(visit)];
   int64_t bytes = 0;
   const auto take = [&bytes](int64_t more) {
@@ -30,6 +31,7 @@ PracticeTurn::PracticeTurn(const ModelSpec& model, const Geometry& geometry, int
   for (const auto* tensors : {&spec.takes, &spec.gives}) {
     for (const int t : *tensors) tensors_at.push_back(take(model.tensors[static_cast<size_t>(t)].bytes()));
   }
+  const int64_t graph_at = take(graph_bytes);
   memory_ = Arena(bytes);
   std::memset(memory_.at(0), kSmallValue, static_cast<size_t>(bytes));
   for (size_t i = 0; i < spec.partitions.size(); ++i) {
@@ -38,6 +40,7 @@ PracticeTurn::PracticeTurn(const ModelSpec& model, const Geometry& geometry, int
       open_.push_back(reinterpret_cast<float*>(memory_.at(open_at[i])) + parameter.offset);
     }
   }
+  graph_ = {memory_.at(graph_at), static_cast<size_t>(graph_bytes)};
   contributed_.resize(weights_.size());
   auto at = tensors_at.begin();
   const auto add = [&](std::vector<TensorView>& views, int t) {
@@ -48,8 +51,9 @@ PracticeTurn::PracticeTurn(const ModelSpec& model, const Geometry& geometry, int
   for (const int t : spec.gives) add(outputs_, t);
 }
 
-void PracticeTurn::begin(Pass pass) {
+void PracticeTurn::begin(Pass pass, Graph graph) {
   pass_ = pass;
+  keeping_ = graph;
   std::fill(contributed_.begin(), contributed_.end(), Contributed::kNo);
 }
 

@@ -18,6 +18,7 @@ class VisitTurn {
   virtual std::span<const TensorView> outputs() const = 0;
   virtual std::span<const TensorView> output_gradients() const = 0;
   virtual std::span<const TensorView> input_gradients() const = 0;
+  virtual std::span<std::byte> graph() const = 0;
   virtual void contribute(int weight, const std::byte* gradient, DType dtype) = 0;
   // Adds to elements [first, first + elements) of weight's open gradient.
   virtual void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) = 0;
@@ -35,6 +36,7 @@ class UseTurn final : public VisitTurn {
   std::span<const TensorView> outputs() const override { return use_.outputs(); }
   std::span<const TensorView> output_gradients() const override { return use_.output_gradients(); }
   std::span<const TensorView> input_gradients() const override { return use_.input_gradients(); }
+  std::span<std::byte> graph() const override { return use_.graph(); }
   void contribute(int weight, const std::byte* gradient, DType dtype) override;
   void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
   double loss_scale() const override { return use_.loss_scale(); }

@@ -28,8 +28,9 @@ ZeroMemory::ZeroMemory(ZeroMemory&& other) noexcept
 
 std::byte* ZeroTurn::take(int64_t bytes) { return memory_.emplace_back(bytes).span().data(); }
 
-ZeroTurn::ZeroTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights, Pass pass)
-    : pass_(pass) {
+ZeroTurn::ZeroTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights, Pass pass,
+                   std::span<std::byte> graph)
+    : pass_(pass), graph_(graph) {
   const VisitSpec& spec = model.visits[static_cast<size_t>(visit)];
   for (const int partition : spec.partitions) {
     for (const Parameter& parameter : geometry.parameters_of(partition)) {

@@ -28,7 +28,9 @@ class ZeroMemory {
 class ZeroTurn final : public VisitTurn {
  public:
   // Visit `visit` of `model`, whose geometry is `geometry`; both outlive it.
-  ZeroTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights, Pass pass);
+  // `graph` is the turn's graph(), and outlives it.
+  ZeroTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights, Pass pass,
+           std::span<std::byte> graph = {});
 
   Pass pass() const override { return pass_; }
   std::span<const WeightView> weights() const override { return weights_; }
@@ -36,6 +38,7 @@ class ZeroTurn final : public VisitTurn {
   std::span<const TensorView> outputs() const override { return outputs_; }
   std::span<const TensorView> output_gradients() const override { return output_gradients_; }
   std::span<const TensorView> input_gradients() const override { return input_gradients_; }
+  std::span<std::byte> graph() const override { return graph_; }
   void contribute(int, const std::byte*, DType) override {}
   void contribute_part(int, int64_t, const std::byte*, int64_t, DType) override {}
   double loss_scale() const override { return 1; }
@@ -45,6 +48,7 @@ class ZeroTurn final : public VisitTurn {
   std::byte* take(int64_t bytes);
 
   Pass pass_;
+  std::span<std::byte> graph_;
   std::vector<ZeroMemory> memory_;
   std::vector<WeightView> weights_;
   std::vector<TensorView> inputs_, outputs_, output_gradients_, input_gradients_;

@@ -107,16 +107,20 @@ double Gpt2::training_flops_per_token() const {
   return 6 * (matrices + attention);
 }
 
-int64_t Gpt2::measure_workspace() { return measure_gpt2_workspace(impl_->probe()); }
-std::vector<VisitTime> Gpt2::measure_visits(int64_t workspace_bytes) {
-  return time_gpt2_visits(impl_->probe(), workspace_bytes);
+ComputeMemory Gpt2::measure_memory() { return measure_gpt2_memory(impl_->probe()); }
+std::vector<VisitTime> Gpt2::measure_visits(const ComputeMemory& memory) {
+  return time_gpt2_visits(impl_->probe(), memory);
 }
 std::vector<VisitTime> Gpt2::estimate_visits(double tflop_per_s) const {
   return estimate_gpt2_visits(impl_->visits.layout(), impl_->config, impl_->options, tflop_per_s);
 }
-int64_t Gpt2::estimate_workspace() const { return estimate_gpt2_workspace(impl_->config, impl_->options); }
+ComputeMemory Gpt2::estimate_memory() const {
+  return {.workspace_bytes = estimate_gpt2_workspace(impl_->config, impl_->options),
+          .graph_bytes = estimate_gpt2_graphs(impl_->visits.layout(), impl_->config, impl_->options)};
+}
 
 void Gpt2::use_workspace(std::span<std::byte> workspace) {
+  impl_->visits.forget_graphs();
   impl_->workspace.reset();
   impl_->workspace.emplace(workspace);
 }

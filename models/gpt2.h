@@ -67,6 +67,12 @@ struct TokenBatches {
   std::span<const int64_t> ids, targets;
 };
 
+// Device memory that compute needs, for one micro-batch.
+struct ComputeMemory {
+  int64_t workspace_bytes = 0;
+  std::vector<int64_t> graph_bytes;  // PlanOptions::graph_bytes
+};
+
 // Not synchronised: one call at a time.
 class Gpt2 {
  public:
@@ -87,16 +93,16 @@ class Gpt2 {
   // biases 0, LayerNorm 1: a function of seed, name and element, cut or not. Safe to use after the Gpt2 has gone.
   ParameterSource initial_values(uint64_t seed) const;
 
-  // Bytes of workspace that forward and backward of one micro-batch need: measured by running one of each kind of block
-  // on made-up values (set_process first: threads have scratch of their own), or by a closed form that runs nothing.
-  int64_t measure_workspace();
-  int64_t estimate_workspace() const;
-  // What each visit takes for one micro-batch: measured, one of each kind with a workspace of that size (a second or
-  // so; before the arenas are taken), or matrix products alone at a speed.
-  std::vector<VisitTime> measure_visits(int64_t workspace_bytes);
+  // What forward and backward of one micro-batch need: measured by running one of each kind of block on made-up values
+  // (set_process first: threads have scratch of their own), or by a closed form that runs nothing.
+  ComputeMemory measure_memory();
+  ComputeMemory estimate_memory() const;
+  // What each visit takes for one micro-batch: measured, one of each kind in the memory that measure_memory() gave (a
+  // second or so; before the arenas are taken), or matrix products alone at a speed.
+  std::vector<VisitTime> measure_visits(const ComputeMemory& memory);
   std::vector<VisitTime> estimate_visits(double tflop_per_s) const;
   // The memory for temporaries of the calls below (Engine::workspace()); it must outlive them. Without one, temporaries
-  // come from LibTorch's own allocator.
+  // come from LibTorch's own allocator. To be called anew for every engine: it forgets graphs in another one's memory.
   void use_workspace(std::span<std::byte> workspace);
   int64_t workspace_peak_bytes() const;  // high-water mark since use_workspace
 

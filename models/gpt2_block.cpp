@@ -1,15 +1,20 @@
 // A block: x + P(f(x)) twice, f being attention, then the MLP.
 //
 // Backward works half by half, so the block's output is never computed again, and the MLP's intermediates are gone
-// before attention's gradients are made.
+// before attention's gradients are made. Where a turn has memory for it, the forward leaves there what the backward
+// would compute again, with the same operations.
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
+#include <map>
+#include <span>
 #include <utility>
 
 #include "core/errors.h"
 #include "libtorch/tensors.h"
+#include "libtorch/workspace.h"
 #include "models/gpt2_half.h"
 
 namespace sluice {
@@ -27,10 +32,28 @@ class Block final : public Gpt2Visit {
     SLUICE_CHECK(turn.weights().size() == kAttention.size() + kMlp.size(), "a block's weights");
     const torch::autograd::AutoGradMode no_graph(false);
     const HalfBinding attention(*attention_, turn, kAttention), mlp(*mlp_, turn, kMlp);
-    turn.pass() == Pass::kBackward ? backward(turn, tokens) : forward(turn, tokens);
+    if (turn.pass() == Pass::kBackward) return backward(turn, tokens);
+    turn.graph().empty() ? forward(turn, tokens) : forward_keeping(turn, tokens);
   }
 
+  int64_t graph_peak_bytes() const override {
+    int64_t peak = 0;
+    for (const auto& [at, graph] : graphs_) peak = std::max(peak, graph.memory.high_water_bytes());
+    return peak;
+  }
+  void forget_graphs() override { graphs_.clear(); }
+
  private:
+  // What the backward starts from: both halves up to their activation, and the sum between them.
+  struct Halves {
+    Recomputed attention, mlp;
+    at::Tensor middle;
+  };
+  struct Graph {
+    Workspace memory;  // goes after the tensors in it
+    Halves halves;
+  };
+
   // Into `to`, which may be x: x + P(f).
   static void finish(const Half& half, const at::Tensor& x, const at::Tensor& f, at::Tensor& to) {
     const at::Tensor projected = affine(f, half.projection_weight, half.projection_bias);
@@ -41,6 +64,40 @@ class Block final : public Gpt2Visit {
                                         const HalfWeights& weights) {
     contribute_projection_bias(output_gradient, turn, weights);
     return differentiate(half, std::move(made), output_gradient, turn, weights);
+  }
+
+  Halves halves(const at::Tensor& x, const Gpt2Tokens& tokens) {
+    Halves made{.attention = recompute(*attention_, x, tokens), .mlp = {}, .middle = at::empty_like(x)};
+    finish(*attention_, x, made.attention.inner.detach(), made.middle);
+    made.mlp = recompute(*mlp_, made.middle, tokens);
+    return made;
+  }
+
+  void forward_keeping(VisitTurn& turn, const Gpt2Tokens& tokens) {
+    const at::Tensor x = tensor_of(turn.inputs()[0], {tokens.count(), width_});
+    at::Tensor y = tensor_of(turn.outputs()[0], {tokens.count(), width_});
+    Graph& graph = graph_in(turn.graph());
+    {
+      const WorkspaceScope scope(graph.memory);
+      graph.halves = halves(x, tokens);
+    }
+    finish(*mlp_, graph.halves.middle, mlp_->activate(graph.halves.mlp.inner.detach()), y);
+  }
+
+  // An empty one. What is there is of a step that was given up.
+  Graph& graph_in(std::span<std::byte> memory) {
+    auto graph = graphs_.find(memory.data());
+    if (graph == graphs_.end()) graph = graphs_.emplace(memory.data(), Graph{Workspace(memory), {}}).first;
+    graph->second.halves = {};
+    return graph->second;
+  }
+
+  // The graph that the forward kept, or a new one.
+  Halves take_halves(VisitTurn& turn, const at::Tensor& x, const Gpt2Tokens& tokens) {
+    if (turn.graph().empty()) return halves(x, tokens);
+    Halves kept = std::exchange(graphs_.at(turn.graph().data()).halves, {});
+    SLUICE_CHECK(kept.middle.defined(), "a backward whose forward kept no graph");
+    return kept;
   }
 
   void forward(VisitTurn& turn, const Gpt2Tokens& tokens) {
@@ -55,21 +112,18 @@ class Block final : public Gpt2Visit {
     const at::Tensor x = tensor_of(turn.inputs()[0], {tokens.count(), width_});
     const at::Tensor y_gradient = tensor_of(turn.output_gradients()[0], {tokens.count(), width_});
     at::Tensor x_gradient = tensor_of(turn.input_gradients()[0], {tokens.count(), width_});
-    Recomputed attention = recompute(*attention_, x, tokens);
-    at::Tensor middle_gradient;
-    {
-      at::Tensor middle = at::empty_like(x);
-      finish(*attention_, x, attention.inner.detach(), middle);
-      middle_gradient = differentiate_whole(*mlp_, recompute(*mlp_, middle, tokens), y_gradient, turn, kMlp);
-    }
+    Halves made = take_halves(turn, x, tokens);
+    at::Tensor middle_gradient = differentiate_whole(*mlp_, std::move(made.mlp), y_gradient, turn, kMlp);
+    made.middle.reset();
     middle_gradient.add_(y_gradient);
     const at::Tensor inner_gradient =
-        differentiate_whole(*attention_, std::move(attention), middle_gradient, turn, kAttention);
+        differentiate_whole(*attention_, std::move(made.attention), middle_gradient, turn, kAttention);
     at::add_out(x_gradient, middle_gradient, inner_gradient);
   }
 
   int64_t width_;
   std::unique_ptr<Half> attention_, mlp_;
+  std::map<const std::byte*, Graph> graphs_;  // by the memory that a turn gave for it
 };
 
 }  // namespace

@@ -59,7 +59,8 @@ void BoundModule::bind(std::span<const WeightView> weights) {
 }
 
 void BoundModule::unbind() {
-  for (at::Tensor& parameter : bound_) parameter.set_data(at::empty({0}));
+  // Of the same type: another one would cut a kept graph off from the parameter.
+  for (at::Tensor& parameter : bound_) parameter.set_data(at::empty({0}, parameter.options()));
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {

@@ -19,10 +19,11 @@ constexpr int64_t kMoreThanCachesBytes = int64_t{64} << 20;
 
 class Timing {
  public:
-  Timing(const Gpt2Probe& probe, int64_t workspace_bytes)
+  Timing(const Gpt2Probe& probe, const ComputeMemory& memory)
       : probe_(probe),
         geometry_(probe.visits.layout().spec.partitions, int64_t{1} << 22),
-        memory_(workspace_bytes),
+        graph_bytes_(memory.graph_bytes),
+        memory_(memory.workspace_bytes),
         workspace_(memory_.span()),
         zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0) {}
 
@@ -33,12 +34,21 @@ class Timing {
     int64_t bytes = 0;
     for (const int visit : visits) {
       if (bytes >= kMoreThanCachesBytes) break;
-      turns.push_back({visit, PracticeTurn(spec, geometry_, visit, weights_dtype(probe_.options.precision))});
+      turns.push_back({visit, PracticeTurn(spec, geometry_, visit, weights_dtype(probe_.options.precision),
+                                           graph_bytes_[static_cast<size_t>(visit)])});
       bytes += turns.back().turn.bytes();
     }
-    const bool sink = turns.front().turn.outputs().empty();
-    return {.forward_ms = sink ? 0 : median_ms(turns, Pass::kForward),
-            .backward_ms = median_ms(turns, Pass::kBackward)};
+    const bool sink = turns.front().turn.outputs().empty(), keeps = graph_bytes_[static_cast<size_t>(visits[0])] > 0;
+    using enum PracticeTurn::Graph;
+    VisitTime time{.forward_ms = sink ? 0 : medians_ms(turns, {Pass::kForward}, kNone)[0],
+                   .backward_ms = medians_ms(turns, {Pass::kBackward}, kNone)[0]};
+    if (keeps) {
+      const std::vector<double> kept_ms = medians_ms(turns, {Pass::kForward, Pass::kBackward}, kKept);
+      time.keeping_forward_ms = kept_ms[0];
+      time.kept_backward_ms = kept_ms[1];
+    }
+    probe_.visits.forget_graphs();
+    return time;
   }
 
  private:
@@ -47,29 +57,38 @@ class Timing {
     PracticeTurn turn;
   };
 
-  double median_ms(std::vector<Practised>& turns, Pass pass) {
+  // Of each of these passes, which every visit runs one after the other.
+  std::vector<double> medians_ms(std::vector<Practised>& turns, const std::vector<Pass>& passes,
+                                 PracticeTurn::Graph graph) {
     const WorkspaceScope scope(workspace_);
     const Gpt2Tokens tokens{.batch = probe_.options.batch,
                             .sequence = probe_.options.sequence,
                             .ids = zeros_,
                             .targets = zeros_,
                             .logits = {}};
-    std::vector<double> runs_ms;
+    std::vector<std::vector<double>> runs_ms(passes.size());
     const int64_t began = now_ns();
-    while (runs_ms.size() < kFewestRuns || now_ns() - began < kLongEnoughNs) {
-      auto& [visit, turn] = turns[runs_ms.size() % turns.size()];
-      const int64_t from = now_ns();
-      turn.begin(pass);
-      probe_.visits.run(visit, turn, tokens);
-      runs_ms.push_back(static_cast<double>(now_ns() - from) / 1e6);
+    while (runs_ms[0].size() < kFewestRuns || now_ns() - began < kLongEnoughNs) {
+      auto& [visit, turn] = turns[runs_ms[0].size() % turns.size()];
+      for (size_t pass = 0; pass < passes.size(); ++pass) {
+        const int64_t from = now_ns();
+        turn.begin(passes[pass], graph);
+        probe_.visits.run(visit, turn, tokens);
+        runs_ms[pass].push_back(static_cast<double>(now_ns() - from) / 1e6);
+      }
     }
-    const auto middle = runs_ms.begin() + static_cast<std::ptrdiff_t>((runs_ms.size() - 1) / 2);
-    std::nth_element(runs_ms.begin(), middle, runs_ms.end());
-    return *middle;
+    std::vector<double> medians;
+    for (std::vector<double>& runs : runs_ms) {
+      const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
+      std::nth_element(runs.begin(), middle, runs.end());
+      medians.push_back(*middle);
+    }
+    return medians;
   }
 
   const Gpt2Probe& probe_;
   Geometry geometry_;
+  std::vector<int64_t> graph_bytes_;
   Arena memory_;
   Workspace workspace_;
   std::vector<int64_t> zeros_;
@@ -77,8 +96,8 @@ class Timing {
 
 }  // namespace
 
-std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, int64_t workspace_bytes) {
-  Timing timing(probe, workspace_bytes);
+std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {
+  Timing timing(probe, memory);
   const Gpt2Layout& layout = probe.visits.layout();
   std::map<int, std::vector<int>> alike;  // by the first of them
   for (int visit = 0; visit < static_cast<int>(layout.roles.size()); ++visit) {
@@ -107,7 +126,10 @@ std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2
   std::vector<VisitTime> times;
   for (const auto& [kind, tile] : layout.roles) {
     const auto recomputed = [&](double forward_ms) {
-      times.push_back({.forward_ms = forward_ms, .backward_ms = 3 * forward_ms});
+      times.push_back({.forward_ms = forward_ms,
+                       .backward_ms = 3 * forward_ms,
+                       .keeping_forward_ms = forward_ms,
+                       .kept_backward_ms = 2 * forward_ms});
     };
     switch (kind) {
       case Gpt2Kind::kBlock:

@@ -9,9 +9,9 @@
 namespace sluice {
 
 // One micro-batch through one visit of each kind, again and again for a part of a second, and at least twice: medians.
-// Temporaries come from a workspace of `workspace_bytes`. Takes memory for the weights, open gradients and boundary
-// tensors of one visit, and of more of its kind up to 64 MiB, and gives it back.
-std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, int64_t workspace_bytes);
+// Temporaries and graphs take what `memory` says, as measured. Takes memory for the weights, open gradients and
+// boundary tensors of one visit, and of more of its kind up to 64 MiB, and gives it back.
+std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory);
 
 // Matrix products alone, at this speed; a backward has the recomputation in it.
 std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2Config& config,

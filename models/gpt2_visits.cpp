@@ -29,8 +29,11 @@ Gpt2Visits::Gpt2Visits(const Gpt2Config& config, const Gpt2Options& options) : l
 }
 
 void Gpt2Visits::run(int visit, VisitTurn& turn, const Gpt2Tokens& tokens) {
-  const Gpt2Role role = layout_.roles[static_cast<size_t>(visit)];
-  kinds_[static_cast<size_t>(role.kind)]->run(turn, tokens, role.tile);
+  kind_of(visit).run(turn, tokens, layout_.roles[static_cast<size_t>(visit)].tile);
+}
+
+void Gpt2Visits::forget_graphs() {
+  for (const auto& kind : kinds_) kind->forget_graphs();
 }
 
 }  // namespace sluice

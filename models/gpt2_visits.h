@@ -2,7 +2,8 @@
 // when they are views of planned device memory. No LibTorch in this header.
 //
 // Bits: a visit's results depend on its values, shapes and LibTorch's thread count alone. Gradients are recomputed with
-// autograd from the visit's input; each is contributed as soon as it is known, so that few live at once.
+// autograd from the visit's input, unless its forward kept the graph (VisitTurn::graph()); each is contributed as soon
+// as it is known, so that few live at once.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -29,6 +30,10 @@ class Gpt2Visit {
  public:
   virtual ~Gpt2Visit() = default;
   virtual void run(VisitTurn& turn, const Gpt2Tokens& tokens, int tile) = 0;
+  // The most bytes of a turn's graph() that a forward has used so far; 0: this kind never keeps one.
+  virtual int64_t graph_peak_bytes() const { return 0; }
+  // Lets go of graphs whose backward has not come, before the memory that they are in goes.
+  virtual void forget_graphs() {}
 };
 
 enum class Gpt2Kind : uint8_t {
@@ -73,8 +78,14 @@ class Gpt2Visits {
   Gpt2Visits(const Gpt2Config& config, const Gpt2Options& options);
   const Gpt2Layout& layout() const { return layout_; }
   void run(int visit, VisitTurn& turn, const Gpt2Tokens& tokens);
+  int64_t graph_peak_bytes(int visit) const { return kind_of(visit).graph_peak_bytes(); }
+  void forget_graphs();
 
  private:
+  Gpt2Visit& kind_of(int visit) const {
+    return *kinds_[static_cast<size_t>(layout_.roles[static_cast<size_t>(visit)].kind)];
+  }
+
   Gpt2Layout layout_;
   std::array<std::unique_ptr<Gpt2Visit>, kGpt2Kinds> kinds_;
 };

@@ -12,24 +12,42 @@
 
 namespace sluice {
 
-int64_t measure_gpt2_workspace(const Gpt2Probe& probe) {
-  const ModelSpec& spec = probe.visits.layout().spec;
+ComputeMemory measure_gpt2_memory(const Gpt2Probe& probe) {
+  const Gpt2Layout& layout = probe.visits.layout();
+  const ModelSpec& spec = layout.spec;
   const Geometry geometry(spec.partitions, int64_t{1} << 22);
-  const ZeroMemory memory(4 * probe.estimate_bytes + 64 * kMiB);
+  const int64_t more_than_enough = 4 * probe.estimate_bytes + 64 * kMiB;
+  const ZeroMemory memory(more_than_enough);
   Workspace workspace(memory.span());
   const WorkspaceScope scope(workspace);
   const Gpt2Options& options = probe.options;
+  const DType weights = weights_dtype(options.precision);
   const std::vector<int64_t> zeros(static_cast<size_t>(options.batch * options.sequence), 0);
   const Gpt2Tokens tokens{
       .batch = options.batch, .sequence = options.sequence, .ids = zeros, .targets = zeros, .logits = {}};
-  for (const Pass pass : {Pass::kForward, Pass::kEvaluate, Pass::kBackward}) {
-    for (int visit = 0; visit < static_cast<int>(spec.visits.size()); ++visit) {
-      if (probe.visits.layout().first_like(visit) < visit) continue;
-      ZeroTurn turn(spec, geometry, visit, weights_dtype(options.precision), pass);
+  ComputeMemory need{.workspace_bytes = 0, .graph_bytes = std::vector<int64_t>(spec.visits.size(), 0)};
+  for (int visit = 0; visit < static_cast<int>(spec.visits.size()); ++visit) {
+    if (layout.first_like(visit) < visit) {
+      need.graph_bytes[visit] = need.graph_bytes[layout.first_like(visit)];
+      continue;
+    }
+    for (const Pass pass : {Pass::kForward, Pass::kEvaluate, Pass::kBackward}) {
+      ZeroTurn turn(spec, geometry, visit, weights, pass);
       probe.visits.run(visit, turn, tokens);
     }
+    if (spec.visits[static_cast<size_t>(visit)].gives.empty()) continue;
+    const ZeroMemory graph(more_than_enough);
+    ZeroTurn forward(spec, geometry, visit, weights, Pass::kForward, graph.span());
+    probe.visits.run(visit, forward, tokens);
+    need.graph_bytes[visit] = probe.visits.graph_peak_bytes(visit);
+    if (need.graph_bytes[visit] > 0) {
+      ZeroTurn backward(spec, geometry, visit, weights, Pass::kBackward, graph.span());
+      probe.visits.run(visit, backward, tokens);
+    }
+    probe.visits.forget_graphs();
   }
-  return workspace.high_water_bytes();
+  need.workspace_bytes = workspace.high_water_bytes();
+  return need;
 }
 
 namespace {
@@ -95,6 +113,21 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   return norm + std::max({mlp, last, midst});
 }
 
+// What a whole block's forward keeps: the inputs of its products, attention's result, the sum between the halves, the
+// MLP's inner activations; and what best fit leaves between them: within a quarter. Or what fp16 widens for attention's
+// inputs.
+int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
+  const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
+  const int64_t tokens = options.batch * options.sequence;
+  const int64_t boundary = tokens * config.n_embd * element_bytes, inner = tokens * config.inner() * element_bytes;
+  if (!has_whole_scores(weights_dtype(options.precision), options.sequence)) {
+    return std::max(8 * boundary + inner + widened_bytes(options, tokens, config.n_embd, config.inner()),
+                    4 * boundary + widened_bytes(options, tokens, config.n_embd, 3 * config.n_embd));
+  }
+  const int64_t scores = tokens * config.n_head * options.sequence * element_bytes;
+  return 8 * boundary + inner + 2 * scores;
+}
+
 // Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what fp16 widens.
 int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
@@ -111,6 +144,15 @@ int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t block = config.tiling.linear > 1 ? block_tile_bytes(config, options) : block_bytes(config, options);
   return round_up(std::max(block, head_bytes(config, options)), Workspace::kAlignmentBytes);
+}
+
+std::vector<int64_t> estimate_gpt2_graphs(const Gpt2Layout& layout, const Gpt2Config& config,
+                                          const Gpt2Options& options) {
+  std::vector<int64_t> bytes;
+  for (const Gpt2Role& role : layout.roles) {
+    bytes.push_back(role.kind == Gpt2Kind::kBlock ? graph_bytes(config, options) : 0);
+  }
+  return bytes;
 }
 
 }  // namespace sluice

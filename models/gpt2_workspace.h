@@ -1,6 +1,7 @@
-// How much workspace a GPT-2 needs: measured, or by a closed form.
+// How much device memory a GPT-2's compute needs: measured, or by a closed form.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "models/gpt2_visits.h"
 
@@ -12,10 +13,12 @@ struct Gpt2Probe {
   int64_t estimate_bytes = 0;  // sizes the address space that is measured in
 };
 // Runs every pass of one micro-batch through each kind of visit (Gpt2Layout::first_like), on values that are all zero,
-// with an allocator that counts. Weights and boundary tensors are mappings that are never written (boundary outputs
-// aside), so they cost no memory.
-int64_t measure_gpt2_workspace(const Gpt2Probe& probe);
+// with an allocator that counts, and once more where forwards keep their graphs. Weights and boundary tensors are
+// mappings that are never written (boundary outputs aside), so they cost no memory.
+ComputeMemory measure_gpt2_memory(const Gpt2Probe& probe);
 
 int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options);
+std::vector<int64_t> estimate_gpt2_graphs(const Gpt2Layout& layout, const Gpt2Config& config,
+                                          const Gpt2Options& options);
 
 }  // namespace sluice

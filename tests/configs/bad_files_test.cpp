@@ -105,6 +105,8 @@ const Case kBadValues[] = {
      R"(run.json: "sluice.commit_interval" is 4294967297; allowed: a positive integer or "auto")"},
     {"moments_in_fp16", "sluice.state_dtype=fp16",
      R"(run.json: "sluice.state_dtype" is "fp16"; allowed: "fp32" or "bf16")"},
+    {"no_recompute", "sluice.recompute=never",
+     R"(run.json: "sluice.recompute" is "never"; allowed: "auto" or "always")"},
     {"unknown_backend", "sluice.io_backend=libaio",
      R"(run.json: "sluice.io_backend" is "libaio"; allowed: "auto", "uring" or "threads")"},
     {"odd_block", "sluice.io_block=5000",
@@ -157,7 +159,7 @@ constexpr const char* kTopKeys =
     "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, sluice";
 constexpr const char* kSluiceKeys =
     "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_block, io_depth, placement, "
-    "update, state_dtype, loss_tile_tokens, compute_threads, update_threads, trace";
+    "update, state_dtype, recompute, loss_tile_tokens, compute_threads, update_threads, trace";
 
 const Case kBadKeys[] = {
     {"typo", "sluice.host_memroy=128MiB",

@@ -28,7 +28,8 @@ const std::string kFull = R"({
   "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
   "seed": 11, "endurance": {"terabytes_written": 600, "days": 365},
   "sluice": {"device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
-             "commit_interval": 5, "update": "deferred", "state_dtype": "bf16", "io_backend": "threads", "io_block": "256KiB",
+             "commit_interval": 5, "update": "deferred", "state_dtype": "bf16", "recompute": "always",
+             "io_backend": "threads", "io_block": "256KiB",
              "io_depth": 3,
              "placement": {"weights": {"nvme+device": 0.25, "host": 0.5, "nvme": 0.25}, "state": "host",
                            "gradient": "device", "activations": "auto"},
@@ -145,6 +146,7 @@ TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
   EXPECT_EQ(sluice.commit_interval, 5);
   EXPECT_EQ(sluice.update, UpdateMode::kDeferred);
   EXPECT_EQ(sluice.state_dtype, DType::kBf16);
+  EXPECT_EQ(sluice.recompute, SluiceConfig::Recompute::kAlways);
   EXPECT_EQ(sluice.io_backend, IoBackend::kThreads);
   EXPECT_EQ(sluice.io_depth, 3);
   EXPECT_EQ(sluice.io_block_bytes, 256 * 1024);

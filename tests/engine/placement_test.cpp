@@ -65,6 +65,20 @@ std::vector<PlacementCase> all_placements() {
   return cases;
 }
 
+std::vector<bool> graphs_kept(const Plan& plan) {
+  std::vector<bool> kept;
+  for (int visit = 0; visit < static_cast<int>(plan.graphs.size()); ++visit) kept.push_back(plan.keeps_graph(visit));
+  return kept;
+}
+// Only where weights and inputs stay on the device; the first visit has no inputs, the last is a sink.
+std::vector<bool> graphs_wanted(const PlacementCase& which) {
+  if (which.weights != HomeKind::kHostAndDevice && which.weights != HomeKind::kNvmeAndDevice) {
+    return std::vector<bool>(6, false);
+  }
+  const bool inputs_stay = which.activations == HomeKind::kDevice;
+  return {true, inputs_stay, inputs_stay, false, inputs_stay, false};
+}
+
 class EveryPlacement : public ::testing::TestWithParam<PlacementCase> {};
 
 TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
@@ -77,8 +91,10 @@ TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
                             .state = {{which.state, 1}},
                             .gradient = {{which.gradient, 1}},
                             .activations = {{which.activations, 1}}};
+  options.plan.graph_bytes = {300, 256, 1000, 0, 77, 5000};
   Engine engine(model, options, toy_source());
   EXPECT_EQ(train_engine(engine, model, reference), train_reference(model, reference));
+  EXPECT_EQ(graphs_kept(engine.plan()), graphs_wanted(which));
 
   const StepLanes& lanes = engine.last_lanes();
   const int64_t state = engine.geometry().padded_elements() * bytes_per_element(which.precision, Group::kState);

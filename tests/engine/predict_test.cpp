@@ -94,6 +94,15 @@ TEST_F(Predict, compute_is_every_visits_forward_and_backward_for_every_micro_bat
   EXPECT_EQ(prediction.binding, LaneGroup::kCompute);
 }
 
+TEST_F(Predict, visits_that_keep_their_graphs_recompute_nothing) {
+  PlanOptions options = options_of({{HomeKind::kHostAndDevice, 1}}, kHost);
+  options.graph_bytes = {1000, 1000, 0, 1000, 1000, 1000};
+  const VisitTime time{.forward_ms = 1, .backward_ms = 3, .keeping_forward_ms = 1.25, .kept_backward_ms = 2};
+  const Prediction prediction = predict(model_, make_plan(model_, options), speeds(endless(), time));
+  // Two micro-batches; one visit has nothing to keep, the last is a sink.
+  EXPECT_NEAR(prediction.busy(Lane::kCompute), 2 * (4 * (1.25 + 2) + (1 + 3) + 3), 1e-3);
+}
+
 TEST_F(Predict, an_update_takes_its_elements_and_the_checksums_that_its_homes_ask_for) {
   const auto update_ms = [&](const HomeShares& weights, const HomeShares& state, int commit_interval) {
     PlanOptions options = options_of(weights, state);

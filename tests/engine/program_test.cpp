@@ -35,6 +35,40 @@ std::vector<Touch> swap_touches(const Plan& plan, const Hop& hop) {
               2 * hop.index + static_cast<int>(hop.group));
 }
 
+std::vector<Touch> compute_touches(const ModelSpec& model, const Plan& plan, const UnitProgram& unit,
+                                   const Turn& turn) {
+  std::vector<Touch> list;
+  const auto add = [&list](Place place, int64_t at, int64_t bytes, Access access) {
+    list.push_back({place, at, at + bytes, access});
+  };
+  const VisitSpec& visit = model.visits[turn.visit];
+  const int64_t* at = unit.addresses.data() + turn.first;
+  for (int p : visit.partitions) {
+    add(Place::kDevice, *at++, plan.weights_bytes(plan.geometry.partitions()[p].elements), Access::kReads);
+  }
+  for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kReads);
+  const bool backward = turn.pass == Pass::kBackward;
+  if (turn.graph >= 0) {
+    add(Place::kDevice, turn.graph, plan.graph_bytes(turn.visit), backward ? Access::kReads : Access::kFills);
+  }
+  for (int t : visit.gives) {
+    add(Place::kDevice, *at++, model.tensors[t].bytes(), backward ? Access::kReads : Access::kFills);
+  }
+  if (!backward) return list;
+  for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kFills);
+  for (int p : visit.partitions) {
+    add(Place::kDevice, *at++, plan.geometry.partitions()[p].elements * 4, Access::kFills);
+  }
+  const auto add_sums = [&](const std::vector<int>& tensors, Access access) {
+    for (int t : tensors) {
+      if (const int64_t sum = *at++; sum >= 0) add(Place::kDevice, sum, model.tensors[t].elements * 4, access);
+    }
+  };
+  add_sums(visit.takes, Access::kFills);
+  add_sums(visit.gives, Access::kReads);
+  return list;
+}
+
 // What a hop touches, told from its own fields and side tables.
 std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitProgram& unit, const Hop& hop) {
   std::vector<Touch> list;
@@ -78,31 +112,8 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
       break;
     case Verb::kClip:
       break;
-    case Verb::kCompute: {
-      const Turn& turn = unit.turns[hop.operands];
-      const VisitSpec& visit = model.visits[turn.visit];
-      const int64_t* at = unit.addresses.data() + turn.first;
-      for (int p : visit.partitions) {
-        add(Place::kDevice, *at++, plan.weights_bytes(plan.geometry.partitions()[p].elements), Access::kReads);
-      }
-      for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kReads);
-      const bool backward = turn.pass == Pass::kBackward;
-      for (int t : visit.gives) {
-        add(Place::kDevice, *at++, model.tensors[t].bytes(), backward ? Access::kReads : Access::kFills);
-      }
-      if (!backward) break;
-      for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kFills);
-      for (int p : visit.partitions) {
-        add(Place::kDevice, *at++, plan.geometry.partitions()[p].elements * 4, Access::kFills);
-      }
-      const auto add_sums = [&](const std::vector<int>& tensors, Access access) {
-        for (int t : tensors) {
-          if (const int64_t sum = *at++; sum >= 0) add(Place::kDevice, sum, model.tensors[t].elements * 4, access);
-        }
-      };
-      add_sums(visit.takes, Access::kFills);
-      add_sums(visit.gives, Access::kReads);
-    }
+    case Verb::kCompute:
+      return compute_touches(model, plan, unit, unit.turns[hop.operands]);
   }
   return list;
 }
@@ -161,6 +172,7 @@ PlanOptions random_options(uint64_t seed, const ModelSpec& model) {
   options.update = static_cast<UpdateMode>(seed / 2 % 4);
   if (options.update == UpdateMode::kReplay) options.placement.gradient = {};
   if (seed % 3 == 1) options.speculated_share = static_cast<double>(seed % 10) / 10;
+  if (seed % 2) options.graph_bytes.assign(model.visits.size(), 700);
   const Planner planner(model, options);
   if (seed % 4 == 0) options.host_bytes = planner.smallest_host(options.device_bytes).value();
   if (seed % 4 <= 1) options.device_bytes = planner.smallest_device(options.host_bytes).value();
@@ -189,6 +201,7 @@ TEST(Programs, of_thousands_of_random_lists_can_be_built) {
     constexpr HomeKind kGradients[] = {HomeKind::kDevice, HomeKind::kAuto, HomeKind::kNvme};
     options.placement.gradient = {{replay ? HomeKind::kAuto : kGradients[seed % 3], 1}};
     if (seed % 5 < 2) options.placement.activations = {{HomeKind::kNvme, 1}};
+    if (seed % 2) options.graph_bytes.assign(model.visits.size(), static_cast<int64_t>(seed));
     // make_plan() builds every variant to know its tables' size.
     ASSERT_NO_THROW(make_plan(model, options)) << "seed " << seed;
   }

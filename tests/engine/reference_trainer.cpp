@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <random>
+#include <stdexcept>
 
 #include "core/checksum.h"
 #include "cpu_adam/split_master.h"
@@ -308,12 +310,37 @@ class Reference {
   std::map<std::pair<int, int>, std::vector<float>> tensor_gradients_;
 };
 
+// A function of all that a graph refers to, so that the backward can tell whether that has moved or changed.
+uint32_t graph_content(const Use& use) {
+  uint32_t crc = 0;
+  const auto add = [&crc](const std::byte* at, int64_t bytes) {
+    crc = crc32c(crc, {reinterpret_cast<const std::byte*>(&at), sizeof(at)});
+    crc = crc32c(crc, {at, static_cast<size_t>(bytes)});
+  };
+  for (const WeightView& w : use.weights()) add(w.address, w.parameter->elements * bytes_of(w.dtype));
+  for (const TensorView& t : use.inputs()) add(t.address, t.elements * bytes_of(t.dtype));
+  return crc;
+}
+
+// The forward fills its graph, the backward wants it whole.
+void keep_or_check_graph(const Use& use) {
+  if (use.graph().empty()) return;
+  std::mt19937 values(graph_content(use));
+  for (std::byte& byte : use.graph()) {
+    const auto wanted = static_cast<std::byte>(values());
+    if (use.pass() == Pass::kForward) byte = wanted;
+    if (byte != wanted)
+      throw std::logic_error("a graph is not what its forward kept, or what it refers to has changed");
+  }
+}
+
 // `first_giver` is the model's: the others rewrite what that one gave.
 void run_toy_turn(Use& use, const VisitSpec& visit, const std::vector<int>& first_giver, int64_t step) {
   ToyTurn turn{.visit = use.visit(),
                .micro_batch = use.micro_batch(),
                .step = step,
                .loss_scale = static_cast<float>(use.loss_scale())};
+  keep_or_check_graph(use);
   std::vector<std::vector<float>> kept;
   kept.reserve(128);
   const auto widened = [&](const std::byte* at, int64_t elements, DType dtype) -> std::span<float> {

@@ -48,7 +48,7 @@ struct Training {
                     .gradient_dtype = weights_dtype(precision),
                     .device_bytes = 2 * kMiB,
                     .host_bytes = 3 * kMiB,
-                    .workspace_bytes = model.measure_workspace(),
+                    .workspace_bytes = model.measure_memory().workspace_bytes,
                     .micro_batches = micro_batches};
     options.plan.placement.state = {{.home = HomeKind::kNvme}};
     options.store.folder = folder.path() / "store";
@@ -178,7 +178,7 @@ TEST(Gpt2OnTheEngine, runs_in_exactly_the_workspace_that_was_measured) {
     for (int step = 0; step < 3; ++step) {
       run.engine->train_step(kLearningRate, run.model.compute({.ids = some, .targets = next}));
     }
-    EXPECT_EQ(run.model.workspace_peak_bytes(), run.model.measure_workspace());
+    EXPECT_EQ(run.model.workspace_peak_bytes(), run.model.measure_memory().workspace_bytes);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Trained {
   Record record;
   StepLanes lanes;
   int64_t elements = 0;  // of the model, with padding
+  int64_t graphs = 0;    // visits whose forward keeps one
   bool every_step_commits = false;
 };
 
@@ -35,7 +37,7 @@ class Gpt2Placement : public ::testing::Test {
  protected:
   Gpt2Placement(const Gpt2Config& config, const Gpt2Options& options) : model_(config, options) {
     set_process({.compute_threads = 2});
-    workspace_bytes_ = model_.measure_workspace();
+    memory_ = model_.measure_memory();
     const int64_t tokens = options.batch * options.sequence * kMicroBatches * kSteps;
     for (int64_t i = 0; i <= tokens; ++i) {
       ids_.push_back(static_cast<int64_t>(uniform_at(5, 0, static_cast<uint64_t>(i)) * 30) * 11);
@@ -50,7 +52,8 @@ class Gpt2Placement : public ::testing::Test {
                     .gradient_dtype = weights_dtype(precision),
                     .device_bytes = 8 * kMiB,
                     .host_bytes = 16 * kMiB,
-                    .workspace_bytes = workspace_bytes_,
+                    .workspace_bytes = memory_.workspace_bytes,
+                    .graph_bytes = memory_.graph_bytes,
                     .micro_batches = kMicroBatches};
     options.store.folder = folder.path();
     options.adam.learning_rate = 1e-3;
@@ -76,6 +79,8 @@ class Gpt2Placement : public ::testing::Test {
     }
     run.lanes = engine.last_lanes();
     run.elements = engine.geometry().padded_elements();
+    run.graphs = std::ranges::count_if(engine.plan().graphs, [](int64_t at) { return at >= 0; });
+    EXPECT_LE(model_.workspace_peak_bytes(), memory_.workspace_bytes);
     run.every_step_commits = engine.plan().commit_interval == 1;
     const Digests digests = engine.digests();
     run.record.weights_crc32c = digests.weights_crc32c;
@@ -100,7 +105,7 @@ class Gpt2Placement : public ::testing::Test {
 
  private:
   Gpt2 model_;
-  int64_t workspace_bytes_ = 0;
+  ComputeMemory memory_;
   std::vector<int64_t> ids_;
   Record expected_;
 };
@@ -154,6 +159,9 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_every_combination_of_homes)
             o.plan.placement = {{{weights, 1}}, {{state, 1}}, {{gradient, 1}}, {{activations, 1}}};
           });
           EXPECT_EQ(run.record, expected());
+          // A block's backward finds its graph where weights and inputs stay on the device.
+          const bool weights_stay = weights == kHostAndDevice || weights == kNvmeAndDevice;
+          EXPECT_EQ(run.graphs, weights_stay && activations == kDevice ? 5 : 0);
           // bf16 state is 10 bytes an element.
           EXPECT_EQ(run.lanes.state_read_bytes, state == kNvme ? 10 * run.elements : 0);
           EXPECT_EQ(run.lanes.state_write_bytes, run.every_step_commits ? 10 * run.elements : 0);

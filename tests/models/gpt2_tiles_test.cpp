@@ -41,7 +41,7 @@ class Training {
                      .gradient_dtype = weights_dtype(precision),
                      .device_bytes = 32 * kMiB,
                      .host_bytes = 64 * kMiB,
-                     .workspace_bytes = model_.measure_workspace(),
+                     .workspace_bytes = model_.measure_memory().workspace_bytes,
                      .micro_batches = 2,
                      .chunk_elements = 4096};
     options_.store.folder = folder_.path() / "store";

@@ -47,6 +47,7 @@ class MemoryModel::Turn final : public VisitTurn {
   std::span<const TensorView> outputs() const override { return outputs_; }
   std::span<const TensorView> output_gradients() const override { return gradients_; }
   std::span<const TensorView> input_gradients() const override { return input_gradients_; }
+  std::span<std::byte> graph() const override { return {}; }
   void contribute(int weight, const std::byte* gradient, DType dtype) override {
     contribute_part(weight, 0, gradient, weights_[static_cast<size_t>(weight)].parameter->elements, dtype);
   }
