@@ -10,6 +10,7 @@
 #include "cpu_adam/update_team.h"
 #include "libtorch/process.h"
 #include "offload/device.h"
+#include "offload/gpu.h"
 #include "swap/io_queue.h"
 
 namespace sluice {
@@ -57,6 +58,7 @@ void run_info(Console& console) {
   const int64_t available = available_host_bytes();
   fmt::format_to(out, "  {:<18}{} available; default budgets: device {}, host {}\n", "memory", format_bytes(available),
                  format_bytes(available / 5), format_bytes(available / 2));
+  for (const Gpu& gpu : list_gpus()) fmt::format_to(out, "  {:<18}{}\n", "GPU", describe(gpu));
   fmt::format_to(out, "\nLimits of this process\n");
   add_limit(text, RLIMIT_MEMLOCK, "memlock", available, "bytes");
   add_limit(text, RLIMIT_NOFILE, "nofile", 1024, "files");

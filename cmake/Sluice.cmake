@@ -17,15 +17,22 @@ find_package(fmt REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 
 # Numerics: no contraction and no fast-math anywhere (numerics in ARCHITECTURE.md).
-add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fno-trapping-math)
+# All of this is for C++: what .cu files need stands in Cuda.cmake.
+function(sluice_cxx_options)
+  foreach(option ${ARGN})
+    string(REPLACE "," "$<COMMA>" option "${option}")
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${option}>")
+  endforeach()
+endfunction()
+sluice_cxx_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fno-trapping-math)
 set(SLUICE_IS_SANITIZED 0)  # for generator expressions, which SLUICE_SANITIZE's comma would split
 if(SLUICE_SANITIZE)
   set(SLUICE_IS_SANITIZED 1)
   # Instrumented code makes GCC 12 see uninitialised bytes in the standard library's own objects.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options(-Wno-maybe-uninitialized)
+    sluice_cxx_options(-Wno-maybe-uninitialized)
   endif()
-  add_compile_options(-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  sluice_cxx_options(-fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   add_link_options(-fsanitize=${SLUICE_SANITIZE})
 endif()
 
@@ -33,7 +40,7 @@ if(SLUICE_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     message(FATAL_ERROR "SLUICE_FUZZ needs clang: configure with --preset fuzz, or -DCMAKE_CXX_COMPILER=clang++")
   endif()
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  sluice_cxx_options(-fsanitize=fuzzer-no-link)
 endif()
 
 # sluice_library(NAME SOURCES … LINK <folders below> PRIVATE <third-party targets>)

@@ -6,15 +6,15 @@
 
 namespace sluice {
 
-inline float float_of_bf16(uint16_t half) { return std::bit_cast<float>(uint32_t{half} << 16); }
+constexpr float float_of_bf16(uint16_t half) { return std::bit_cast<float>(uint32_t{half} << 16); }
 
-inline uint16_t bf16_of_float(float value) {
+constexpr uint16_t bf16_of_float(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-inline float float_of_fp16(uint16_t half) {
+constexpr float float_of_fp16(uint16_t half) {
   const uint32_t sign = (uint32_t{half} & 0x8000u) << 16;
   const uint32_t shifted = (uint32_t{half} & 0x7fffu) << 13;
   uint32_t bits = shifted + (112u << 23);
@@ -26,11 +26,11 @@ inline float float_of_fp16(uint16_t half) {
   return std::bit_cast<float>(bits | sign);
 }
 
-inline uint16_t fp16_of_float(float value) {
+constexpr uint16_t fp16_of_float(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  uint32_t half;
+  uint32_t half = 0;
   if (magnitude > 0x7f800000u) {
     half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
   } else if (magnitude >= 0x47800000u) {  // 2^16 and above; 65520 and above reach Inf by the carry below

@@ -23,6 +23,7 @@
 #include "engine/plan.h"
 #include "engine/record_access.h"
 #include "engine/step.h"
+#include "offload/device.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -144,6 +145,7 @@ struct EngineOptions {
   double max_norm = 0;                 // gradient clipping; 0: none
   LossScaleOptions loss_scale;
   int update_threads = 0;
+  DeviceKind device = DeviceKind::kHost;  // whose memory compute is given addresses of
   // The machine; tests give ones that are not there.
   std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
   std::string trace_path;  // empty: none

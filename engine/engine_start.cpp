@@ -52,7 +52,8 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
   charge_ledger();
   make_host_arena();
-  device = make_device(DeviceKind::kAuto, plan.device_arena_bytes);
+  device = make_device(options.device, plan.device_arena_bytes);
+  device->register_host(host.span());
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
   open_store(source);
   reserve_scratch();

@@ -163,7 +163,7 @@ void Engine::Impl::close_partition(const Hop& hop) {
     }
     const int64_t end = parameter.offset + parameter.elements;
     cut(parameter.offset, end);
-    norm_parts[number] = device->close_gradient(values, scale, dtype, pieces);
+    device->close_gradient(values, scale, dtype, pieces, &norm_parts[number]);
     cut(end, i + 1 < parameters.size() ? parameters[i + 1].offset : partition.elements);
     for (const ClosedPiece& padding : pieces) device->zero(padding.to, plan.gradient_bytes(padding.elements));
   }

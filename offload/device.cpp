@@ -1,16 +1,18 @@
 #include "offload/device.h"
 
-#include "core/errors.h"
+#include "offload/gpu.h"
 
 namespace sluice {
 
 std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes) {
-  if (kind == DeviceKind::kCuda) {
-    throw DeviceError("device cuda: this build has no CUDA device; use the host twin (device_host)");
-  }
+  if (kind == DeviceKind::kCuda) return make_device_cuda(bytes);
+  if (kind == DeviceKind::kAuto && why_no_gpu().empty()) return make_device_cuda(bytes);
   return make_device_host(bytes);
 }
 
-std::string explain_device() { return "device_host: this build has no CUDA device"; }
+std::string explain_device() {
+  const std::string missing = why_no_gpu();
+  return missing.empty() ? "device_cuda: " + describe(list_gpus().front()) : "device_host: " + missing;
+}
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 // A device: its memory, copies to and from it in two ordered lanes, and the gradient's arithmetic where it lies.
 // Twins: device_cuda, and device_host, which plays the device with a capped arena of its own and copy threads, so that
-// path, budgets and waiting are real on any machine.
+// path, budgets and waiting are real on any machine. Whatever fails throws DeviceError, or ends with one in the sink,
+// naming the call, the error and the sizes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,8 @@ struct Copy {
   uint64_t tag = 0;
 };
 
-// Where the ends of copies are told. Called from the device's own thread; must not block or throw.
+// Where the ends of copies and of compute are told. Called from a thread of the device, or from within
+// finish_compute(); must not block or throw.
 class CopySink {
  public:
   virtual ~CopySink() = default;
@@ -33,7 +35,7 @@ class CopySink {
 
 class Device {
  public:
-  virtual ~Device() = default;  // waits for the copies under way
+  virtual ~Device() = default;  // waits for what is under way
 
   // The arena: every byte of the device that the engine and its workspace use. An address on the device; only
   // device_host's may be dereferenced here.
@@ -41,18 +43,31 @@ class Device {
   virtual int64_t bytes() const = 0;
   virtual std::string describe() const = 0;
 
-  // Copies of one lane run in the order of starting. At most kMaxCopies may be under way in a lane (a check fails).
+  // Host memory that copies use, told once before the first of them; it must outlive the device. Copies from and to
+  // other host memory are right as well, but need not be asynchronous.
+  virtual void register_host(std::span<std::byte> memory) = 0;
+
+  // Copies of one lane run in the order of starting. At most kMaxCopies may be under way in a lane (a check fails). One
+  // thread at a time starts copies of a lane. A copy is ordered with compute by the ends that the sink was told.
   static constexpr int kMaxCopies = 16;
   virtual void start(const Copy& copy) = 0;
-  // Set before the first start(); must outlive the device's last copy.
+  // Set before the first start() or finish_compute(); must outlive the device's last copy.
   virtual void set_sink(CopySink* sink) = 0;
+  // One copy in either direction that has ended when this returns; any thread, several at once. The ceiling of
+  // benchmarks, and what tests look into a device with.
+  virtual void copy_now(std::byte* to, const std::byte* from, int64_t bytes) = 0;
 
-  // Gradient arithmetic on device memory, ordered with the caller's compute (gradient_kernels.h).
+  // Gradient arithmetic on device memory (gradient_kernels.h), by one thread at a time: done in the order of the calls
+  // and of other compute on the device, and ended when finish_compute() has told so.
   virtual void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
                             Contribution which) = 0;
-  virtual double close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces) = 0;
+  // *norm_part is written by then; until then it must stay. Pieces but the last hold 128 elements or more, or none.
+  virtual void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
+                              double* norm_part) = 0;
   virtual void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) = 0;
   virtual void zero(std::byte* memory, int64_t bytes) = 0;
+  // Tells the sink when all compute called for so far has ended. Between this and that nothing more may be called for.
+  virtual void finish_compute(uint64_t tag) = 0;
 };
 
 enum class DeviceKind : uint8_t { kAuto, kCuda, kHost };
@@ -60,6 +75,9 @@ enum class DeviceKind : uint8_t { kAuto, kCuda, kHost };
 // there.
 std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes);
 std::unique_ptr<Device> make_device_host(int64_t bytes);
+// On the first GPU that this process sees (CUDA_VISIBLE_DEVICES). Throws DeviceError that says what is missing: the
+// build's CUDA side, a driver, a new enough driver, a GPU, memory.
+std::unique_ptr<Device> make_device_cuda(int64_t bytes);
 std::string explain_device();  // what kAuto picks and why, for `sluice info`
 
 }  // namespace sluice

@@ -97,9 +97,12 @@ void Executor::leave(int hop) {
     SLUICE_CHECK(released_ == hop && entered_, "a compute hop was left that was not entered");
     released_ = -1;
     entered_ = false;
-    ends_.push_back({hop, nullptr});
   }
-  parts_.store->interrupt();
+  try {
+    parts_.device->finish_compute(static_cast<uint64_t>(hop));
+  } catch (...) {
+    ended(hop, std::current_exception());
+  }
 }
 
 void Executor::abandon() {

@@ -3,18 +3,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <vector>
 
+#include "core/arena.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "offload/gpu.h"
+#include "tests/offload/gradient_values.h"
 
 namespace sluice {
 namespace {
 
-// Collects ends of copies in the order they were told.
+// Collects ends in the order they were told.
 class Ends final : public CopySink {
  public:
   void copied(uint64_t tag, std::exception_ptr error) noexcept override {
@@ -39,13 +44,41 @@ class Ends final : public CopySink {
 
 class EveryDevice : public ::testing::TestWithParam<DeviceKind> {
  protected:
+  void SetUp() override {
+    if (GetParam() == DeviceKind::kCuda && !why_no_gpu().empty()) GTEST_SKIP() << "no GPU: " << why_no_gpu();
+    device_ = make_device(GetParam(), kMiB);
+    device_->set_sink(&ends_);
+  }
+  void compute_ends() {
+    device_->finish_compute(7);
+    EXPECT_EQ(ends_.wait_for(1), std::vector<uint64_t>{7});
+  }
+  // Values at an offset of the device's memory, there and back.
+  template <class T>
+  T* put(int64_t offset, const std::vector<T>& values) {
+    std::byte* to = device_->memory() + offset;
+    device_->copy_now(to, reinterpret_cast<const std::byte*>(values.data()), bytes_of(values));
+    return reinterpret_cast<T*>(to);
+  }
+  std::vector<std::byte> get(const void* from, int64_t bytes) {
+    std::vector<std::byte> values(static_cast<size_t>(bytes));
+    device_->copy_now(values.data(), static_cast<const std::byte*>(from), bytes);
+    return values;
+  }
+  template <class T>
+  static int64_t bytes_of(const std::vector<T>& values) {
+    return static_cast<int64_t>(values.size() * sizeof(T));
+  }
+
   Ends ends_;  // outlives the device's last copy
-  std::unique_ptr<Device> device_ = make_device(GetParam(), kMiB);
-  void SetUp() override { device_->set_sink(&ends_); }
+  Arena host_{256 * kKiB};
+  std::unique_ptr<Device> device_;
 };
 
 TEST_P(EveryDevice, copies_of_a_lane_end_in_the_order_of_starting_and_move_every_byte) {
-  std::vector<std::byte> from(256 * 1024), back(from.size());
+  device_->register_host(host_.span());
+  const std::span<std::byte> from = host_.span();
+  std::vector<std::byte> back(from.size());  // not registered
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 + i / 251);
   constexpr int64_t kPart = 16 * 1024;
   for (uint64_t i = 0; i < Device::kMaxCopies; ++i) {
@@ -63,12 +96,106 @@ TEST_P(EveryDevice, copies_of_a_lane_end_in_the_order_of_starting_and_move_every
   EXPECT_EQ(std::memcmp(from.data(), back.data(), from.size()), 0);
 }
 
+TEST_P(EveryDevice, both_lanes_and_compute_run_beside_each_other) {
+  device_->register_host(host_.span());
+  std::memset(host_.at(0), 5, 64 * kKiB);
+  device_->zero(device_->memory() + 64 * kKiB, 64 * kKiB);
+  compute_ends();
+  for (uint64_t round = 0; round < 50; ++round) {
+    device_->start({.to = device_->memory(), .from = host_.at(0), .bytes = 64 * kKiB, .tag = 1});
+    device_->start({.lane = CopyLane::kDownload,
+                    .to = host_.at(64 * kKiB),
+                    .from = device_->memory() + 64 * kKiB,
+                    .bytes = 64 * kKiB,
+                    .tag = 2});
+    device_->zero(device_->memory() + 128 * kKiB, 64 * kKiB);
+    device_->finish_compute(3);
+    std::vector<uint64_t> ended = ends_.wait_for(3);
+    std::ranges::sort(ended);
+    ASSERT_EQ(ended, (std::vector<uint64_t>{1, 2, 3}));
+  }
+  EXPECT_EQ(get(device_->memory(), 64 * kKiB), std::vector<std::byte>(64 * kKiB, std::byte{5}));
+  EXPECT_EQ(get(device_->memory() + 128 * kKiB, 64 * kKiB), std::vector<std::byte>(64 * kKiB));
+}
+
+TEST_P(EveryDevice, adds_contributions_with_the_bits_of_the_host) {
+  for (const DType dtype : kEveryDType) {
+    for (const int64_t elements : {1, 257, 4095, 4096, 4097, 9001}) {
+      const std::vector<float> first = make_values(elements, Values::kEdges, 1);
+      const std::vector<std::byte> gradient = stored_as(dtype, make_values(elements, Values::kEdges, 2));
+      std::vector<float> expected = first;
+      float* open = put(0, first);
+      const std::byte* at = put(64 * kKiB + 2, gradient);  // as little aligned as an element is
+      if (dtype == DType::kFp32) at = put(64 * kKiB + 4, gradient);
+      for (const Contribution which : {Contribution::kFirst, Contribution::kLater}) {
+        device_->add_gradient(open, at, dtype, elements, which);
+        add_gradient(expected.data(), gradient.data(), dtype, elements, which);
+      }
+      compute_ends();
+      const std::vector<std::byte> found = get(open, elements * 4);
+      ASSERT_TRUE(same_values(found.data(), bytes_in(expected), DType::kFp32, elements)) << elements;
+    }
+  }
+}
+
+TEST_P(EveryDevice, closes_in_place_and_elsewhere_with_the_bits_and_the_norm_of_the_host) {
+  for (const DType dtype : kEveryDType) {
+    for (const int64_t elements : {1, 31, 4096, 4097, 50'000}) {
+      for (const int64_t distance : {0, 512, 4096}) {  // bytes before the open gradient
+        std::vector<float> open = make_values(elements, Values::kOrdinary, 3);
+        float* on_device = put(distance, open);
+        const ClosedPiece piece{device_->memory(), elements};
+        double norm_part = -1;
+        device_->close_gradient(on_device, 0.25f, dtype, {&piece, 1}, &norm_part);
+        compute_ends();
+        std::vector<std::byte> expected(static_cast<size_t>(elements * sluice::bytes_of(dtype)));
+        const ClosedPiece whole{expected.data(), elements};
+        EXPECT_EQ(norm_part, close_gradient(open.data(), 0.25f, dtype, {&whole, 1}));
+        ASSERT_EQ(get(device_->memory(), bytes_of(expected)), expected) << name_of(dtype) << ", " << elements;
+      }
+    }
+  }
+}
+
+TEST_P(EveryDevice, rounds_in_place_with_the_bits_of_the_host) {
+  for (const DType dtype : kEveryDType) {
+    const std::vector<float> values = make_values(20'011, Values::kOrdinary, 4);
+    const float* on_device = put(0, values);
+    device_->round_to(on_device, device_->memory(), dtype, 20'011);
+    compute_ends();
+    const std::vector<std::byte> expected = stored_as(dtype, values);
+    ASSERT_EQ(get(device_->memory(), bytes_of(expected)), expected) << name_of(dtype);
+  }
+}
+
 TEST_P(EveryDevice, has_the_bytes_it_was_asked_for_in_whole_pages) { EXPECT_EQ(device_->bytes(), kMiB); }
 
-INSTANTIATE_TEST_SUITE_P(, EveryDevice, ::testing::Values(DeviceKind::kHost, DeviceKind::kAuto));
+std::string kind_name(const testing::TestParamInfo<DeviceKind>& kind) {
+  return kind.param == DeviceKind::kHost ? "host" : kind.param == DeviceKind::kCuda ? "cuda" : "auto";
+}
+INSTANTIATE_TEST_SUITE_P(, EveryDevice, ::testing::Values(DeviceKind::kHost, DeviceKind::kAuto, DeviceKind::kCuda),
+                         kind_name);
 
 TEST(Devices, a_cuda_device_asked_for_by_name_fails_loudly_where_there_is_none) {
-  EXPECT_THROW(make_device(DeviceKind::kCuda, kMiB), DeviceError);
+  if (why_no_gpu().empty()) GTEST_SKIP() << "a GPU answers here: " << explain_device();
+  try {
+    make_device(DeviceKind::kCuda, kMiB);
+    FAIL() << "nothing was thrown";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(std::string(error.what()).find(why_no_gpu()), std::string::npos) << error.what();
+  }
+  EXPECT_NE(explain_device().find(why_no_gpu()), std::string::npos) << explain_device();
+  EXPECT_TRUE(list_gpus().empty());
+}
+
+TEST(Devices, a_budget_that_the_gpu_does_not_have_is_refused_with_what_it_has) {
+  if (!why_no_gpu().empty()) GTEST_SKIP() << "no GPU: " << why_no_gpu();
+  try {
+    make_device(DeviceKind::kCuda, int64_t{1} << 50);
+    FAIL() << "nothing was thrown";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(std::string(error.what()).find("are free"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

@@ -1,0 +1,326 @@
+// The device on a GPU: one allocation, and a stream each for uploads, downloads and compute. What ends is told by
+// threads of the device that sleep until an event has come; nothing ever waits for the whole GPU.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "offload/close_launches.h"
+#include "offload/cuda_support.h"
+#include "offload/device.h"
+#include "offload/device_lane.h"
+#include "offload/gpu.h"
+
+namespace sluice {
+
+void check_cuda(int error, const CudaCall& call) {
+  if (error == cudaSuccess) return;
+  const auto code = static_cast<cudaError_t>(error);
+  const std::string size = call.size < 0 ? "" : fmt::format(" of {} {}", call.size, call.unit);
+  throw DeviceError(fmt::format("device cuda: {}{} failed: {} ({})", call.name, size, cudaGetErrorName(code),
+                                cudaGetErrorString(code)));
+}
+
+namespace {
+
+class Stream {
+ public:
+  Stream() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), {"cudaStreamCreateWithFlags"}); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(Stream&&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// Who waits for it sleeps.
+class Event {
+ public:
+  Event() {
+    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventBlockingSync | cudaEventDisableTiming),
+               {"cudaEventCreateWithFlags"});
+  }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(Event&&) = delete;
+  void record(const Stream& stream) { check_cuda(cudaEventRecord(event_, stream.get()), {"cudaEventRecord"}); }
+  void wait(const char* what, int64_t bytes) const { check_cuda(cudaEventSynchronize(event_), {what, bytes}); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// What a stream has to come to the end of.
+struct StreamJob {
+  uint64_t tag = 0;
+  int64_t bytes = -1;
+  int event = 0;
+};
+
+// A stream whose jobs end in order, each told when its event has come. `before_end` runs first, on the lane's thread.
+class StreamLane {
+ public:
+  explicit StreamLane(const char* what, std::function<void()> before_end = {})
+      : what_(what), before_end_(std::move(before_end)) {}
+
+  const Stream& stream() const { return stream_; }
+  void set_sink(CopySink* sink) { thread_.set_sink(sink); }
+  // `issue` puts the job's work on the stream.
+  template <class Issue>
+  void start(uint64_t tag, int64_t bytes, const Issue& issue) {
+    thread_.check_room();
+    issue();
+    const int event = next_event_;
+    next_event_ = (next_event_ + 1) % Device::kMaxCopies;
+    events_[event].record(stream_);
+    thread_.start({.tag = tag, .bytes = bytes, .event = event});
+  }
+
+ private:
+  void wait_for(const StreamJob& job) {
+    events_[job.event].wait(what_, job.bytes);
+    if (before_end_) before_end_();
+  }
+
+  const char* what_;
+  std::function<void()> before_end_;
+  Stream stream_;
+  std::array<Event, Device::kMaxCopies> events_;
+  int next_event_ = 0;
+  DeviceLane<StreamJob> thread_{[this](const StreamJob& job) { wait_for(job); }};  // last: it uses all of the above
+};
+
+// Sums of tiles that the GPU writes into memory of the host, and the parts of the norm that they add up to. Used by the
+// caller of compute, and while that waits for an end by the lane's thread.
+class NormParts {
+ public:
+  static constexpr int64_t kTiles = 64 * kKiB;
+  static constexpr size_t kParts = 4096;
+
+  NormParts() {
+    void* memory = nullptr;
+    check_cuda(cudaHostAlloc(&memory, kTiles * sizeof(double), cudaHostAllocMapped),
+               {"cudaHostAlloc", kTiles * static_cast<int64_t>(sizeof(double))});
+    sums_ = static_cast<double*>(memory);
+    parts_.reserve(kParts);
+  }
+  ~NormParts() { cudaFreeHost(sums_); }
+  NormParts(NormParts&&) = delete;
+
+  int64_t room() const { return parts_.size() < kParts ? kTiles - used_ : 0; }
+  // Where the sums of the next `tiles` go, which add to *norm_part.
+  double* take(double* norm_part, int64_t tiles) {
+    parts_.push_back({norm_part, sums_ + used_, tiles});
+    used_ += tiles;
+    return parts_.back().sums;
+  }
+  // All tiles' sums are there: adds them in ascending order.
+  void add_up() {
+    for (const Part& part : parts_) {
+      for (int64_t tile = 0; tile < part.tiles; ++tile) *part.to += part.sums[tile];
+    }
+    parts_.clear();
+    used_ = 0;
+  }
+
+ private:
+  struct Part {
+    double* to = nullptr;
+    double* sums = nullptr;
+    int64_t tiles = 0;
+  };
+  double* sums_ = nullptr;
+  int64_t used_ = 0;
+  std::vector<Part> parts_;
+};
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(int64_t bytes) : bytes_(bytes) {
+    const auto error = cudaMalloc(&memory_, static_cast<size_t>(bytes));
+    if (error == cudaErrorMemoryAllocation) refuse(bytes);
+    check_cuda(error, {"cudaMalloc", bytes});
+  }
+  ~DeviceMemory() { cudaFree(memory_); }
+  DeviceMemory(DeviceMemory&&) = delete;
+  std::byte* at() const { return static_cast<std::byte*>(memory_); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  [[noreturn]] static void refuse(int64_t bytes) {
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), {"cudaMemGetInfo"});
+    throw DeviceError(fmt::format(
+        "device cuda: cudaMalloc of {} bytes ({}) failed: {} bytes ({}) of the GPU's {} are free; lower the device "
+        "budget (sluice.device_memory), or end what else uses the GPU (nvidia-smi)",
+        bytes, format_bytes(bytes), free, format_bytes(static_cast<int64_t>(free)),
+        format_bytes(static_cast<int64_t>(total))));
+  }
+
+  int64_t bytes_;
+  void* memory_ = nullptr;
+};
+
+class RegisteredMemory {
+ public:
+  RegisteredMemory() = default;
+  ~RegisteredMemory() {
+    if (memory_ != nullptr) cudaHostUnregister(memory_);
+  }
+  RegisteredMemory(RegisteredMemory&&) = delete;
+  void take(std::span<std::byte> memory) {
+    SLUICE_CHECK(memory_ == nullptr, "host memory is registered already");
+    if (memory.empty()) return;
+    check_cuda(cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable),
+               {"cudaHostRegister", static_cast<int64_t>(memory.size())});
+    memory_ = memory.data();
+  }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+// The current one.
+Gpu gpu_at(int index) {
+  cudaDeviceProp properties;
+  check_cuda(cudaGetDeviceProperties(&properties, index), {"cudaGetDeviceProperties"});
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), {"cudaMemGetInfo"});
+  std::string address =
+      fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
+  const PciPlace place = read_pci_place("/sys/bus/pci/devices/" + address);
+  return {.name = properties.name,
+          .memory_bytes = static_cast<int64_t>(total),
+          .free_bytes = static_cast<int64_t>(free),
+          .compute_capability = properties.major * 10 + properties.minor,
+          .pci_address = std::move(address),
+          .place = place};
+}
+
+class DeviceCuda final : public Device {
+ public:
+  explicit DeviceCuda(int64_t bytes) : gpu_((check_kernels(), gpu_at(0))), memory_(bytes) {}
+  ~DeviceCuda() override { cudaStreamSynchronize(compute_.stream().get()); }  // compute that nobody waits for
+
+  std::byte* memory() const override { return memory_.at(); }
+  int64_t bytes() const override { return memory_.bytes(); }
+  std::string describe() const override { return "device_cuda: " + sluice::describe(gpu_); }
+
+  void register_host(std::span<std::byte> memory) override { registered_.take(memory); }
+  void start(const Copy& copy) override {
+    StreamLane& lane = copy.lane == CopyLane::kUpload ? upload_ : download_;
+    lane.start(copy.tag, copy.bytes, [&] { copy_async(copy.to, copy.from, copy.bytes, lane.stream().get()); });
+  }
+  void set_sink(CopySink* sink) override {
+    for (StreamLane* lane : {&upload_, &download_, &compute_}) lane->set_sink(sink);
+  }
+  void copy_now(std::byte* to, const std::byte* from, int64_t bytes) override {
+    copy_async(to, from, bytes, cudaStreamPerThread);
+    check_cuda(cudaStreamSynchronize(cudaStreamPerThread), {"cudaMemcpyAsync", bytes});
+  }
+
+  void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
+                    Contribution which) override {
+    launch_add(stream(), dtype, {.open = open, .gradient = gradient, .elements = elements, .which = which});
+  }
+  void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
+                      double* norm_part) override;
+  void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override;
+  void zero(std::byte* memory, int64_t bytes) override {
+    check_cuda(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream()), {"cudaMemsetAsync", bytes});
+  }
+  void finish_compute(uint64_t tag) override {
+    compute_.start(tag, -1, [] {});
+  }
+
+ private:
+  static void copy_async(std::byte* to, const std::byte* from, int64_t bytes, cudaStream_t stream) {
+    check_cuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream),
+               {"cudaMemcpyAsync", bytes});
+  }
+  cudaStream_t stream() const { return compute_.stream().get(); }
+  void make_room_for_tiles();
+
+  Gpu gpu_;  // as it was before
+  DeviceMemory memory_;
+  RegisteredMemory registered_;
+  NormParts norm_parts_;
+  Event room_;
+  StreamLane upload_{"upload"}, download_{"download"};
+  StreamLane compute_{"compute", [this] { norm_parts_.add_up(); }};
+};
+
+// The place for tiles' sums is full: waits for those that are being summed.
+void DeviceCuda::make_room_for_tiles() {
+  if (norm_parts_.room() > 0) return;
+  room_.record(compute_.stream());
+  room_.wait("close_gradient", -1);
+  norm_parts_.add_up();
+}
+
+void DeviceCuda::close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
+                                double* norm_part) {
+  *norm_part = 0;
+  CloseLaunches launches({.open = open, .scale = scale, .dtype = dtype, .pieces = pieces});
+  for (;;) {
+    make_room_for_tiles();
+    CloseLaunch launch = launches.next(norm_parts_.room());
+    if (launch.tiles == 0) return;
+    launch.work.tile_sums = norm_parts_.take(norm_part, launch.tiles);
+    launch_close(stream(), dtype, launch.work, launch.tiles);
+  }
+}
+
+void DeviceCuda::round_to(const float* from, std::byte* to, DType dtype, int64_t elements) {
+  const ClosedPiece piece{to, elements};
+  CloseLaunches launches({.open = from, .scale = 1, .dtype = dtype, .pieces = {&piece, 1}});
+  for (;;) {
+    const CloseLaunch launch = launches.next(INT32_MAX);
+    if (launch.tiles == 0) return;
+    launch_close(stream(), dtype, launch.work, launch.tiles);
+  }
+}
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+}  // namespace
+
+std::string why_no_gpu() {
+  int driver = 0, count = 0;
+  if (const auto error = cudaDriverGetVersion(&driver); error != cudaSuccess || driver == 0)
+    return "no CUDA driver is installed here (libcuda.so.1 was not found)";
+  const auto error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    return fmt::format("the driver here is too old: it supports CUDA {}, and this build needs {}", version_text(driver),
+                       version_text(CUDART_VERSION));
+  }
+  if (error == cudaSuccess && count > 0) return "";
+  const std::string answer =
+      error == cudaSuccess ? "" : fmt::format(": {} ({})", cudaGetErrorName(error), cudaGetErrorString(error));
+  return "the CUDA driver is here, and no GPU answers (see nvidia-smi, and CUDA_VISIBLE_DEVICES)" + answer;
+}
+
+std::vector<Gpu> list_gpus() {
+  std::vector<Gpu> gpus;
+  if (!why_no_gpu().empty()) return gpus;
+  int count = 0, current = 0;
+  check_cuda(cudaGetDeviceCount(&count), {"cudaGetDeviceCount"});
+  check_cuda(cudaGetDevice(&current), {"cudaGetDevice"});
+  for (int index = 0; index < count; ++index) {
+    check_cuda(cudaSetDevice(index), {"cudaSetDevice"});
+    gpus.push_back(gpu_at(index));
+  }
+  check_cuda(cudaSetDevice(current), {"cudaSetDevice"});
+  return gpus;
+}
+
+std::unique_ptr<Device> make_device_cuda(int64_t bytes) {
+  const std::string missing = why_no_gpu();
+  if (!missing.empty()) throw DeviceError("device cuda: " + missing + "; or use the host twin (device_host)");
+  return std::make_unique<DeviceCuda>(bytes);
+}
+
+}  // namespace sluice

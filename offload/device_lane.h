@@ -1,0 +1,81 @@
+// A thread of a device that brings jobs to their ends in the order of starting and tells the sink. Both twins' lanes.
+#pragma once
+#include <array>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "core/errors.h"
+#include "offload/device.h"
+
+namespace sluice {
+
+// Job has a `tag`. start(): one thread at a time. What `work` throws is told as the job's error.
+template <class Job>
+class DeviceLane {
+ public:
+  explicit DeviceLane(std::function<void(const Job&)> work) : work_(std::move(work)), thread_([this] { run(); }) {}
+  ~DeviceLane() {  // after the last job's end
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  DeviceLane(DeviceLane&&) = delete;
+
+  void set_sink(CopySink* sink) {
+    std::lock_guard lock(mutex_);
+    sink_ = sink;
+  }
+  void check_room() {
+    std::lock_guard lock(mutex_);
+    SLUICE_CHECK(count_ < Device::kMaxCopies, "too many copies under way in one lane");
+  }
+  void start(const Job& job) {
+    check_room();
+    {
+      std::lock_guard lock(mutex_);
+      ring_[(first_ + count_++) % Device::kMaxCopies] = job;
+    }
+    wake_.notify_one();
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [this] { return stop_ || count_ > 0; });
+      if (count_ == 0) return;
+      const Job job = ring_[first_];
+      CopySink* sink = sink_;
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        work_(job);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      first_ = (first_ + 1) % Device::kMaxCopies;
+      --count_;
+      lock.unlock();
+      sink->copied(job.tag, std::move(error));
+      lock.lock();
+    }
+  }
+
+  std::function<void(const Job&)> work_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::array<Job, Device::kMaxCopies> ring_;
+  int first_ = 0, count_ = 0;
+  bool stop_ = false;
+  CopySink* sink_ = nullptr;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace sluice
