@@ -12,13 +12,12 @@
 
 #include "app/console.h"
 #include "app/run_folder.h"
+#include "app/scratch_run.h"
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
-#include "bench/scratch_folder.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
-#include "core/random.h"
 
 namespace sluice {
 namespace {
@@ -33,26 +32,6 @@ struct BenchStepCommand {
   std::optional<double> compute_ms_per_visit;
   int rounds = 3, steps = 3;
   enum class Output { kText, kJson } output = Output::kText;
-};
-
-struct Stopped {
-  int signal = 0;
-};
-
-// Tokens that the model's vocabulary holds, and nothing to learn from them.
-struct MadeUpTokens {
-  explicit MadeUpTokens(const RunSetup& setup) {
-    const auto count = static_cast<size_t>(setup.config.batch.train * setup.model.options().sequence);
-    const auto vocabulary = static_cast<double>(setup.model.config().vocab_size);
-    for (std::vector<int64_t>* list : {&ids, &targets}) {
-      for (size_t i = 0; i < count; ++i) {
-        const double at = uniform_at(setup.config.seed, list == &ids ? 0 : 1, i);
-        list->push_back(static_cast<int64_t>(at * vocabulary));
-      }
-    }
-  }
-  TokenBatches batches() const { return {.ids = ids, .targets = targets}; }
-  std::vector<int64_t> ids, targets;
 };
 
 // Small numbers, quickly, for compute that does not look at them.
@@ -133,12 +112,6 @@ Json figures_json(const StepFigures& figures, const std::optional<Prediction>& p
   return json;
 }
 
-// Where the store goes: below the configuration's folders for it, else below the current one.
-std::vector<fs::path> drives_of(const RunConfig& config) {
-  if (config.sluice.nvme.empty()) return {fs::current_path()};
-  return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
-}
-
 // Of steps as most of the measured ones were.
 std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& plan, const StepFigures& figures) {
   if (!plan.options.speeds) return std::nullopt;
@@ -151,39 +124,29 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   make_paths_absolute(config);
   RunSetup setup = set_up(std::move(config));
   const StopRequests requests;
-  const auto between = [&requests] {
-    if (requests.signal() != 0) throw Stopped{requests.signal()};
-  };
+  const auto between = [&requests] { stop_where_asked(requests); };
   const WorkspaceNeed workspace = find_workspace(setup);
-  const std::vector<fs::path> drives = drives_of(setup.config);
+  const std::vector<fs::path> drives = store_drives(setup.config);
   PlanOptions plan = plan_options(setup, workspace.memory);
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
   check_free_space(drives, make_plan(setup.model.spec(), plan).disk_bytes);
   plan.speeds = find_speeds(
       setup, workspace,
       {.machine_file = command.machine, .folders = drives, .waiting_ms = command.compute_ms_per_visit}, console.log());
-  std::vector<std::unique_ptr<ScratchFolder>> scratch;
-  std::vector<fs::path> stores;
-  for (const fs::path& drive : drives) {
-    stores.push_back(scratch.emplace_back(std::make_unique<ScratchFolder>(drive))->path());
-  }
-  EngineOptions options = engine_options(setup, plan, stores, console.log());
-  options.open = OpenMode::kOverwrite;
-  options.progress = [&](int64_t done, int64_t total) {
-    between();
-    console.progress(done, total, "creating the scratch store");
-  };
-  Engine engine(setup.model.spec(), options,
-                command.compute_ms_per_visit ? cheap_values() : setup.model.initial_values(setup.config.seed));
+  ScratchRun run(setup, engine_options(setup, plan, drives, console.log()),
+                 command.compute_ms_per_visit ? cheap_values() : setup.model.initial_values(setup.config.seed),
+                 [&](int64_t done, int64_t total) {
+                   between();
+                   console.progress(done, total, "creating the scratch store");
+                 });
   console.finish_progress();
-  for (const auto& folder : scratch) folder->unlink_files();
-  setup.model.use_workspace(engine.workspace());
+  Engine& engine = run.engine();
   const MadeUpTokens tokens(setup);
   const Compute compute = command.compute_ms_per_visit
                               ? waiting_compute(setup.model.spec(), *command.compute_ms_per_visit)
                               : setup.model.compute(tokens.batches());
   if (command.output == BenchStepCommand::Output::kText) console.print(engine.plan().table());
-  StepFigures figures = bench_step(engine, options, compute,
+  StepFigures figures = bench_step(engine, run.options(), compute,
                                    {.learning_rate = setup.config.optimizer.learning_rate,
                                     .rounds = command.rounds,
                                     .steps = command.steps,

@@ -100,6 +100,28 @@ void add_plan(CLI::App& app, PlanCommand& options) {
   });
 }
 
+void add_tune(CLI::App& app, TuneCommand& options, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "tune",
+      "Find the fastest micro-batches, chunks and split of the budgets for a step of as many samples, and write a "
+      "configuration with them. Losses differ in their last bits with micro-batches of another size, and with nothing "
+      "else");
+  add_config(*command, options.config, options.overrides);
+  command->add_option("--data", options.data, "Try with this text's tokens (default: made-up ones)");
+  command->add_option("--out", options.out, "The file to write (default: NAME.tuned.json beside NAME.json)");
+  command
+      ->add_option("--trials", options.trials, "Configurations that are tried for real, CONFIG among them (default: 3)")
+      ->check(CLI::Range(1, 100));
+  command->add_option("--steps", options.steps, "Measured steps in each of a trial's 3 rounds (default: 2)")
+      ->check(CLI::Range(1, 1000));
+  command->add_flag_callback(
+      "--json", [&options] { options.output = TuneCommand::Output::kJson; }, "As JSON");
+  command->callback([&options, &exit_code] {
+    Console console;
+    if (const int signal = run_tune(options, console)) exit_code = 128 + signal;
+  });
+}
+
 void add_generate(CLI::App& app, GenerateCommand& options) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with the model of a run");
   command->add_option("DIR", options.folder, "Folder of the run")->required();
@@ -170,12 +192,15 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   TrainOptions train;
   train.make_queue = make_queue;
   PlanCommand plan;
+  TuneCommand tune;
+  tune.make_queue = make_queue;
   GenerateCommand generate;
   ReportCommand report;
   ExportCommand export_options;
   TrimCommand trim;
   add_train(app, train, exit_code);
   add_plan(app, plan);
+  add_tune(app, tune, exit_code);
   add_generate(app, generate);
   add_report(app, report);
   add_checkpoint(app, export_options, trim);

@@ -7,6 +7,7 @@
 
 #include "app/console.h"
 #include "core/dtype.h"
+#include "swap/io_queue.h"
 
 namespace sluice {
 
@@ -19,6 +20,18 @@ struct PlanCommand {
   std::vector<std::string> what_if;  // --what-if: KEY=VALUE, all at once
 };
 void run_plan(const PlanCommand& command, Console& console);
+
+struct TuneCommand {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string data;  // empty: made-up tokens
+  std::string out;   // empty: NAME.tuned.json beside the configuration NAME.json
+  int trials = 3, steps = 2;
+  enum class Output { kTable, kJson } output = Output::kTable;
+  IoQueueFactory make_queue = make_io_queue;  // of the trials; tests wrap a real one
+};
+// Returns the signal that stopped it, or 0. Handles SIGINT and SIGTERM while it works.
+int run_tune(const TuneCommand& command, Console& console);
 
 struct GenerateCommand {
   std::string folder;

@@ -50,15 +50,9 @@ WriteRate rate_of(const Plan& plan, const RunConfig& config) {
           .largest_share = 1.0 / static_cast<double>(std::max<size_t>(1, config.sluice.nvme.size()))};
 }
 
-// Where no folder is named, the run's own will be made under the current one.
-std::vector<std::filesystem::path> folders_of(const RunConfig& config) {
-  if (config.sluice.nvme.empty()) return {std::filesystem::current_path()};
-  return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
-}
-
 std::vector<DriveWear> drives_of(const RunConfig& config) {
   std::vector<DriveWear> worn;
-  for (const auto& folder : folders_of(config)) worn.push_back(read_drive_wear(existing_part(folder)));
+  for (const auto& folder : store_drives(config)) worn.push_back(read_drive_wear(existing_part(folder)));
   return worn;
 }
 
@@ -179,8 +173,8 @@ void run_plan(const PlanCommand& command, Console& console) {
   }
   const WorkspaceNeed workspace = workspace_for(setup, command.machine);
   PlanOptions options = plan_options(setup, workspace.memory);
-  options.speeds = find_speeds(setup, workspace, {.machine_file = command.machine, .folders = folders_of(setup.config)},
-                               console.log());
+  options.speeds = find_speeds(setup, workspace,
+                               {.machine_file = command.machine, .folders = store_drives(setup.config)}, console.log());
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
   const Plan plan = make_plan(setup.model.spec(), options);
   std::optional<Outlook> outlook;

@@ -42,6 +42,8 @@ std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
   return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
 }
 
+std::vector<fs::path> store_drives(const RunConfig& config) { return RunFolder(fs::current_path()).stores(config); }
+
 bool RunFolder::has_config() const {
   std::error_code error;
   return fs::exists(config_file(), error);

@@ -36,6 +36,9 @@ class RunFolder {
 // what is trained, with both values. Budgets, homes, threads, the optimizer and paths may change.
 void check_same_run(const RunConfig& before, const RunConfig& now, const std::filesystem::path& folder);
 
+// Folders of a store whose run is not known: those of the configuration, or the current one.
+std::vector<std::filesystem::path> store_drives(const RunConfig& config);
+
 // The folder, or what of its path is there already.
 std::filesystem::path existing_part(const std::filesystem::path& folder);
 

@@ -12,10 +12,6 @@
 namespace sluice {
 namespace {
 
-// The unit before a steady one leaves it an update to apply and the first reads done; two units write both slots of
-// every record once, so that no measured write meets an extent that was never written.
-constexpr int kFillingSteps = 2;
-
 class StepBench {
  public:
   StepBench(Engine& engine, const EngineOptions& options, const Compute& compute, const StepBenchOptions& bench)

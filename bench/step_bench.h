@@ -12,6 +12,10 @@
 
 namespace sluice {
 
+// The unit before a steady one leaves it an update to apply and the first reads done; two units write both slots of
+// every record once, so that no measured write meets an extent that was never written.
+constexpr int kFillingSteps = 2;
+
 struct StepBenchOptions {
   double learning_rate = 1e-4;
   int rounds = 3, steps = 3;      // measured steps a round

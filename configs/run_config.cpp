@@ -424,4 +424,8 @@ RunConfig load_config(const std::string& path, std::span<const std::string> over
   return parse_config(read_file(path), path, overrides);
 }
 
+std::string overridden_document(const std::string& path, std::span<const std::string> overrides) {
+  return Json::parse(read_document(read_file(path), path, overrides)).dump(2) + "\n";
+}
+
 }  // namespace sluice

@@ -73,6 +73,10 @@ RunConfig load_config(const std::string& path, std::span<const std::string> over
 // The same from text; `name` stands in errors where the file's path would.
 RunConfig parse_config(const std::string& text, const std::string& name, std::span<const std::string> overrides);
 
+// The file with overrides applied, as a file of its own: its keys in its order, new ones last. Throws as load_config
+// where it cannot be read, and does not look at keys and values.
+std::string overridden_document(const std::string& path, std::span<const std::string> overrides);
+
 // What the defaults of budgets and threads come from.
 struct MachineFacts {
   int64_t available_host_bytes = 0;

@@ -1,0 +1,104 @@
+#include "app/tune_trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/scratch_run.h"
+#include "bench/median.h"
+#include "bench/step_bench.h"
+#include "core/clock.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kWorth = 1.02;  // how much faster a change must make steps
+
+double creation_ms(const Trial& trial) {
+  return static_cast<double>(trial.disk_bytes) / trial.plan.speeds.value().machine.write_gb_per_s / 1e6;
+}
+double once_ms(const Trial& trial, const TrialOptions& options) {
+  return creation_ms(trial) + (kFillingSteps + options.steps) * trial.candidate.step_ms;
+}
+
+class Trials {
+ public:
+  Trials(const TrialOptions& options, Console& console, double total_ms)
+      : options_(options), console_(console), total_ms_(total_ms) {}
+
+  void run(Trial& trial, const Log& log, const std::string& words) {
+    EngineOptions engine = engine_options(*trial.setup, trial.plan, options_.drives, log);
+    engine.max_norm = 0;
+    engine.loss_scale = {};
+    engine.store.make_queue = options_.make_queue;
+    ScratchRun run(*trial.setup, std::move(engine), trial.setup->model.initial_values(trial.setup->config.seed),
+                   [&](int64_t done, int64_t total) {
+                     tell(creation_ms(trial) * static_cast<double>(done) / static_cast<double>(total), words);
+                   });
+    done_ms_ += creation_ms(trial);
+    const Compute compute = trial.setup->model.compute(options_.tokens);
+    for (int step = 0; step < kFillingSteps + options_.steps; ++step) {
+      tell(0, words);
+      const int64_t began = now_ns();
+      run.engine().train_step(trial.setup->config.optimizer.learning_rate, compute);
+      if (step >= kFillingSteps) trial.steps_ms.push_back(static_cast<double>(now_ns() - began) / 1e6);
+      done_ms_ += trial.candidate.step_ms;
+    }
+  }
+
+ private:
+  void tell(double beyond_ms, const std::string& words) const {
+    if (options_.between) options_.between();
+    console_.progress(static_cast<int64_t>(done_ms_ + beyond_ms), static_cast<int64_t>(total_ms_), words);
+  }
+
+  const TrialOptions& options_;
+  Console& console_;
+  double total_ms_ = 0, done_ms_ = 0;
+};
+
+}  // namespace
+
+double Trial::measured_ms() const { return median(steps_ms); }
+
+Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOptions& plan) {
+  const Plan made = make_plan(setup.model.spec(), plan);
+  Trial trial{.candidate = candidate,
+              .setup = &setup,
+              .plan = plan,
+              .chunk_elements = made.geometry.chunk_elements(),
+              .disk_bytes = made.disk_bytes,
+              .steps_ms = {}};
+  // "auto" comes to early updates after more steps than a trial has.
+  if (plan.update == UpdateMode::kAuto && made.any_speculated()) trial.plan.update = UpdateMode::kSpeculative;
+  return trial;
+}
+
+double predicted_seconds(const std::vector<Trial>& trials, const TrialOptions& options) {
+  double ms = 0;
+  for (const Trial& trial : trials) ms += options.rounds * once_ms(trial, options);
+  return ms / 1e3;
+}
+
+void run_trials(std::vector<Trial>& trials, const TrialOptions& options, Console& console) {
+  Trials all(options, console, predicted_seconds(trials, options) * 1e3);
+  for (int round = 0; round < options.rounds; ++round) {
+    const Log log = round == 0 ? console.log() : Log{};
+    for (size_t i = 0; i < trials.size(); ++i) {
+      const std::string words =
+          fmt::format("round {}/{}, candidate {}/{}", round + 1, options.rounds, i + 1, trials.size());
+      all.run(trials[i], log, words);
+    }
+  }
+  console.finish_progress();
+}
+
+const Trial& choose(const std::vector<Trial>& trials) {
+  const auto with_handicap_ms = [](const Trial& trial) {
+    return trial.measured_ms() * (trial.is_given() ? 1 : kWorth) * (trial.changes_bits() ? kWorth : 1);
+  };
+  return *std::min_element(trials.begin(), trials.end(),
+                           [&](const Trial& a, const Trial& b) { return with_handicap_ms(a) < with_handicap_ms(b); });
+}
+
+}  // namespace sluice

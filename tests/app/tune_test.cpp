@@ -1,0 +1,121 @@
+// `sluice tune`: what it writes, what it says, what it leaves behind.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+class TuneTest : public CommandTest {
+ protected:
+  TuneTest() { fs::create_directory(file("drive")); }
+
+  std::vector<std::string> arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> list = {
+        "tune", file("run.json"), "--set", "sluice.nvme=[\"" + file("drive") + "\"]", "--steps", "1"};
+    list.insert(list.end(), more.begin(), more.end());
+    return list;
+  }
+  Ended tune(const std::vector<std::string>& more = {}) const { return sluice(arguments(more)); }
+  OrderedJson read(const std::string& name) const {
+    std::ifstream stream(file(name));
+    return OrderedJson::parse(stream);
+  }
+  static std::vector<std::string> keys_of(const OrderedJson& json) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : json.items()) keys.push_back(key);
+    return keys;
+  }
+};
+
+TEST_F(TuneTest, writes_a_configuration_that_trains) {
+  const OrderedJson before = read("run.json");
+  const Ended ended = tune({"--json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(read("run.json").dump(), before.dump());
+  EXPECT_TRUE(fs::is_empty(file("drive")));
+  const OrderedJson tuned = read("run.tuned.json");
+  // The file's own keys in their order; nothing but what was chosen differs.
+  EXPECT_EQ(keys_of(tuned), keys_of(before));
+  for (const auto& [key, value] : before.items()) {
+    const bool chosen = key == "train_micro_batch_size_per_gpu" || key == "gradient_accumulation_steps";
+    if (!chosen && key != "sluice") {
+      EXPECT_EQ(tuned[key], value);
+    }
+  }
+  EXPECT_EQ(tuned["train_micro_batch_size_per_gpu"].get<int>() * tuned["gradient_accumulation_steps"].get<int>(), 6);
+  EXPECT_EQ(sluice({"train", "@run.tuned.json", "--data", "@text.txt", "--out", "@run", "--steps", "2"}).exit_code, 0);
+
+  const Json report = Json::parse(ended.out);
+  EXPECT_EQ(report["file"], file("run.tuned.json"));
+  int chosen = 0, given = 0;
+  for (const Json& each : report["candidates"]) {
+    EXPECT_GT(each["predicted_ms"], 0);
+    EXPECT_GT(each["measured_ms"], 0);
+    EXPECT_EQ(each["device_memory"].get<int64_t>() + each["host_memory"].get<int64_t>(), 3 << 20);
+    EXPECT_EQ(each["train_micro_batch_size_per_gpu"].get<int>() * each["gradient_accumulation_steps"].get<int>(), 6);
+    EXPECT_EQ(each["same_bits"], each["train_micro_batch_size_per_gpu"] == 3);
+    chosen += each["chosen"].get<bool>();
+    given += each["as_given"].get<bool>();
+    if (each["chosen"]) {
+      EXPECT_EQ(each["train_micro_batch_size_per_gpu"], tuned["train_micro_batch_size_per_gpu"]);
+    }
+  }
+  EXPECT_EQ(chosen, 1);
+  EXPECT_EQ(given, 1);
+  EXPECT_LE(report["candidates"].size(), 3u);
+}
+
+TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_out_gives) {
+  const Ended ended = tune({"--out", file("mine.json"), "--data", file("text.txt"), "--trials", "9"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const char* words : {"predicted", "measured", "tokens/s", "as given", "chosen", "other bits (*)", "mine.json"}) {
+    EXPECT_THAT(ended.out, testing::HasSubstr(words));
+  }
+  EXPECT_TRUE(fs::exists(file("mine.json")));
+  EXPECT_FALSE(fs::exists(file("run.tuned.json")));
+  EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
+TEST_F(TuneTest, a_configuration_that_does_not_fit_is_given_a_split_that_does) {
+  const Ended ended = tune({"--json", "--set", "sluice.device_memory=256KiB", "--set", "sluice.host_memory=3MiB"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  for (const Json& each : Json::parse(ended.out)["candidates"]) EXPECT_FALSE(each["as_given"]);
+  const OrderedJson tuned = read("run.tuned.json");
+  EXPECT_NE(tuned["sluice"]["device_memory"], "256KiB");
+  EXPECT_EQ(sluice({"plan", "@run.tuned.json"}).exit_code, 0);
+}
+
+TEST_F(TuneTest, what_fits_nowhere_is_refused_as_by_plan) {
+  const std::vector<std::string> tiny = {"--set", "sluice.device_memory=64KiB", "--set", "sluice.host_memory=64KiB"};
+  const Ended ended = tune(tiny);
+  EXPECT_EQ(ended.exit_code, 2);
+  std::vector<std::string> plan = {"plan", "@run.json"};
+  plan.insert(plan.end(), tiny.begin(), tiny.end());
+  EXPECT_EQ(ended.last_error_line(), sluice(plan).last_error_line());
+  EXPECT_FALSE(fs::exists(file("run.tuned.json")));
+}
+
+TEST_F(TuneTest, a_file_that_is_there_stays_unless_out_names_it) {
+  std::ofstream(file("run.tuned.json")) << "{}";
+  const Ended ended = tune();
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("is there already"));
+  EXPECT_EQ(read("run.tuned.json").dump(), "{}");
+  EXPECT_THAT(tune({"--out", file("nowhere/mine.json")}).last_error_line(), testing::HasSubstr("cannot be written"));
+}
+
+TEST_F(TuneTest, an_interrupt_leaves_no_files) {
+  for (const auto& [fault, signal] : {std::pair("interrupt-after-bytes", 2), std::pair("terminate-after-bytes", 15)}) {
+    std::vector<std::string> command = arguments({});
+    command.insert(command.begin(), {SLUICE_WITH_FAULTS, fault, "200000"});
+    const Ended ended = run_process(command);
+    EXPECT_EQ(ended.exit_code, 128 + signal) << ended.err;
+    EXPECT_TRUE(fs::is_empty(file("drive")));
+    EXPECT_FALSE(fs::exists(file("run.tuned.json")));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

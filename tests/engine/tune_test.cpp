@@ -1,0 +1,220 @@
+// What the search for settings finds, against every setting tried, on machines in which different things take time.
+#include "engine/tune.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "core/bytes.h"
+#include "engine/planner.h"
+#include "engine/predict.h"
+#include "tests/engine/toy_model.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+MachineSpeeds fast() {
+  return {.read_gb_per_s = 100,
+          .write_gb_per_s = 100,
+          .mixed_gb_per_s = 100,
+          .upload_gb_per_s = 100,
+          .download_gb_per_s = 100,
+          .update_ns_per_element = 0.01,
+          .checksum_gb_per_s = 100,
+          .close_gb_per_s = 100,
+          .commit_ms = 0.05,
+          .transfer_us = 20,
+          .hop_us = 2};
+}
+MachineSpeeds slow_drive() {
+  MachineSpeeds speeds = fast();
+  speeds.read_gb_per_s = speeds.write_gb_per_s = speeds.mixed_gb_per_s = 0.02;
+  return speeds;
+}
+MachineSpeeds slow_copies() {
+  MachineSpeeds speeds = fast();
+  speeds.upload_gb_per_s = speeds.download_gb_per_s = 0.02;
+  return speeds;
+}
+MachineSpeeds slow_requests() {
+  MachineSpeeds speeds = slow_drive();
+  speeds.transfer_us = 500;
+  return speeds;
+}
+
+class Tune : public ::testing::Test {
+ protected:
+  // Four samples a step; a visit's time has a part that every micro-batch pays.
+  Tune() {
+    for (const int64_t samples : {2, 1, 4}) add_batching(samples, 0.05);
+    space_.chunk_elements = {1024, 256, 512, 2048, 4096, 8192};
+    set_memory(600 * kKiB, 300 * kKiB);
+    base_.commit_interval = 1;
+    set_machine(slow_drive());
+  }
+  void add_batching(int64_t samples, double ms_of_a_visit) {
+    const double ms = ms_of_a_visit + 0.1 * static_cast<double>(samples);
+    MicroBatching batching{
+        .samples = samples,
+        .micro_batches = static_cast<int>(4 / samples),
+        .model = toy_model({.visits = 6, .elements = 6000, .tensor_elements = 1000 * samples}, Precision::kBf16),
+        .workspace_bytes = 8 * kKiB * samples,
+        .visits = {}};
+    batching.visits.assign(batching.model.visits.size(), {.forward_ms = ms, .backward_ms = 3 * ms});
+    space_.batchings.push_back(std::move(batching));
+  }
+  void set_memory(int64_t total_bytes, int64_t device_bytes) {
+    space_.total_bytes = total_bytes;
+    space_.device_bytes = {device_bytes};
+    for (int64_t eighths = 1; eighths < 8; ++eighths) {
+      if (total_bytes / 8 * eighths != device_bytes) space_.device_bytes.push_back(total_bytes / 8 * eighths);
+    }
+  }
+  void set_machine(const MachineSpeeds& machine) { base_.speeds = StepSpeeds{machine, {}}; }
+
+  TuneSearch search() const { return search_settings(space_, base_, {}); }
+  std::optional<double> step_ms(const TuneSettings& settings) const {
+    const PlanOptions options = options_of(space_, settings, base_);
+    const ModelSpec& model = space_.batchings[settings.batching].model;
+    const auto plan = find_plan(model, options);
+    if (!plan) return std::nullopt;
+    return predict(model, *plan, *options.speeds).step_ms;
+  }
+  std::optional<double> shortest_of_all_ms() const {
+    std::optional<double> shortest;
+    for (size_t batching = 0; batching < space_.batchings.size(); ++batching) {
+      for (size_t chunk = 0; chunk < space_.chunk_elements.size(); ++chunk) {
+        for (size_t split = 0; split < space_.device_bytes.size(); ++split) {
+          const auto ms = step_ms({batching, chunk, split});
+          if (ms && (!shortest || *ms < *shortest)) shortest = ms;
+        }
+      }
+    }
+    return shortest;
+  }
+
+  TuneSpace space_;
+  PlanOptions base_;
+};
+
+TEST_F(Tune, finds_what_trying_every_setting_finds) {
+  for (const MachineSpeeds& machine : {slow_drive(), slow_copies(), slow_requests(), fast()}) {
+    set_machine(machine);
+    for (const int64_t total_bytes : {300 * kKiB, 600 * kKiB}) {
+      set_memory(total_bytes, total_bytes / 2);
+      const TuneSearch found = search();
+      const auto shortest_ms = shortest_of_all_ms();
+      ASSERT_EQ(found.candidates.empty(), !shortest_ms) << total_bytes;
+      if (shortest_ms) {
+        EXPECT_LE(found.candidates.front().step_ms, *shortest_ms * 1.01) << total_bytes;
+      }
+    }
+  }
+}
+
+TEST_F(Tune, a_candidate_is_what_its_plan_is_predicted_to_take) {
+  const TuneSearch found = search();
+  ASSERT_GT(found.candidates.size(), 10u);
+  for (const TuneCandidate& candidate : found.candidates) EXPECT_EQ(step_ms(candidate.settings), candidate.step_ms);
+  EXPECT_TRUE(std::is_sorted(found.candidates.begin(), found.candidates.end(),
+                             [](const TuneCandidate& a, const TuneCandidate& b) { return a.step_ms < b.step_ms; }));
+}
+
+TEST_F(Tune, settings_change_the_budgets_within_their_sum_and_the_micro_batches_within_the_step) {
+  const PlanOptions options = options_of(space_, {.batching = 2, .chunk = 1, .split = 1}, base_);
+  EXPECT_EQ(options.device_bytes + options.host_bytes, space_.total_bytes);
+  EXPECT_EQ(options.device_bytes, space_.device_bytes[1]);
+  EXPECT_EQ(options.chunk_elements, 256);
+  EXPECT_EQ(options.micro_batches, 1);
+  EXPECT_EQ(options.workspace_bytes, 4 * 8 * kKiB);
+}
+
+TEST_F(Tune, what_the_budgets_cannot_hold_is_no_candidate) {
+  space_.batchings[2].workspace_bytes = 2 * space_.total_bytes;
+  const TuneSearch found = search();
+  EXPECT_GT(found.unfit, 0);
+  for (const TuneCandidate& candidate : found.candidates) EXPECT_NE(candidate.settings.batching, 2u);
+  set_memory(16 * kKiB, 8 * kKiB);
+  EXPECT_TRUE(search().candidates.empty());
+}
+
+TEST_F(Tune, what_fits_with_two_changes_alone_is_found) {
+  space_.batchings.resize(1);
+  const int64_t device_bytes = 500 * kKiB;
+  const auto least_host = [&](size_t chunk) {
+    const PlanOptions options = options_of(space_, {.chunk = chunk}, base_);
+    return Planner(space_.batchings[0].model, options).smallest_host(device_bytes).value();
+  };
+  std::vector<size_t> chunks(space_.chunk_elements.size());
+  std::iota(chunks.begin(), chunks.end(), size_t{0});
+  std::sort(chunks.begin(), chunks.end(), [&](size_t a, size_t b) { return least_host(a) < least_host(b); });
+  // What one size of chunks needs at the least is too little for the other; and 4 KiB of device hold no visit.
+  space_.total_bytes = device_bytes + least_host(chunks.front());
+  space_.chunk_elements = {space_.chunk_elements[chunks.back()], space_.chunk_elements[chunks.front()]};
+  space_.device_bytes = {4 * kKiB, device_bytes};
+  ASSERT_FALSE(step_ms({}) || step_ms({.chunk = 1}) || step_ms({.split = 1}));
+  ASSERT_TRUE(step_ms({.chunk = 1, .split = 1}));
+  ASSERT_EQ(search().candidates.size(), 1u);
+  EXPECT_EQ(search().candidates.front().settings, (TuneSettings{.batching = 0, .chunk = 1, .split = 1}));
+}
+
+TEST_F(Tune, progress_ends_at_its_total) {
+  int64_t last = 0, of = 0;
+  search_settings(space_, base_, [&](int64_t done, int64_t total) {
+    EXPECT_GE(done, last);
+    last = done;
+    of = total;
+  });
+  EXPECT_GT(of, 0);
+  EXPECT_EQ(last, of);
+}
+
+TEST(WorthTrying, is_the_configuration_as_given_and_the_best_that_differ) {
+  const TuneSettings as_given, near{.chunk = 1}, apart{.split = 1}, other{.batching = 1};
+  const TuneSearch search{.candidates = {{apart, 80}, {other, 80.1}, {near, 99.5}, {as_given, 100}}, .unfit = 0};
+  const auto settings = [&](int count) {
+    std::vector<TuneSettings> list;
+    for (const TuneCandidate& candidate : worth_trying(search, count)) list.push_back(candidate.settings);
+    return list;
+  };
+  EXPECT_THAT(settings(1), ElementsAre(as_given));
+  EXPECT_THAT(settings(2), ElementsAre(as_given, apart));
+  EXPECT_THAT(settings(9), ElementsAre(as_given, apart, other));  // a trial could not tell `near` from `as_given`
+}
+
+TEST(WorthTrying, is_the_best_alone_where_the_configuration_does_not_fit) {
+  const TuneSearch search{.candidates = {{{.split = 2}, 80}, {{.split = 1}, 90}}, .unfit = 1};
+  ASSERT_EQ(worth_trying(search, 1).size(), 1u);
+  EXPECT_EQ(worth_trying(search, 1).front().step_ms, 80);
+}
+
+TEST(TuneSpace, micro_batches_divide_the_samples_of_a_step) {
+  EXPECT_THAT(micro_batch_sizes(12, 4), ElementsAre(4, 1, 2, 3, 6, 12));
+  EXPECT_THAT(micro_batch_sizes(1, 1), ElementsAre(1));
+  EXPECT_THAT(micro_batch_sizes(4096, 16), ElementsAre(16, 2, 4, 8, 32, 64, 128));
+}
+
+TEST(TuneSpace, chunks_reach_from_a_part_of_the_largest_partition_to_all_of_it) {
+  EXPECT_THAT(chunk_sizes(100'000, 0), ElementsAre(0, 2048, 4096, 8192, 16384, 32768, 65536, 131072));
+  EXPECT_THAT(chunk_sizes(100, 0), ElementsAre(0, 1024));
+  EXPECT_THAT(chunk_sizes(int64_t{1} << 31, 3 << 20), ElementsAre(3 << 20, 1 << 20, 2 << 20, 4 << 20));
+}
+
+TEST(TuneSpace, splits_are_parts_of_the_memory_of_both) {
+  const std::vector<int64_t> shares = device_shares(192 * kMiB, 64 * kMiB);
+  EXPECT_EQ(shares.front(), 64 * kMiB);
+  for (const int64_t share : shares) {
+    EXPECT_EQ(share % kMiB, 0);
+    EXPECT_TRUE(share > 0 && share < 192 * kMiB);
+    EXPECT_EQ(std::count(shares.begin(), shares.end(), share), 1);
+  }
+  EXPECT_EQ(device_shares(100 * kKiB, 50 * kKiB).front(), 50 * kKiB);
+}
+
+}  // namespace
+}  // namespace sluice::testing
