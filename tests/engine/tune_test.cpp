@@ -126,7 +126,9 @@ TEST_F(Tune, a_candidate_is_what_its_plan_is_predicted_to_take) {
 }
 
 TEST_F(Tune, settings_change_the_budgets_within_their_sum_and_the_micro_batches_within_the_step) {
+  space_.batchings[2].graph_bytes.assign(6, 4096);
   const PlanOptions options = options_of(space_, {.batching = 2, .chunk = 1, .split = 1}, base_);
+  EXPECT_EQ(options.graph_bytes, space_.batchings[2].graph_bytes);
   EXPECT_EQ(options.device_bytes + options.host_bytes, space_.total_bytes);
   EXPECT_EQ(options.device_bytes, space_.device_bytes[1]);
   EXPECT_EQ(options.chunk_elements, 256);
