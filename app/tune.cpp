@@ -44,14 +44,7 @@ fs::path file_of(const TuneCommand& command) {
 }
 
 // Both budgets are the host's memory then, and what one has less the other may have more.
-bool budgets_share_memory() {
-  try {
-    make_device(DeviceKind::kCuda, 1);
-    return false;
-  } catch (const DeviceError&) {
-    return true;
-  }
-}
+bool budgets_share_memory() { return EngineOptions().device == DeviceKind::kHost; }
 
 int64_t largest_partition(const ModelSpec& model) {
   int64_t largest = 0;

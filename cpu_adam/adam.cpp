@@ -3,8 +3,7 @@
 #include <cmath>
 
 #include "core/errors.h"
-#include "core/random.h"
-#include "cpu_adam/stochastic_rounding.h"
+#include "core/stochastic_rounding.h"
 
 namespace sluice {
 
@@ -28,12 +27,6 @@ AdamStep adam_step(const AdamOptions& options, int64_t t, double scale) {
       .momentum = static_cast<float>(options.momentum),
       .rounding_key = rounding_key(options.rounding_seed, t),
   };
-}
-
-uint32_t rounding_key(uint64_t seed, int64_t t) {
-  const auto step = static_cast<uint64_t>(t);
-  return philox4x32({static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32), 0, 0},
-                    {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[0];
 }
 
 Optimizer optimizer_of(AdamKind kind) {

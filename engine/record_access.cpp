@@ -7,7 +7,7 @@
 
 #include "core/checksum.h"
 #include "core/errors.h"
-#include "cpu_adam/split_master.h"
+#include "core/split_master.h"
 #include "offload/gradient_kernels.h"
 
 namespace sluice {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/adam_step.h"
 #include "core/dtype.h"
 #include "offload/device_kernels.h"
 
@@ -21,6 +22,8 @@ void check_cuda(int error, const CudaCall& call);
 // Start kernels on a stream; nothing for no elements. The bodies are in device_kernels.h.
 void launch_add(CUstream_st* stream, DType dtype, const kernels::AddWork& work);
 void launch_close(CUstream_st* stream, DType dtype, const kernels::CloseWork& work, int64_t tiles);
+// *not_finite: update_kernel.h.
+void launch_update(CUstream_st* stream, AdamFormat format, const AdamRun& run, int* not_finite);
 // Throws DeviceError where the build has no code for the current GPU.
 void check_kernels();
 

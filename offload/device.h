@@ -1,4 +1,5 @@
-// A device: its memory, copies to and from it in two ordered lanes, and the gradient's arithmetic where it lies.
+// A device: its memory, copies to and from it in two ordered lanes, and the arithmetic of what lies there: gradients, and
+// updates of optimizer state that is at home there.
 // Twins: device_cuda, and device_host, which plays the device with a capped arena of its own and copy threads, so that
 // path, budgets and waiting are real on any machine. Whatever fails throws DeviceError, or ends with one in the sink,
 // naming the call, the error and the sizes.
@@ -10,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "core/adam_step.h"
 #include "core/dtype.h"
 #include "offload/gradient_kernels.h"
 
@@ -68,13 +70,21 @@ class Device {
   virtual void zero(std::byte* memory, int64_t bytes) = 0;
   // Tells the sink when all compute called for so far has ended. Between this and that nothing more may be called for.
   virtual void finish_compute(uint64_t tag) = 0;
+
+  // The optimizer's pass over runs of one chunk, whose planes all lie on the device; the bits of the host's kernels. Runs
+  // beside the caller's compute. Any thread, several at once over other chunks; blocks until the planes are written: what
+  // is started afterwards sees them. What compute and copies that have ended before the call wrote is seen. Returns kNo
+  // if any p, m or v came out non-finite. At most kMaxRuns at once.
+  static constexpr size_t kMaxRuns = 16;
+  virtual Finite update(AdamFormat format, std::span<const AdamRun> runs) = 0;
 };
 
 enum class DeviceKind : uint8_t { kAuto, kCuda, kHost };
 // kAuto: CUDA where it is built in and a GPU answers, else the host twin. kCuda: throws DeviceError where it is not
 // there.
-std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes);
-std::unique_ptr<Device> make_device_host(int64_t bytes);
+// `host_kernel` is the optimizer of device_host, for the one format that update() will be called with.
+std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes, AdamKernel host_kernel = nullptr);
+std::unique_ptr<Device> make_device_host(int64_t bytes, AdamKernel kernel = nullptr);
 // On the first GPU that this process sees (CUDA_VISIBLE_DEVICES). Throws DeviceError that says what is missing: the
 // build's CUDA side, a driver, a new enough driver, a GPU, memory.
 std::unique_ptr<Device> make_device_cuda(int64_t bytes);

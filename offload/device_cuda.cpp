@@ -3,7 +3,10 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <condition_variable>
+#include <mutex>
 #include <vector>
 
 #include "core/bytes.h"
@@ -93,6 +96,24 @@ class StreamLane {
   DeviceLane<StreamJob> thread_{[this](const StreamJob& job) { wait_for(job); }};  // last: it uses all of the above
 };
 
+// Memory of the host that the GPU writes into.
+template <class T>
+class Pinned {
+ public:
+  explicit Pinned(int64_t count) {
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+    void* memory = nullptr;
+    check_cuda(cudaHostAlloc(&memory, static_cast<size_t>(bytes), cudaHostAllocMapped), {"cudaHostAlloc", bytes});
+    values_ = static_cast<T*>(memory);
+  }
+  ~Pinned() { cudaFreeHost(values_); }
+  Pinned(Pinned&&) = delete;
+  T* at(int64_t i) const { return values_ + i; }
+
+ private:
+  T* values_ = nullptr;
+};
+
 // Sums of tiles that the GPU writes into memory of the host, and the parts of the norm that they add up to. Used by the
 // caller of compute, and while that waits for an end by the lane's thread.
 class NormParts {
@@ -100,20 +121,12 @@ class NormParts {
   static constexpr int64_t kTiles = 64 * kKiB;
   static constexpr size_t kParts = 4096;
 
-  NormParts() {
-    void* memory = nullptr;
-    check_cuda(cudaHostAlloc(&memory, kTiles * sizeof(double), cudaHostAllocMapped),
-               {"cudaHostAlloc", kTiles * static_cast<int64_t>(sizeof(double))});
-    sums_ = static_cast<double*>(memory);
-    parts_.reserve(kParts);
-  }
-  ~NormParts() { cudaFreeHost(sums_); }
-  NormParts(NormParts&&) = delete;
+  NormParts() { parts_.reserve(kParts); }
 
   int64_t room() const { return parts_.size() < kParts ? kTiles - used_ : 0; }
   // Where the sums of the next `tiles` go, which add to *norm_part.
   double* take(double* norm_part, int64_t tiles) {
-    parts_.push_back({norm_part, sums_ + used_, tiles});
+    parts_.push_back({norm_part, sums_.at(used_), tiles});
     used_ += tiles;
     return parts_.back().sums;
   }
@@ -132,9 +145,51 @@ class NormParts {
     double* sums = nullptr;
     int64_t tiles = 0;
   };
-  double* sums_ = nullptr;
+  Pinned<double> sums_{kTiles};
   int64_t used_ = 0;
   std::vector<Part> parts_;
+};
+
+// What one update under way has for itself.
+struct UpdateSlot {
+  Stream stream;
+  Event end;
+  Pinned<int> not_finite{1};
+  bool taken = false;
+};
+class UpdateSlots {
+ public:
+  // Waits until one is free; it goes back with the lease.
+  class Lease {
+   public:
+    explicit Lease(UpdateSlots& slots) : slots_(slots), slot_(slots.take()) {}
+    ~Lease() { slots_.give_back(slot_); }
+    Lease(Lease&&) = delete;
+    UpdateSlot* operator->() const { return &slot_; }
+
+   private:
+    UpdateSlots& slots_;
+    UpdateSlot& slot_;
+  };
+
+ private:
+  UpdateSlot& take() {
+    std::unique_lock lock(mutex_);
+    const auto is_free = [](const UpdateSlot& slot) { return !slot.taken; };
+    given_back_.wait(lock, [&] { return std::ranges::any_of(slots_, is_free); });
+    UpdateSlot& slot = *std::ranges::find_if(slots_, is_free);
+    slot.taken = true;
+    return slot;
+  }
+  void give_back(UpdateSlot& slot) {
+    const std::lock_guard lock(mutex_);
+    slot.taken = false;
+    given_back_.notify_one();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable given_back_;
+  std::array<UpdateSlot, 8> slots_;
 };
 
 class DeviceMemory {
@@ -235,6 +290,7 @@ class DeviceCuda final : public Device {
   void finish_compute(uint64_t tag) override {
     compute_.start(tag, -1, [] {});
   }
+  Finite update(AdamFormat format, std::span<const AdamRun> runs) override;
 
  private:
   static void copy_async(std::byte* to, const std::byte* from, int64_t bytes, cudaStream_t stream) {
@@ -249,6 +305,7 @@ class DeviceCuda final : public Device {
   RegisteredMemory registered_;
   NormParts norm_parts_;
   Event room_;
+  UpdateSlots updates_;
   StreamLane upload_{"upload"}, download_{"download"};
   StreamLane compute_{"compute", [this] { norm_parts_.add_up(); }};
 };
@@ -282,6 +339,16 @@ void DeviceCuda::round_to(const float* from, std::byte* to, DType dtype, int64_t
     if (launch.tiles == 0) return;
     launch_close(stream(), dtype, launch.work, launch.tiles);
   }
+}
+
+Finite DeviceCuda::update(AdamFormat format, std::span<const AdamRun> runs) {
+  const UpdateSlots::Lease slot(updates_);
+  int* const not_finite = slot->not_finite.at(0);
+  *not_finite = 0;
+  for (const AdamRun& run : runs) launch_update(slot->stream.get(), format, run, not_finite);
+  slot->end.record(slot->stream);
+  slot->end.wait("update", -1);
+  return *not_finite == 0 ? Finite::kYes : Finite::kNo;
 }
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/arena.h"
+#include "core/errors.h"
 #include "offload/device.h"
 #include "offload/device_lane.h"
 
@@ -13,7 +14,7 @@ void run_copy(const Copy& copy) { std::memcpy(copy.to, copy.from, static_cast<si
 
 class DeviceHost final : public Device {
  public:
-  explicit DeviceHost(int64_t bytes) : arena_(bytes) {}
+  DeviceHost(int64_t bytes, AdamKernel kernel) : arena_(bytes), kernel_(kernel) {}
 
   std::byte* memory() const override { return arena_.at(0); }
   int64_t bytes() const override { return arena_.bytes(); }
@@ -43,15 +44,26 @@ class DeviceHost final : public Device {
   }
   void zero(std::byte* memory, int64_t bytes) override { std::memset(memory, 0, static_cast<size_t>(bytes)); }
   void finish_compute(uint64_t tag) override { sink_->copied(tag, nullptr); }
+  Finite update(AdamFormat, std::span<const AdamRun> runs) override {
+    SLUICE_CHECK(kernel_ != nullptr, "this device was made without an optimizer");
+    Finite finite = Finite::kYes;
+    for (const AdamRun& run : runs) {
+      if (kernel_(run.step, run.planes, run.elements) == Finite::kNo) finite = Finite::kNo;
+    }
+    return finite;
+  }
 
  private:
   Arena arena_;
+  AdamKernel kernel_;
   CopySink* sink_ = nullptr;
   DeviceLane<Copy> upload_{run_copy}, download_{run_copy};
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_device_host(int64_t bytes) { return std::make_unique<DeviceHost>(bytes); }
+std::unique_ptr<Device> make_device_host(int64_t bytes, AdamKernel kernel) {
+  return std::make_unique<DeviceHost>(bytes, kernel);
+}
 
 }  // namespace sluice

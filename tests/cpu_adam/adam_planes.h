@@ -11,7 +11,7 @@
 
 #include "core/half.h"
 #include "cpu_adam/adam.h"
-#include "cpu_adam/split_master.h"
+#include "core/split_master.h"
 
 namespace sluice {
 

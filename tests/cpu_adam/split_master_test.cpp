@@ -1,4 +1,4 @@
-#include "cpu_adam/split_master.h"
+#include "core/split_master.h"
 
 #include <gtest/gtest.h>
 

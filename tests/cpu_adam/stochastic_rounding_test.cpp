@@ -1,5 +1,5 @@
 // Moments in bf16: rounded by chance, right on average, a function of seed, step and element.
-#include "cpu_adam/stochastic_rounding.h"
+#include "core/stochastic_rounding.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "core/checksum.h"
-#include "cpu_adam/split_master.h"
+#include "core/split_master.h"
 #include "offload/gradient_kernels.h"
 
 namespace sluice::testing {

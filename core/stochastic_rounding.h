@@ -12,7 +12,7 @@ uint32_t rounding_key(uint64_t seed, int64_t t);
 
 // 32 random bits of an element: multiplications and shifts, as vectors have them too (a multiply-xorshift mixer of full
 // avalanche). Moment 1 takes the low half, moment 2 the high one. Elements 2^32 apart share theirs.
-inline uint32_t rounding_bits(uint32_t key, int64_t element) {
+constexpr uint32_t rounding_bits(uint32_t key, int64_t element) {
   uint32_t x = static_cast<uint32_t>(element) * 0x9e3779b1u + key;
   x = (x ^ (x >> 16)) * 0x7feb352du;
   x = (x ^ (x >> 15)) * 0x846ca68bu;
@@ -21,7 +21,7 @@ inline uint32_t rounding_bits(uint32_t key, int64_t element) {
 
 // `chance` is below 2^16: as many of its values round the magnitude up as the pattern's low half says. Infinities and
 // NaN stay.
-inline uint16_t bf16_by_chance(float value, uint32_t chance) {
+constexpr uint16_t bf16_by_chance(float value, uint32_t chance) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
   return static_cast<uint16_t>((magnitude == 0x7f800000u ? bits : bits + chance) >> 16);

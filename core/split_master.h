@@ -12,7 +12,7 @@ struct SplitMaster {
   int16_t residual;
 };
 
-inline SplitMaster split_master(float master) {
+constexpr SplitMaster split_master(float master) {
   const uint32_t bits = std::bit_cast<uint32_t>(master);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {
     return {static_cast<uint16_t>((bits >> 16) | 0x40u), static_cast<int16_t>(static_cast<uint16_t>(bits))};
@@ -21,7 +21,7 @@ inline SplitMaster split_master(float master) {
   return {static_cast<uint16_t>(high), static_cast<int16_t>(static_cast<uint16_t>(bits - (high << 16)))};
 }
 
-inline float join_master(SplitMaster split) {
+constexpr float join_master(SplitMaster split) {
   const uint32_t high = uint32_t{split.weight} << 16;
   return std::bit_cast<float>(high + static_cast<uint32_t>(static_cast<int32_t>(split.residual)));
 }

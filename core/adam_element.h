@@ -1,0 +1,134 @@
+// One element's update, exact to the bit: cpu_adam's scalar reference and a device's kernel run this very code. fp32 of
+// IEEE in this order, fma only where it is written (core/adam_step.h has the formulas). Pure functions, any thread.
+#pragma once
+#include <cmath>
+#include <cstring>
+
+#include "core/adam_step.h"
+#include "core/half.h"
+#include "core/split_master.h"
+#include "core/stochastic_rounding.h"
+
+#ifdef __CUDACC__
+#define SLUICE_HOST_DEVICE __host__ __device__
+#else
+#define SLUICE_HOST_DEVICE
+#endif
+
+namespace sluice::adam {
+
+// Planes of two-byte elements may lie at any even address, of four-byte ones at any multiple of four.
+template <class T>
+SLUICE_HOST_DEVICE inline T load(const std::byte* plane, int64_t i) {
+  T value;
+  memcpy(&value, plane + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+template <class T>
+SLUICE_HOST_DEVICE inline void store(std::byte* plane, int64_t i, T value) {
+  memcpy(plane + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+}
+
+template <DType kType>
+SLUICE_HOST_DEVICE inline float load_gradient(const std::byte* gradient, int64_t i) {
+  if constexpr (kType == DType::kBf16) return float_of_bf16(load<uint16_t>(gradient, i));
+  if constexpr (kType == DType::kFp16) return float_of_fp16(load<uint16_t>(gradient, i));
+  if constexpr (kType == DType::kFp32) return load<float>(gradient, i);
+}
+
+template <Precision kPrecision>
+SLUICE_HOST_DEVICE inline float load_master(const AdamPlanes& planes, int64_t i) {
+  if constexpr (kPrecision == Precision::kBf16) {
+    return join_master({load<uint16_t>(planes.weights, i), planes.residual[i]});
+  }
+  if constexpr (kPrecision == Precision::kFp16) return planes.master[i];
+  if constexpr (kPrecision == Precision::kFp32) return load<float>(planes.weights, i);
+}
+
+template <Precision kPrecision>
+SLUICE_HOST_DEVICE inline void store_master(const AdamPlanes& planes, int64_t i, float master) {
+  if constexpr (kPrecision == Precision::kBf16) {
+    const SplitMaster split = split_master(master);
+    store(planes.weights, i, split.weight);
+    planes.residual[i] = split.residual;
+  } else if constexpr (kPrecision == Precision::kFp16) {
+    planes.master[i] = master;
+    store(planes.weights, i, fp16_of_float(master));
+  } else {
+    store(planes.weights, i, master);
+  }
+}
+
+// The master and the moments; of kinds with one moment v stays 0.
+struct Element {
+  float p = 0, m = 0, v = 0;
+};
+
+template <DType kMoments>
+SLUICE_HOST_DEVICE inline void load_moments(const AdamPlanes& planes, int moments, int64_t i, Element& element) {
+  if constexpr (kMoments == DType::kBf16) {
+    element.m = float_of_bf16(planes.half_moment1[i]);
+    if (moments == 2) element.v = float_of_bf16(planes.half_moment2[i]);
+  } else {
+    element.m = planes.moment1[i];
+    if (moments == 2) element.v = planes.moment2[i];
+  }
+}
+
+template <DType kMoments>
+SLUICE_HOST_DEVICE inline void store_moments(const AdamPlanes& planes, int moments, uint32_t key, int64_t i,
+                                             const Element& element) {
+  if constexpr (kMoments == DType::kBf16) {
+    const uint32_t chance = rounding_bits(key, planes.element + i);
+    planes.half_moment1[i] = bf16_by_chance(element.m, chance & 0xffffu);
+    if (moments == 2) planes.half_moment2[i] = bf16_by_chance(element.v, chance >> 16);
+  } else {
+    planes.moment1[i] = element.m;
+    if (moments == 2) planes.moment2[i] = element.v;
+  }
+}
+
+SLUICE_HOST_DEVICE inline Element with_one_moment(const AdamStep& step, Element e, float g) {
+  if (step.kind == AdamKind::kLion) {
+    const float p = e.p * step.decay;
+    const float c = std::fma(step.one_minus_beta1, g - e.m, e.m);
+    // A zero and a NaN stand for themselves.
+    return {p - (std::fabs(c) > 0 ? std::copysign(step.step_size, c) : c),
+            std::fma(step.one_minus_beta2, g - e.m, e.m)};
+  }
+  g = std::fma(step.weight_decay, e.p, g);
+  if (step.kind == AdamKind::kAdagrad) {
+    const float m = std::fma(g, g, e.m);
+    return {e.p - (step.step_size * g) / (std::sqrt(m) + step.epsilon), m};
+  }
+  const float m = std::fma(step.momentum, e.m, g);
+  return {e.p - step.step_size * m, m};
+}
+
+SLUICE_HOST_DEVICE inline Element with_two_moments(const AdamStep& step, Element e, float g) {
+  float p = e.p;
+  if (step.kind == AdamKind::kAdamW) {
+    p = p * step.decay;
+  } else {
+    g = std::fma(step.weight_decay, p, g);
+  }
+  const float m = std::fma(step.one_minus_beta1, g - e.m, e.m);
+  const float v = std::fma(step.one_minus_beta2, g * g, step.beta2 * e.v);
+  const float den = std::sqrt(v) / step.correction2 + step.epsilon;
+  return {p - (step.step_size * m) / den, m, v};
+}
+
+// Reads and writes element i of every plane. False: p, m or v is not finite.
+template <Precision kPrecision, DType kGradient, DType kMoments>
+SLUICE_HOST_DEVICE inline bool update(const AdamStep& step, const AdamPlanes& planes, int64_t i) {
+  const int moments = step.kind == AdamKind::kAdamW || step.kind == AdamKind::kAdam ? 2 : 1;
+  const float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;
+  Element e{.p = load_master<kPrecision>(planes, i)};
+  load_moments<kMoments>(planes, moments, i, e);
+  e = moments == 2 ? with_two_moments(step, e, g) : with_one_moment(step, e, g);
+  store_moments<kMoments>(planes, moments, step.rounding_key, i, e);
+  store_master<kPrecision>(planes, i, e.p);
+  return std::isfinite(e.p) && std::isfinite(e.m) && std::isfinite(e.v);
+}
+
+}  // namespace sluice::adam
