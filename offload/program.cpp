@@ -36,6 +36,11 @@ void Program::wait_for(int32_t predecessor, int hop) {
   if (predecessor >= 0 && predecessor != hop) waits_.push_back(predecessor);
 }
 
+void Program::wait_for_all(const Segment& users, int hop) {
+  wait_for(users.writer, hop);
+  for (int32_t reader : users.readers) wait_for(reader, hop);
+}
+
 // Makes a segment begin at `at` if one spans it; returns the first segment that begins at or after `at`.
 Program::Segments::iterator Program::split(Segments& segments, int64_t at) {
   auto next = segments.lower_bound(at);
@@ -48,8 +53,26 @@ Program::Segments::iterator Program::split(Segments& segments, int64_t at) {
   return segments.emplace_hint(next, at, std::move(tail));
 }
 
+// Nearly every range is one that was named before: then there is nothing to split or to join.
+Program::Segment* Program::exactly(const Range& range) {
+  Segments& segments = segments_[static_cast<int>(range.place)];
+  const auto found = segments.find(range.begin);
+  return found != segments.end() && found->second.end == range.end ? &found->second : nullptr;
+}
+
+void Program::read(Segment& segment, int64_t at, const Range& range, int hop, const Hop& what) {
+  if (range.content != 0 && segment.content != 0 && segment.content != range.content) {
+    check_failed("content", __FILE__, __LINE__,
+                 fmt::format("hop {} ({}) reads bytes {}..{} of place {} after they were overwritten", hop,
+                             describe(what, ""), at, segment.end, static_cast<int>(range.place)));
+  }
+  wait_for(segment.writer, hop);
+  if (segment.readers.empty() || segment.readers.back() != hop) segment.readers.push_back(hop);
+}
+
 void Program::read(const Range& range, int hop, const Hop& what) {
   SLUICE_CHECK(range.begin < range.end, "an empty range is read");
+  if (Segment* segment = exactly(range)) return read(*segment, range.begin, range, hop, what);
   Segments& segments = segments_[static_cast<int>(range.place)];
   auto it = split(segments, range.begin);
   split(segments, range.end);
@@ -59,29 +82,26 @@ void Program::read(const Range& range, int hop, const Hop& what) {
       const int64_t end = it == segments.end() ? range.end : std::min(range.end, it->first);
       it = segments.emplace_hint(it, at, Segment{end, -1, range.content, {}});
     }
-    Segment& segment = it->second;
-    if (range.content != 0 && segment.content != 0 && segment.content != range.content) {
-      check_failed("content", __FILE__, __LINE__,
-                   fmt::format("hop {} ({}) reads bytes {}..{} of place {} after they were overwritten", hop,
-                               describe(what, ""), at, segment.end, static_cast<int>(range.place)));
-    }
-    wait_for(segment.writer, hop);
-    if (segment.readers.empty() || segment.readers.back() != hop) segment.readers.push_back(hop);
-    at = segment.end;
+    read(it->second, at, range, hop, what);
+    at = it->second.end;
     ++it;
   }
 }
 
 void Program::fill(const Range& range, int hop) {
   SLUICE_CHECK(range.begin < range.end, "an empty range is filled");
+  if (Segment* segment = exactly(range)) {
+    wait_for_all(*segment, hop);
+    segment->writer = hop;
+    segment->content = range.content;
+    segment->readers.clear();
+    return;
+  }
   Segments& segments = segments_[static_cast<int>(range.place)];
   auto first = split(segments, range.begin);
   auto last = split(segments, range.end);
   first = segments.lower_bound(range.begin);
-  for (auto it = first; it != last; ++it) {
-    wait_for(it->second.writer, hop);
-    for (int32_t reader : it->second.readers) wait_for(reader, hop);
-  }
+  for (auto it = first; it != last; ++it) wait_for_all(it->second, hop);
   segments.erase(first, last);
   segments.emplace(range.begin, Segment{range.end, hop, range.content, {}});
 }

@@ -104,8 +104,11 @@ class Program {
 
   static std::span<const int32_t> slice(const std::vector<int32_t>& items, const std::vector<int32_t>& first, int hop);
   void read(const Range& range, int hop, const Hop& what);
+  void read(Segment& segment, int64_t at, const Range& range, int hop, const Hop& what);
   void fill(const Range& range, int hop);
   void wait_for(int32_t predecessor, int hop);
+  void wait_for_all(const Segment& users, int hop);
+  Segment* exactly(const Range& range);
   static Segments::iterator split(Segments& segments, int64_t at);
 
   std::vector<Hop> hops_;
