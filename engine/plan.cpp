@@ -6,8 +6,8 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "engine/plan_search.h"
 #include "engine/planner.h"
-#include "engine/predict.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -37,27 +37,6 @@ std::string or_none(const std::optional<int64_t>& bytes) {
   throw ConfigError(text);
 }
 
-// Of the same plan with other shares of early updates, the one whose step is predicted to be the shortest. A difference
-// that small is none.
-Plan with_best_share(const ModelSpec& model, const PlanOptions& options, Plan plan) {
-  constexpr double kWorthChanging = 0.99;
-  constexpr double kShares[] = {0.25, 0.5, 0.625, 0.875, 1};
-  if (!options.speeds || options.speculated_share || !plan.any_speculated()) return plan;
-  if (options.update == UpdateMode::kReplay) return plan;  // all are early
-  double best_ms = predict(model, plan, *options.speeds).step_ms;
-  for (const double share : kShares) {
-    PlanOptions tried = options;
-    tried.speculated_share = share;
-    std::optional<Plan> other = Planner(model, tried).attempt({options.device_bytes, options.host_bytes});
-    if (!other || !other->any_speculated()) continue;
-    const double ms = predict(model, *other, *options.speeds).step_ms;
-    if (ms > best_ms * kWorthChanging) continue;
-    best_ms = ms;
-    plan = std::move(*other);
-  }
-  return plan;
-}
-
 }  // namespace
 
 UpdateLayout Plan::update_layout(int chunk) const {
@@ -83,14 +62,20 @@ std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options
   model.validate();
   options.placement.validate();
   check_update_mode(options.update, options.commit_interval, options.placement);
-  std::optional<Plan> plan = Planner(model, options).attempt({options.device_bytes, options.host_bytes});
-  if (!plan) return std::nullopt;
-  return with_best_share(model, options, std::move(*plan));
+  return PlanSearch(model, options).best();
 }
 
 Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
   if (std::optional<Plan> plan = find_plan(model, options)) return std::move(*plan);
   refuse(Planner(model, options), options);
+}
+
+std::string Plan::homes_words() const {
+  if (!binding) return "in the fixed order: no speeds are known";
+  const std::string_view most = name_of(*binding);
+  if (homes_by == HomesBy::kSpeeds)
+    return fmt::format("so that the busiest resource has the least to do: {} binds", most);
+  return fmt::format("in the fixed order: {} binds, and no other homes are predicted to be faster", most);
 }
 
 std::string Plan::table() const {
@@ -114,7 +99,7 @@ std::string Plan::table() const {
   text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} step{}\n",
                       chunks.size(), geometry.chunk_elements(), commit_interval, commit_interval == 1 ? "" : "s",
                       commit_interval + 1, commit_interval == 0 ? "" : "s");
-  return text;
+  return text + "homes: " + homes_words() + "\n";
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "core/bytes.h"
 #include "core/geometry.h"
 #include "core/ledger.h"
+#include "engine/lane_group.h"
 #include "engine/machine.h"
 #include "engine/model.h"
 #include "engine/placement.h"
@@ -18,6 +19,9 @@ namespace sluice {
 
 // Buffers on the device start at multiples of this, so that kernels see the same alignment in every placement.
 constexpr int64_t kDeviceAlignmentBytes = 256;
+
+// Steps between commits where they are rare.
+constexpr int kCommitRarely = 10;
 
 struct PlanOptions {
   Precision precision = Precision::kBf16;
@@ -32,7 +36,9 @@ struct PlanOptions {
   std::vector<int64_t> graph_bytes;
   int micro_batches = 1;       // gradient accumulation
   int64_t chunk_elements = 0;  // 0: derived from the host budget
-  int commit_interval = 0;     // 0: auto (1 when any state's home is NVMe, else 10)
+  // 0: auto: 1 when any state's home is NVMe, else kCommitRarely; where speeds are known, also 1 where early updates are
+  // predicted to make a step clearly shorter.
+  int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
   std::optional<double> speculated_share;  // of the elements; not said: the planner's choice
   std::optional<StepSpeeds> speeds;        // known: the planner chooses by predicted time where it can
@@ -89,6 +95,9 @@ struct UpdateLayout {
   int64_t bytes = 0;
 };
 
+// Who chose among the homes that were free: the planner's fixed order, or a program over a machine's speeds.
+enum class HomesBy : uint8_t { kOrder, kSpeeds };
+
 struct Plan {
   PlanOptions options;
   Geometry geometry;
@@ -116,6 +125,8 @@ struct Plan {
   double written_bytes_per_step = 0;  // to the drives: records with their padding, tables of commits
   std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
   std::vector<MoveRow> moves;         // per step
+  HomesBy homes_by = HomesBy::kOrder;
+  std::optional<LaneGroup> binding;  // the resource that takes the longest alone, where speeds are known
 
   explicit Plan(Geometry g) : geometry(std::move(g)) {}
 
@@ -133,7 +144,8 @@ struct Plan {
   int scratch_extent(int chunk) const { return static_cast<int>(chunks[chunk].gradient_offset); }  // home on NVMe
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
-  std::string table() const;  // what is printed before training starts
+  std::string table() const;        // what is printed before training starts
+  std::string homes_words() const;  // how homes were chosen, and why; for people
 
  private:
   OpenSlot open_slot(int slot) const { return slot >= 0 ? open_slots[slot] : OpenSlot{.home = Home::kNowhere}; }

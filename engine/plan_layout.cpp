@@ -112,7 +112,9 @@ void Planner::choose_update_times(Plan& plan) const {
   const bool state_on_nvme = std::any_of(plan.chunks.begin(), plan.chunks.end(),
                                          [](const ChunkHomes& homes) { return homes.state == Home::kNvme; });
   const bool must_undo = options_.update == UpdateMode::kSpeculative || options_.update == UpdateMode::kReplay;
-  plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval : state_on_nvme || must_undo ? 1 : 10;
+  plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval
+                         : state_on_nvme || must_undo ? 1
+                                                      : kCommitRarely;
   plan.deferred_chunks = static_cast<int>(plan.update_order.size());
   if (options_.update == UpdateMode::kDeferred || plan.commit_interval != 1) return;
   const double share = options_.update == UpdateMode::kReplay ? 1 : options_.speculated_share.value_or(kBackwardShare);

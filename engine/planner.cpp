@@ -53,13 +53,16 @@ std::optional<int64_t> smallest(int64_t high, Works works) {
 
 Planner::Planner(const ModelSpec& model, const PlanOptions& options) : model_(model), options_(options), uses_(model) {}
 
-int64_t Planner::default_chunk_elements(int64_t host_bytes) const {
+int64_t Planner::slot_bytes(int64_t elements) const {
+  return record_layout(options_.format(), Group::kState, elements).bytes +
+         record_layout(options_.format(), Group::kWeights, elements).bytes +
+         elements * bytes_of(options_.gradient_dtype);
+}
+
+int64_t Planner::chunk_elements(int64_t host_bytes) const {
+  if (options_.chunk_elements > 0) return options_.chunk_elements;
   int64_t elements = kLargestChunkElements;
-  const auto slot = [&](int64_t n) {
-    return record_layout(options_.format(), Group::kState, n).bytes +
-           record_layout(options_.format(), Group::kWeights, n).bytes + n * bytes_of(options_.gradient_dtype);
-  };
-  while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot(elements) > host_bytes / 4)
+  while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot_bytes(elements) > host_bytes / 4)
     elements /= 2;
   return elements;
 }
@@ -78,7 +81,7 @@ int64_t Planner::kept_bytes(const Plan& plan, int partition) const {
 
 // Everything at its lowest tier, but for what the user forces.
 Plan Planner::draft(int64_t host_bytes) const {
-  const int64_t elements = options_.chunk_elements > 0 ? options_.chunk_elements : default_chunk_elements(host_bytes);
+  const int64_t elements = chunk_elements(host_bytes);
   Plan plan(Geometry(model_.partitions, elements));
   plan.options = options_;
   plan.options.chunk_elements = elements;
@@ -166,11 +169,18 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   return needs;
 }
 
-std::optional<Plan> Planner::attempt(Budgets budgets) const {
+std::optional<Plan> Planner::attempt(Budgets budgets, const HomePrices* prices, RingDepth depth) const {
+  if (prices != nullptr) {
+    if (std::optional<Plan> plan = settle(budgets, {prices, depth})) return plan;
+  }
+  return settle(budgets, {});
+}
+
+std::optional<Plan> Planner::settle(Budgets budgets, Pricing pricing) const {
   // Tables cost host memory and their size depends on the plan: a few rounds settle it.
   int64_t table_bytes = 0;
   for (int round = 0; round < 6; ++round) {
-    std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes});
+    std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, pricing);
     if (!plan) return std::nullopt;
     const int64_t needed = tables(*plan);
     if (needed <= table_bytes) {
@@ -196,14 +206,25 @@ Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
               least.staging_slot - least.gradient_slot - least.tensor_slot};
 }
 
-std::optional<Plan> Planner::place(Budgets budgets) const {
+std::optional<Plan> Planner::place(Budgets budgets, Pricing pricing) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(budgets.host_bytes);
   spill_to_host(plan, budgets);
   Room room = room_beside(plan, budgets);
   if (room.host < 0) spill(plan, budgets, room);
   if (room.device < 0 || room.host < 0) return std::nullopt;
-  size_rings(plan, needs(plan), room);
+  if (pricing.prices != nullptr) {
+    plan = balance(plan, budgets, pricing, room);
+  } else {
+    size_rings(plan, needs(plan), room);
+    fill(plan, room);
+  }
+  assign_offsets(plan);
+  return plan;
+}
+
+// What is left goes to homes in the fixed order, then to rings.
+void Planner::fill(Plan& plan, Room room) const {
   fill_device(plan, room);
   shrink_rings(plan, room);  // what has a home on the device passes through no ring: room for more of it
   fill_device(plan, room);
@@ -212,8 +233,6 @@ std::optional<Plan> Planner::place(Budgets budgets) const {
   shrink_rings(plan, room);
   fill_host(plan, room);
   deepen_rings(plan, room);
-  assign_offsets(plan);
-  return plan;
 }
 
 void Planner::fill_device(Plan& plan, Room& room) const {

@@ -2,13 +2,16 @@
 //
 // Order of what budgets go to: what a step cannot do without (one buffer of each ring; sums of several visits on the
 // device, in host memory where they do not fit; gradients and activations in host memory, on the device where they do
-// not fit, on NVMe where that has no room either); then rings deep enough to work ahead; then homes, by what saves most
-// traffic per byte: activations, kept weights and then graphs that save a recompute on the device, weights and then
-// state in host memory, first-needed chunks first.
+// not fit, on NVMe where that has no room either); then rings deep enough to work ahead; then homes. Where prices are
+// known a linear program chooses among all of them that are free (planner_homes.cpp). Without, and for what that
+// leaves, the order is fixed: activations, kept weights and then graphs that save a recompute on the device, weights
+// and then state in host memory, first-needed chunks first.
 #pragma once
 #include <cstdint>
 #include <optional>
 
+#include "engine/home_prices.h"
+#include "engine/home_program.h"
 #include "engine/plan.h"
 #include "engine/step.h"
 
@@ -18,16 +21,25 @@ struct Budgets {
   int64_t device_bytes = 0, host_bytes = 0;
 };
 
+// Ring depth where homes go by prices: that of the fixed order, which may leave one buffer each, or all that is wanted.
+enum class RingDepth : uint8_t { kAsInOrder, kWanted };
+
 class Planner {
  public:
   // Both must outlive the planner.
   Planner(const ModelSpec& model, const PlanOptions& options);
 
-  // A plan within these budgets, or nothing where they are too small.
-  std::optional<Plan> attempt(Budgets budgets) const;
+  // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
+  // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so.
+  std::optional<Plan> attempt(Budgets budgets, const HomePrices* prices = nullptr,
+                              RingDepth depth = RingDepth::kAsInOrder) const;
   // The smallest budget of one tier that would do, the other as given; nullopt: none would.
   std::optional<int64_t> smallest_device(int64_t host_bytes) const;
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
+  // Of plans within this host budget.
+  int64_t chunk_elements(int64_t host_bytes) const;
+  // Records and gradient of a chunk of so many elements: a buffer of the update ring, where all of it is on NVMe.
+  int64_t slot_bytes(int64_t elements) const;
   // Enough for everything at once, in either tier.
   int64_t everything_bytes() const;
 
@@ -46,12 +58,16 @@ class Planner {
 
   static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room
 
-  int64_t default_chunk_elements(int64_t host_bytes) const;
   Plan draft(int64_t host_bytes) const;
   void force_homes(Plan& plan) const;
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
-  std::optional<Plan> place(Budgets budgets) const;
+  struct Pricing {
+    const HomePrices* prices = nullptr;
+    RingDepth depth = RingDepth::kAsInOrder;
+  };
+  std::optional<Plan> settle(Budgets budgets, Pricing pricing) const;
+  std::optional<Plan> place(Budgets budgets, Pricing pricing) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
   void spill_to_host(Plan& plan, Budgets budgets) const;
   void spill(Plan& plan, Budgets budgets, Room& room) const;
@@ -61,6 +77,27 @@ class Planner {
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
+  void fill(Plan& plan, Room room) const;
+  struct Passing;
+  struct Shares;
+  Plan balance(const Plan& plan, Budgets budgets, Pricing pricing, Room room) const;
+  std::optional<Room> share_memory(Plan& plan, Budgets budgets, Shares shares, Room rings) const;
+  Room room_for_homes(Plan& plan, Budgets budgets, Room rings) const;
+  static Room ring_bytes(const Plan& plan);
+  GroupTimes times_of(const Plan& plan, const HomePrices& prices) const;
+  double part_of(const Plan& plan, Group group, int64_t amount, int priced) const;
+  Shares shares_of(const Plan& plan, const HomePrices& prices, Passing passing) const;
+  void share_out(Plan& plan, const Shares& shares, const HomeSolution& solution) const;
+  void share_out_weights(Plan& plan, const std::vector<int>& chunks, double amount,
+                         const std::vector<double>& share) const;
+  void share_out_tensors(Plan& plan, const std::vector<int>& tensors, double amount,
+                         const std::vector<double>& share) const;
+  template <typename Each>
+  void each_item(const Plan& plan, Each each) const;
+  Room chosen_bytes(const Plan& plan) const;
+  Room bytes_at(const Plan& plan, Group group, int item, HomeKind home) const;
+  HomeKind home_kind(const Plan& plan, Group group, int item) const;
+  const HomeShares& wish_for(Group group) const;
   void fill_device(Plan& plan, Room& room) const;
   void fill_graphs(Plan& plan, Room& room) const;
   bool may_keep_graph(const Plan& plan, int visit) const;

@@ -3,21 +3,11 @@
 #include <algorithm>
 
 #include "core/errors.h"
+#include "engine/plan_search.h"
 #include "engine/predict.h"
 
 namespace sluice {
 namespace {
-
-// With more chunks, plans keep the share of early updates: to choose it anew takes six plans, each of them seconds.
-constexpr size_t kFewChunks = 8192;
-
-double early_share(const Plan& plan) {
-  int64_t elements = 0;
-  for (size_t i = plan.deferred_chunks; i < plan.update_order.size(); ++i) {
-    elements += plan.geometry.chunks()[plan.update_order[i]].elements;
-  }
-  return static_cast<double>(elements) / static_cast<double>(plan.geometry.padded_elements());
-}
 
 Resources raise(Resources resources, Offer::Raised raised) {
   switch (raised) {
@@ -65,14 +55,22 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
   SLUICE_CHECK(options.speeds.has_value(), "a prediction starts from speeds");
   PlanOptions present = options;
   present.chunk_elements = plan.geometry.chunk_elements();
-  if (plan.chunks.size() > kFewChunks && plan.any_speculated()) present.speculated_share = early_share(plan);
+  // Plans of large models are compared on fewer chunks: by how much a step then changes.
+  const PlanOptions few = with_few_chunks(model, present);
+  double scale = 1;
+  if (few.chunk_elements != present.chunk_elements) {
+    const auto small = find_plan(model, few);
+    if (small) scale = predict(model, plan, *options.speeds).step_ms / predict(model, *small, *few.speeds).step_ms;
+    if (small) present = few;
+  }
   std::vector<Offer> offers;
   for (const auto raised :
        {Offer::Raised::kHostMemory, Offer::Raised::kDeviceMemory, Offer::Raised::kDrives, Offer::Raised::kTokens}) {
     Offer offer{.raised = raised, .resources = raise(resources_of(options), raised), .step_ms = {}};
-    const PlanOptions changed = with_resources(present, offer.resources);
+    PlanOptions changed = with_resources(present, offer.resources);
+    changed.host_bytes += present.host_bytes - options.host_bytes;
     if (const auto changed_plan = find_plan(model, changed)) {
-      offer.step_ms = predict(model, *changed_plan, *changed.speeds).step_ms;
+      offer.step_ms = scale * predict(model, *changed_plan, *changed.speeds).step_ms;
       offer.micro_batches_per_s = changed.micro_batches / *offer.step_ms * 1e3;
     }
     offers.push_back(offer);

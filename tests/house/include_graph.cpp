@@ -48,6 +48,7 @@ constexpr Library kLibraries[] = {
     {"isa-l", R"(core/checksum\.cpp)"},
     {"tbb/", R"(cpu_adam/update_team_tbb\.cpp)"},
     {"oneapi/", R"(cpu_adam/update_team_tbb\.cpp)"},
+    {"lpsolve/", R"(engine/home_program\.cpp)"},
     {"hwy/", R"((tests/)?(cpu_adam|offload)/\w*(_simd|gradient_kernels)\w*\.cpp|core/half_lanes\.inl|bench/streams\.cpp)"},
     {"cuda", R"(offload/(device_cuda\.cpp|\w+\.cu))"},
     {"sentencepiece_", R"(data/\w*sentencepiece\w*\.cpp)"},

@@ -1,0 +1,163 @@
+#include "engine/home_program.h"
+
+#include <lpsolve/lp_lib.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+// How much a resource's time counts that is not the longest: enough to choose among equals.
+constexpr double kAmongEquals = 1e-4;
+
+double dot(const LaneTimes& weights, const LaneTimes& work_ms) {
+  return std::inner_product(weights.begin(), weights.end(), work_ms.begin(), 0.0);
+}
+
+// One linear program: minimise the longest of these sums of the lanes' work. Times and bytes are in units of what they
+// are about, so that all coefficients are of one size.
+class Solver {
+ public:
+  Solver(const HomeProgram& program, std::vector<LaneTimes> sums)
+      : program_(program), sums_(std::move(sums)), columns_(1) {
+    LaneTimes all_ms = program.rest_ms;  // with everything at its last home
+    for (const HomeClass& each : program.classes) {
+      columns_ += static_cast<int>(each.size());
+      for (size_t lane = 0; lane < all_ms.size(); ++lane) all_ms[lane] += each.back().work_ms[lane];
+    }
+    for (const LaneTimes& sum : sums_) unit_ms_ = std::max(unit_ms_, dot(sum, all_ms));
+    lp_.reset(make_lp(0, columns_));
+    SLUICE_CHECK(lp_ != nullptr, "no memory for a small linear program");
+    set_verbose(lp_.get(), NEUTRAL);
+    set_add_rowmode(lp_.get(), TRUE);
+    aim();
+    for (const LaneTimes& sum : sums_) bound_time(sum);
+    bound_bytes(&ClassAtHome::device_bytes, program.device_bytes);
+    bound_bytes(&ClassAtHome::host_bytes, program.host_bytes);
+    share_out();
+    set_add_rowmode(lp_.get(), FALSE);
+  }
+
+  // Shares by class, or nothing.
+  std::optional<std::vector<std::vector<double>>> solve() {
+    const int outcome = ::solve(lp_.get());
+    if (outcome != OPTIMAL && outcome != SUBOPTIMAL) return std::nullopt;
+    std::vector<double> values(columns_);
+    get_variables(lp_.get(), values.data());
+    std::vector<std::vector<double>> shares;
+    auto at = values.begin() + 1;
+    for (const HomeClass& each : program_.classes) {
+      shares.emplace_back(at, at + static_cast<std::ptrdiff_t>(each.size()));
+      at += static_cast<std::ptrdiff_t>(each.size());
+    }
+    return shares;
+  }
+
+ private:
+  struct Delete {
+    void operator()(lprec* lp) const { delete_lp(lp); }
+  };
+  // Coefficients by column, from 1: the time, then every class's homes.
+  using Row = std::vector<double>;
+
+  template <typename Of>  // of a class at a home
+  Row row_of(Of of) const {
+    Row row(columns_ + 1, 0);
+    int column = 2;
+    for (const HomeClass& each : program_.classes) {
+      for (const ClassAtHome& home : each) row[column++] = of(home);
+    }
+    return row;
+  }
+  void aim() {
+    Row row = row_of([&](const ClassAtHome& home) {
+      double all = 0;
+      for (const LaneTimes& sum : sums_) all += kAmongEquals * dot(sum, home.work_ms) / unit_ms_;
+      return all;
+    });
+    row[1] = 1;
+    set_obj_fn(lp_.get(), row.data());
+    set_minim(lp_.get());
+  }
+  void bound_time(const LaneTimes& sum) {
+    Row row = row_of([&](const ClassAtHome& home) { return dot(sum, home.work_ms) / unit_ms_; });
+    row[1] = -1;
+    add_constraint(lp_.get(), row.data(), LE, -dot(sum, program_.rest_ms) / unit_ms_);
+  }
+  void bound_bytes(double ClassAtHome::*bytes, double there_are) {
+    const double unit = std::max(there_are, 1.0);
+    Row row = row_of([&](const ClassAtHome& home) { return home.*bytes / unit; });
+    add_constraint(lp_.get(), row.data(), LE, there_are / unit);
+  }
+  void share_out() {
+    int column = 2;
+    for (const HomeClass& each : program_.classes) {
+      Row row(columns_ + 1, 0);
+      for (size_t home = 0; home < each.size(); ++home) row[column++] = 1;
+      add_constraint(lp_.get(), row.data(), EQ, 1);
+    }
+  }
+
+  const HomeProgram& program_;
+  std::vector<LaneTimes> sums_;
+  int columns_;
+  double unit_ms_ = 1e-9;
+  std::unique_ptr<lprec, Delete> lp_;
+};
+
+GroupTimes times_of(const HomeProgram& program, const std::vector<std::vector<double>>& shares) {
+  LaneTimes work_ms = program.rest_ms;
+  for (size_t c = 0; c < shares.size(); ++c) {
+    for (size_t home = 0; home < shares[c].size(); ++home) {
+      for (size_t lane = 0; lane < work_ms.size(); ++lane) {
+        work_ms[lane] += shares[c][home] * program.classes[c][home].work_ms[lane];
+      }
+    }
+  }
+  return group_times(work_ms, program.machine);
+}
+
+// Every way to take one sum of each resource whose time is the least of several, with all sums of the others: the best
+// of their optima is the optimum, since the least of some is below a bound where one of them is.
+std::vector<std::vector<LaneTimes>> ways(const MachineSpeeds& machine) {
+  std::vector<std::vector<LaneTimes>> ways(1);
+  for (const GroupForms& forms : group_forms(machine)) {
+    if (forms.which == GroupForms::Which::kLargest) {
+      for (auto& way : ways) way.insert(way.end(), forms.sums.begin(), forms.sums.end());
+      continue;
+    }
+    std::vector<std::vector<LaneTimes>> more;
+    for (const LaneTimes& sum : forms.sums) {
+      for (const auto& way : ways) {
+        more.push_back(way);
+        more.back().push_back(sum);
+      }
+    }
+    ways = std::move(more);
+  }
+  return ways;
+}
+
+}  // namespace
+
+double burden_ms(const GroupTimes& times) {
+  return times[static_cast<size_t>(longest(times))] + kAmongEquals * std::accumulate(times.begin(), times.end(), 0.0);
+}
+
+std::optional<HomeSolution> solve(const HomeProgram& program) {
+  std::optional<HomeSolution> best;
+  for (const auto& sums : ways(program.machine)) {
+    auto shares = Solver(program, sums).solve();
+    if (!shares) continue;
+    HomeSolution found{.shares = std::move(*shares)};
+    found.group_ms = times_of(program, found.shares);
+    if (!best || burden_ms(found.group_ms) < burden_ms(best->group_ms)) best = std::move(found);
+  }
+  return best;
+}
+
+}  // namespace sluice

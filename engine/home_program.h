@@ -1,0 +1,40 @@
+// Which homes leave the busiest resource the least to do: a small linear program. Pure; any thread.
+//
+// A class is bytes that are alike: they have the same choice of homes, and there the same work and the same need of
+// memory per byte. Its unknowns are how much of it is where. What is minimised is the time of the resource that takes
+// the longest alone (GroupForms: a maximum over sums of the lanes' work), within the bytes of both tiers; of equals,
+// the choice with the least work of all resources together.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "engine/hop_costs.h"
+
+namespace sluice {
+
+// What is minimised: the longest of the resources' times, and among equals all of them.
+double burden_ms(const GroupTimes& times);
+
+// All of a class in one home.
+struct ClassAtHome {
+  double device_bytes = 0, host_bytes = 0;
+  LaneTimes work_ms{};
+};
+using HomeClass = std::vector<ClassAtHome>;
+
+struct HomeProgram {
+  std::vector<HomeClass> classes;
+  double device_bytes = 0, host_bytes = 0;  // for all of them
+  LaneTimes rest_ms{};                      // work that is there whatever the homes
+  MachineSpeeds machine;
+};
+
+struct HomeSolution {
+  std::vector<std::vector<double>> shares;  // [class][home], of a class they sum to 1
+  GroupTimes group_ms{};                    // each resource's time alone
+};
+
+// Nothing: the bytes do not suffice whatever the homes.
+std::optional<HomeSolution> solve(const HomeProgram& program);
+
+}  // namespace sluice

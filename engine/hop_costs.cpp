@@ -1,0 +1,167 @@
+#include "engine/hop_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "offload/executor.h"
+
+namespace sluice {
+namespace {
+
+// GB/s are bytes per nanosecond.
+double ms_of(int64_t bytes, double gb_per_s) { return static_cast<double>(bytes) / gb_per_s / 1e6; }
+
+}  // namespace
+
+std::vector<HopCost> UnitCosts::of_step(Commits commits) const {
+  std::vector<HopCost> costs;
+  costs.reserve(unit_.program.hops().size());
+  for (const Hop& hop : unit_.program.hops()) costs.push_back(of(hop, commits));
+  return costs;
+}
+
+std::vector<double> UnitCosts::average_work_ms() const {
+  const double commits = 1.0 / plan_.commit_interval;
+  std::vector<double> work_ms;
+  work_ms.reserve(unit_.program.hops().size());
+  for (const Hop& hop : unit_.program.hops()) {
+    double ms = commits * of(hop, Commits::kYes).work_ms;
+    if (plan_.commit_interval > 1) ms += (1 - commits) * of(hop, Commits::kNo).work_ms;
+    work_ms.push_back(ms);
+  }
+  return work_ms;
+}
+
+HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
+  const bool commit_hop = hop.when == When::kCommit || hop.when == When::kCommitDirty;
+  if (!due_in_steady_step(plan_, kind_, hop) || (commit_hop && commits == Commits::kNo)) return {.due = Due::kNo};
+  const double hop_ms = machine_.hop_us / 1e3;
+  switch (hop.verb) {
+    case Verb::kSwapIn:
+    case Verb::kSwapOut:
+      return transfer(hop);
+    case Verb::kUpload:
+      return {
+          .work_ms = ms_of(hop.bytes, machine_.upload_gb_per_s), .latency_ms = hop_ms, .cores = machine_.copy_cores};
+    case Verb::kDownload:
+      return {
+          .work_ms = ms_of(hop.bytes, machine_.download_gb_per_s), .latency_ms = hop_ms, .cores = machine_.copy_cores};
+    case Verb::kUpdate:
+      return {.work_ms = update_ms(hop, commits), .latency_ms = hop_ms, .cores = 1};
+    case Verb::kVerify:
+    case Verb::kSeal:
+      return {.work_ms = ms_of(hop.bytes, machine_.checksum_gb_per_s), .latency_ms = hop_ms, .cores = 1};
+    case Verb::kCompute:
+      return {.work_ms = turn_ms(hop), .latency_ms = hop_ms, .cores = machine_.compute_cores};
+    case Verb::kClose:
+      return {.work_ms = ms_of(plan_.geometry.partitions()[hop.index].elements * 4, machine_.close_gb_per_s),
+              .latency_ms = hop_ms,
+              .cores = machine_.copy_cores};
+    case Verb::kClip:
+      return {.latency_ms = hop_ms};
+    case Verb::kCommit:
+      return {.latency_ms = machine_.commit_ms + hop_ms};
+  }
+  return {};
+}
+
+HopCost UnitCosts::transfer(const Hop& hop) const {
+  const bool in = hop.verb == Verb::kSwapIn;
+  return {.work_ms = ms_of(hop.bytes, in ? machine_.read_gb_per_s : machine_.write_gb_per_s),
+          .latency_ms = (machine_.transfer_us + machine_.hop_us) / 1e3};
+}
+
+// As UpdatePass::run has it, by one thread.
+double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
+  const ChunkHomes& homes = plan_.chunks[hop.index];
+  const int64_t elements = plan_.geometry.chunks()[hop.index].elements;
+  const auto bytes = [&](Group group) { return elements * bytes_per_element(plan_.options.format(), group); };
+  const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
+  int64_t summed = weights_come ? bytes(Group::kWeights) : 0;
+  const bool done_early =
+      hop.when != When::kSpeculating && kind_ == UnitKind::kTrainSpeculative && plan_.speculated(hop.index);
+  if (done_early) return ms_of(summed, machine_.checksum_gb_per_s);
+  const bool commit = hop.when == When::kSpeculating || commits == Commits::kYes;
+  if (state_comes) summed += bytes(Group::kState);
+  if (homes.gradient == Home::kNvme && hop.when != When::kSpeculating) summed += plan_.gradient_bytes(elements);
+  if (weights_come || commit) summed += bytes(Group::kWeights);
+  if (state_comes || commit) summed += bytes(Group::kState);
+  return static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6 +
+         ms_of(summed, machine_.checksum_gb_per_s);
+}
+
+double UnitCosts::turn_ms(const Hop& hop) const {
+  const VisitTime& time = speeds_.visits[hop.visit];
+  const Turn& turn = unit_.turns[hop.operands];
+  if (turn.graph >= 0) return turn.pass == Pass::kBackward ? time.kept_backward_ms : time.keeping_forward_ms;
+  return turn.pass == Pass::kBackward ? time.backward_ms : time.forward_ms;
+}
+
+bool of_a_micro_batch(const Hop& hop) { return hop.verb == Verb::kCompute || hop.group == Group::kActivations; }
+
+std::array<LaneModel, kLaneCount> lane_models(const MachineSpeeds& machine) {
+  std::array<LaneModel, kLaneCount> lanes;
+  for (int lane = 0; lane < kLaneCount; ++lane) {
+    lanes[lane].in_flight = in_flight_limit(static_cast<Lane>(lane), kUpdateHopsPerThread * machine.update_threads);
+  }
+  lanes[static_cast<int>(Lane::kUpdate)].served = machine.update_threads;
+  // Reads and writes take turns request by request, so each moves half of what both do.
+  lanes[static_cast<int>(Lane::kRead)].beside = machine.mixed_gb_per_s / 2 / machine.read_gb_per_s;
+  lanes[static_cast<int>(Lane::kWrite)].beside = machine.mixed_gb_per_s / 2 / machine.write_gb_per_s;
+  return lanes;
+}
+
+double GroupForms::of(const LaneTimes& work_ms) const {
+  std::optional<double> time;
+  for (const LaneTimes& weights : sums) {
+    const double sum = std::inner_product(weights.begin(), weights.end(), work_ms.begin(), 0.0);
+    if (!time) time = sum;
+    time = which == Which::kLargest ? std::max(*time, sum) : std::min(*time, sum);
+  }
+  return time.value_or(0);
+}
+
+// The drive serves both directions until the shorter one is done, then the other alone. With r and w the two lanes'
+// work and R and W their speeds beside each other, that takes w + r (1 - W) / R where reads end first, r + w (1 - R) /
+// W where writes do: the lesser of the two where sharing costs more than it gives (R + W < 1), else the larger.
+std::array<GroupForms, kLaneGroupCount> group_forms(const MachineSpeeds& machine) {
+  const auto weights = [](std::initializer_list<std::pair<Lane, double>> of_lanes) {
+    LaneTimes sum{};
+    for (const auto& [lane, weight] : of_lanes) sum[static_cast<size_t>(lane)] = weight;
+    return sum;
+  };
+  const auto lanes = lane_models(machine);
+  const double reads = lanes[static_cast<size_t>(Lane::kRead)].beside;
+  const double writes = lanes[static_cast<size_t>(Lane::kWrite)].beside;
+  const double slowed = std::max(1.0, std::ceil(machine.compute_cores / machine.cores));
+  constexpr auto kLargest = GroupForms::Which::kLargest, kLeast = GroupForms::Which::kLeast;
+  std::array<GroupForms, kLaneGroupCount> forms;
+  forms[static_cast<size_t>(LaneGroup::kNvme)] = {reads + writes < 1 ? kLeast : kLargest,
+                                                  {weights({{Lane::kRead, (1 - writes) / reads}, {Lane::kWrite, 1}}),
+                                                   weights({{Lane::kRead, 1}, {Lane::kWrite, (1 - reads) / writes}})}};
+  forms[static_cast<size_t>(LaneGroup::kCpu)] = {
+      kLargest, {weights({{Lane::kUpdate, 1 / std::min<double>(machine.update_threads, machine.cores)}})}};
+  forms[static_cast<size_t>(LaneGroup::kCopies)] = {kLargest,
+                                                    {weights({{Lane::kUpload, 1}}), weights({{Lane::kDownload, 1}})}};
+  forms[static_cast<size_t>(LaneGroup::kCompute)] = {kLargest, {weights({{Lane::kCompute, slowed}})}};
+  return forms;
+}
+
+GroupTimes group_times(const LaneTimes& work_ms, const MachineSpeeds& machine) {
+  const auto forms = group_forms(machine);
+  GroupTimes times;
+  for (size_t group = 0; group < times.size(); ++group) times[group] = forms[group].of(work_ms);
+  return times;
+}
+
+LaneGroup longest(const GroupTimes& times) {
+  auto found = static_cast<size_t>(LaneGroup::kCompute);
+  for (size_t group = 0; group < times.size(); ++group) {
+    if (times[group] > times[found]) found = group;
+  }
+  return static_cast<LaneGroup>(found);
+}
+
+}  // namespace sluice

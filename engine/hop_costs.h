@@ -1,0 +1,60 @@
+// What the hops of one unit cost on a machine: what a step in the middle of a run does, an update pending, the first
+// reads done by the unit before, nothing clipped. Predictions simulate these costs; the choice of homes adds them up.
+#pragma once
+#include <array>
+#include <vector>
+
+#include "engine/lane_group.h"
+#include "engine/machine.h"
+#include "engine/plan.h"
+#include "engine/simulate.h"
+#include "engine/step.h"
+
+namespace sluice {
+
+enum class Commits : uint8_t { kNo, kYes };
+
+// Views: all must outlive it. Any thread.
+class UnitCosts {
+ public:
+  UnitCosts(const Plan& plan, const StepSpeeds& speeds, const UnitProgram& unit, UnitKind kind)
+      : plan_(plan), speeds_(speeds), machine_(speeds.machine), unit_(unit), kind_(kind) {}
+
+  // Of each hop, in a step that commits or in one that does not.
+  std::vector<HopCost> of_step(Commits commits) const;
+  // The work of each hop in ms, of an average step: commits are spread over their interval.
+  std::vector<double> average_work_ms() const;
+
+ private:
+  HopCost of(const Hop& hop, Commits commits) const;
+  HopCost transfer(const Hop& hop) const;
+  double update_ms(const Hop& hop, Commits commits) const;
+  double turn_ms(const Hop& hop) const;
+
+  const Plan& plan_;
+  const StepSpeeds& speeds_;
+  const MachineSpeeds& machine_;
+  const UnitProgram& unit_;
+  UnitKind kind_;
+};
+
+// Is there one more of this hop with each micro-batch?
+bool of_a_micro_batch(const Hop& hop);
+
+std::array<LaneModel, kLaneCount> lane_models(const MachineSpeeds& machine);
+
+using LaneTimes = std::array<double, kLaneCount>;        // by Lane
+using GroupTimes = std::array<double, kLaneGroupCount>;  // by LaneGroup
+
+// A resource's time alone, from its lanes' work: the largest or the least of some weighted sums of it.
+struct GroupForms {
+  enum class Which : uint8_t { kLargest, kLeast } which = Which::kLargest;
+  std::vector<LaneTimes> sums;  // weights, by Lane
+  double of(const LaneTimes& work_ms) const;
+};
+std::array<GroupForms, kLaneGroupCount> group_forms(const MachineSpeeds& machine);
+// Each resource's time for this work of its lanes.
+GroupTimes group_times(const LaneTimes& work_ms, const MachineSpeeds& machine);
+LaneGroup longest(const GroupTimes& times);  // of equals compute
+
+}  // namespace sluice

@@ -1,0 +1,124 @@
+#include "engine/plan_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "engine/predict.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kWorthChanging = 0.99;  // a difference that small is none
+constexpr int64_t kFewChunks = 512;
+constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};
+
+}  // namespace
+
+PlanOptions with_few_chunks(const ModelSpec& model, const PlanOptions& options) {
+  const Planner planner(model, options);
+  const int64_t elements = planner.chunk_elements(options.host_bytes);
+  const Geometry partitions(model.partitions, std::numeric_limits<int64_t>::max() / 2);
+  const auto chunks_of = [&](int64_t chunk_elements) {
+    int64_t count = 0;
+    for (const Partition& each : partitions.partitions())
+      count += (each.elements + chunk_elements - 1) / chunk_elements;
+    return count;
+  };
+  const auto few = std::max(kFewChunks, 2 * static_cast<int64_t>(model.partitions.size()));
+  int64_t larger = elements;
+  while (chunks_of(larger) > few) larger *= 2;
+  if (larger == elements) return options;
+  PlanOptions changed = options;
+  changed.chunk_elements = larger;
+  changed.host_bytes += planner.slot_bytes(larger) - planner.slot_bytes(elements);
+  return changed;
+}
+
+std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
+  PlanOptions options = options_;
+  options.commit_interval = choice.commit_interval;
+  options.speculated_share = choice.speculated_share;
+  const HomePrices* prices = nullptr;
+  if (choice.homes == HomesBy::kSpeeds) {
+    auto known = prices_.find(choice.commit_interval);
+    if (known == prices_.end()) {
+      known = prices_.emplace(choice.commit_interval, price_homes(model_, options, choice.commit_interval)).first;
+    }
+    prices = &known->second;
+  }
+  const Budgets budgets{options.device_bytes, options.host_bytes};
+  std::optional<Plan> plan = Planner(model_, options).attempt(budgets, prices, choice.depth);
+  if (!plan || plan->homes_by != choice.homes) return std::nullopt;
+  if (!options.speeds) return Candidate{choice, std::move(*plan)};
+  const Prediction prediction = predict(model_, *plan, *options.speeds);
+  plan->binding = prediction.binding;
+  return Candidate{choice, std::move(*plan), prediction.step_ms};
+}
+
+PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
+  start.choice.commit_interval = start.plan.commit_interval;
+  std::optional<Candidate> best;
+  const auto best_ms = [&] { return best ? best->step_ms : start.step_ms; };
+  const auto consider = [&](const Choice& choice) {
+    std::optional<Candidate> other = attempt(choice);
+    if (other && other->step_ms < best_ms()) best = std::move(other);
+  };
+  const auto consider_homes = [&](Choice choice) {
+    choice.homes = HomesBy::kSpeeds;
+    for (const RingDepth depth : {RingDepth::kAsInOrder, RingDepth::kWanted}) {
+      choice.depth = depth;
+      consider(choice);
+    }
+  };
+  consider_homes(start.choice);
+  const bool named = options_.speculated_share || options_.update == UpdateMode::kReplay;
+  if (!named && (best ? best->plan : start.plan).any_speculated()) {
+    Choice choice = best ? best->choice : start.choice;
+    for (const double share : kShares) {
+      if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
+      choice.speculated_share = share;
+      consider(choice);
+    }
+    // Other updates may ask for other homes.
+    if (best && best->choice.speculated_share) consider_homes(best->choice);
+  }
+  if (best && best->step_ms < start.step_ms * kWorthChanging) return std::move(*best);
+  return start;
+}
+
+// With a commit in every step there can be early updates. Never the other way: where state is on NVMe it is written in
+// every step, so that a commit adds two flushes, and a crash would lose more.
+bool PlanSearch::may_commit_oftener(const Plan& plan) const {
+  return options_.commit_interval == 0 && plan.commit_interval > 1;
+}
+
+std::optional<PlanSearch::Candidate> PlanSearch::best_candidate() {
+  std::optional<Candidate> start = attempt(first());
+  if (!start || !options_.speeds) return start;
+  const bool oftener = may_commit_oftener(start->plan);
+  Candidate best = best_like(std::move(*start));
+  if (!oftener) return best;
+  Choice choice = first();
+  choice.commit_interval = 1;
+  if (std::optional<Candidate> again = attempt(choice)) {
+    Candidate other = best_like(std::move(*again));
+    if (other.step_ms < best.step_ms * kWorthChanging) return other;
+  }
+  return best;
+}
+
+std::optional<Plan> PlanSearch::best() {
+  const PlanOptions few = options_.speeds ? with_few_chunks(model_, options_) : options_;
+  std::optional<Candidate> found;
+  if (few.chunk_elements == options_.chunk_elements) {
+    found = best_candidate();
+  } else {
+    if (const auto chosen = PlanSearch(model_, few).best_candidate()) found = attempt(chosen->choice);
+    if (!found) found = attempt(first());
+  }
+  if (!found) return std::nullopt;
+  return std::move(found->plan);
+}
+
+}  // namespace sluice

@@ -1,0 +1,51 @@
+// Which of the plans that options leave open: homes, share of early updates, commit interval. Where speeds are known it
+// is the one whose step is predicted to be the shortest, and the planner's defaults unless others are clearly shorter;
+// else those defaults. Internal to engine/.
+#pragma once
+#include <map>
+#include <optional>
+
+#include "engine/home_prices.h"
+#include "engine/plan.h"
+#include "engine/planner.h"
+
+namespace sluice {
+
+// With many chunks a plan takes seconds. Choices between plans are made on larger chunks: the bytes are the same. These
+// options, where chunks are few; else with fewer of them, and with as much more host memory as one buffer then takes.
+PlanOptions with_few_chunks(const ModelSpec& model, const PlanOptions& options);
+
+class PlanSearch {
+ public:
+  // Both must outlive it. Options are valid.
+  PlanSearch(const ModelSpec& model, const PlanOptions& options) : model_(model), options_(options) {}
+  // Nothing where the budgets cannot hold it.
+  std::optional<Plan> best();
+
+ private:
+  struct Choice {
+    int commit_interval = 0;
+    std::optional<double> speculated_share;
+    HomesBy homes = HomesBy::kOrder;
+    RingDepth depth = RingDepth::kAsInOrder;
+  };
+  struct Candidate {
+    Choice choice;
+    Plan plan;
+    double step_ms = 0;
+  };
+  Choice first() const {
+    return {.commit_interval = options_.commit_interval, .speculated_share = options_.speculated_share};
+  }
+  std::optional<Candidate> attempt(const Choice& choice);
+  std::optional<Candidate> best_candidate();
+  // Among the plans that commit as often as `start`.
+  Candidate best_like(Candidate start);
+  bool may_commit_oftener(const Plan& plan) const;
+
+  const ModelSpec& model_;
+  const PlanOptions& options_;
+  std::map<int, HomePrices> prices_;  // by commit interval
+};
+
+}  // namespace sluice

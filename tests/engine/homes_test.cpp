@@ -1,0 +1,290 @@
+// Homes that are chosen by speeds: against every assignment there is on small models, against the fixed order, and what
+// no choice may touch.
+#include <algorithm>
+#include <map>
+
+#include "core/errors.h"
+#include "engine/plan_search.h"
+#include "tests/engine/homes_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+constexpr Group kGroups[] = {Group::kWeights, Group::kState, Group::kGradient, Group::kActivations};
+
+HomeShares& shares_of(Placement& placement, Group group) {
+  HomeShares* const shares[] = {&placement.weights, &placement.state, &placement.gradient, &placement.activations};
+  return *shares[static_cast<size_t>(group)];
+}
+
+// --- prices ----------------------------------------------------------------------------------------------------------
+
+HomeKind home_of_chunk(const Plan& plan, Group group, int c) {
+  const auto kind = [](Home home) {
+    return home == Home::kDevice ? HomeKind::kDevice : home == Home::kHost ? HomeKind::kHost : HomeKind::kNvme;
+  };
+  const ChunkHomes& homes = plan.chunks[c];
+  if (group != Group::kWeights) return kind(group == Group::kState ? homes.state : homes.gradient);
+  if (plan.kept_offset[plan.geometry.chunks()[c].partition] < 0) return kind(homes.weights);
+  return homes.weights == Home::kHost ? HomeKind::kHostAndDevice : HomeKind::kNvmeAndDevice;
+}
+
+size_t place_of(Group group, HomeKind home) {
+  const auto homes = homes_of(group);
+  return static_cast<size_t>(std::find(homes.begin(), homes.end(), home) - homes.begin());
+}
+
+void add(LaneTimes& sum, const LaneTimes& work_ms, double times) {
+  for (size_t lane = 0; lane < sum.size(); ++lane) sum[lane] += times * work_ms[lane];
+}
+
+TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
+  for (const int micro_batches : {1, 3}) {
+    for (uint64_t seed = 1; seed <= 40; ++seed) {
+      PlanOptions wish = options(seed);
+      wish.micro_batches = micro_batches;
+      wish.commit_interval = seed % 2 == 0 ? 1 : 4;
+      const HomePrices prices = price_homes(model_, wish, wish.commit_interval);
+      make_scarce(wish, seed);
+      const std::optional<Plan> plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
+      ASSERT_TRUE(plan);
+      LaneTimes sum = prices.rest_ms;
+      for (int c = 0; c < static_cast<int>(plan->chunks.size()); ++c) {
+        for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
+          const auto& price = prices.of(group).items[plan->geometry.chunks()[c].partition];
+          add(sum, price[place_of(group, home_of_chunk(*plan, group, c))], 0.5);  // two chunks a partition
+        }
+      }
+      for (size_t i = 0; i < plan->tensors.size(); ++i) {
+        const Home home = plan->tensors[i].home;
+        add(sum,
+            prices.of(Group::kActivations)
+                .items[i / micro_batches][home == Home::kDevice ? 0
+                                          : home == Home::kHost ? 1
+                                                                : 2],
+            1);
+      }
+      const LaneTimes work_ms = work_of(*plan);
+      for (int lane = 0; lane < kLaneCount; ++lane) {
+        EXPECT_NEAR(sum[lane], work_ms[lane], 1e-9 + 1e-9 * work_ms[lane]) << "seed " << seed << " lane " << lane;
+      }
+    }
+  }
+}
+
+// --- every assignment ------------------------------------------------------------------------------------------------
+
+// One group's bytes in whole items: each item takes one home. Items that are alike are interchangeable.
+struct Item {
+  std::vector<LaneTimes> work_ms;  // by home
+  std::vector<int64_t> device, host;
+  int alike = 0;
+};
+
+class Enumeration {
+ public:
+  Enumeration(const ModelSpec& model, const Plan& plan, const HomePrices& prices, Group forced)
+      : forms_(group_forms(prices.machine)), rest_ms_(prices.rest_ms) {
+    const double chunk_bytes = 4096;
+    for (int p = 0; p < static_cast<int>(model.partitions.size()); ++p) {
+      // Both chunks of a partition at once: it is kept or not, and none, one or both of them are in host memory.
+      Item weights{.alike = p};
+      for (const int kept : {1, 0}) {
+        for (const int in_host : {2, 1, 0}) {
+          LaneTimes work_ms{};
+          const auto& price = prices.of(Group::kWeights).items[p];
+          add(work_ms, price[kept ? 0 : 2], in_host / 2.0);
+          add(work_ms, price[kept ? 1 : 3], 1 - in_host / 2.0);
+          weights.work_ms.push_back(work_ms);
+          weights.device.push_back(kept * 8192);
+          weights.host.push_back(in_host * 4096);
+        }
+      }
+      if (forced != Group::kWeights) items_.push_back(weights);
+      if (forced == Group::kWeights) add(rest_ms_, prices.of(Group::kWeights).items[p][2], 1);
+    }
+    for (const Group group : {Group::kState, Group::kGradient}) {
+      for (int c = 0; c < static_cast<int>(plan.chunks.size()); ++c) {
+        Item item{.alike = 100 + static_cast<int>(group)};
+        for (const HomeKind home : homes_of(group)) {
+          LaneTimes work_ms{};
+          add(work_ms, prices.of(group).items[c / 2][place_of(group, home)], 0.5);
+          const auto bytes = static_cast<int64_t>(group == Group::kState ? 5 * chunk_bytes : chunk_bytes);
+          item.work_ms.push_back(work_ms);
+          item.device.push_back(home == HomeKind::kDevice ? bytes : 0);
+          item.host.push_back(home == HomeKind::kHost ? bytes : 0);
+        }
+        items_.push_back(item);
+      }
+    }
+    for (int t = 0; t < static_cast<int>(model.tensors.size()); ++t) {
+      const auto& price = prices.of(Group::kActivations).items[t];
+      if (forced == Group::kActivations) {
+        add(rest_ms_, price[1], 1);
+      } else {
+        items_.push_back({.work_ms = price, .device = {8192, 0, 0}, .host = {0, 8192, 0}, .alike = 200 + t});
+      }
+    }
+  }
+
+  // The least of the longest resource over every assignment within these bytes.
+  double best_ms(int64_t device, int64_t host) {
+    best_ms_ = std::numeric_limits<double>::infinity();
+    visit(0, 0, rest_ms_, device, host);
+    return best_ms_;
+  }
+  // What one item of each group can change at the most: as far as whole items may be from shares.
+  double granularity_ms() const {
+    std::map<int, double> spans;
+    for (const Item& item : items_) {
+      for (const LaneTimes& from : item.work_ms) {
+        for (const LaneTimes& to : item.work_ms) {
+          double span = 0;
+          for (const GroupForms& forms : forms_) {
+            for (const LaneTimes& sum : forms.sums) {
+              double change = 0;
+              for (size_t lane = 0; lane < sum.size(); ++lane) change += sum[lane] * (to[lane] - from[lane]);
+              span = std::max(span, change);
+            }
+          }
+          double& largest = spans[item.alike];
+          largest = std::max(largest, span);
+        }
+      }
+    }
+    double all = 0;
+    for (const auto& [alike, span] : spans) all += span;
+    return all;
+  }
+
+ private:
+  void visit(size_t i, size_t from, const LaneTimes& work_ms, int64_t device, int64_t host) {
+    if (device < 0 || host < 0) return;
+    if (i == items_.size()) {
+      double longest = 0;
+      for (const GroupForms& forms : forms_) longest = std::max(longest, forms.of(work_ms));
+      best_ms_ = std::min(best_ms_, longest);
+      return;
+    }
+    const Item& item = items_[i];
+    const bool next_alike = i + 1 < items_.size() && items_[i + 1].alike == item.alike;
+    for (size_t home = from; home < item.work_ms.size(); ++home) {
+      LaneTimes sum = work_ms;
+      add(sum, item.work_ms[home], 1);
+      visit(i + 1, next_alike ? home : 0, sum, device - item.device[home], host - item.host[home]);
+    }
+  }
+
+  std::array<GroupForms, kLaneGroupCount> forms_;
+  LaneTimes rest_ms_;
+  std::vector<Item> items_;
+  double best_ms_ = 0;
+};
+
+// Bytes of homes alone, without rings and tables.
+Budgets bytes_at_home(const Plan& plan) {
+  Budgets bytes{0, 0};
+  for (const UseRow& row : plan.uses) {
+    const bool home = row.use == "weights kept" || row.use == "weights" || row.use == "optimizer state" ||
+                      row.use == "closed gradients" || row.use == "activation checkpoints";
+    if (!home) continue;
+    if (row.tier == Tier::kDevice) bytes.device_bytes += row.bytes;
+    if (row.tier == Tier::kHost) bytes.host_bytes += row.bytes;
+  }
+  return bytes;
+}
+
+TEST_F(Homes, no_assignment_in_the_same_memory_leaves_the_busiest_resource_less_to_do) {
+  int compared = 0, best = 0, better = 0, switched = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const Group forced = seed % 2 == 0 ? Group::kActivations : Group::kWeights;
+    PlanOptions wish = options(seed);
+    shares_of(wish.placement, forced) = {{HomeKind::kHost, 1}};
+    make_scarce(wish, seed);
+    const auto plans = both(wish);
+    if (!plans) continue;
+    const HomePrices prices = price_homes(model_, wish, 1);
+    Enumeration every(model_, plans->speeds, prices, forced);
+    Budgets bytes = bytes_at_home(plans->speeds);
+    if (forced == Group::kActivations) bytes.host_bytes -= 3 * 8192;
+    if (forced == Group::kWeights) bytes.host_bytes -= 8 * 4096;
+    const GroupTimes chosen = times_of(plans->speeds), ordered = times_of(plans->order);
+    const double best_ms = every.best_ms(bytes.device_bytes, bytes.host_bytes);
+    EXPECT_LE(longest_ms(chosen), best_ms + every.granularity_ms()) << "seed " << seed;
+    ++compared;
+    best += longest_ms(chosen) < 1.001 * best_ms ? 1 : 0;
+    better += longest_ms(chosen) < 0.95 * longest_ms(ordered) ? 1 : 0;
+    switched += longest(chosen) != longest(ordered) ? 1 : 0;
+  }
+  EXPECT_GT(compared, 40);
+  EXPECT_GT(best, compared * 3 / 4);  // most are the very optimum, the others within what one item changes
+  EXPECT_GT(better, 20);
+  EXPECT_GT(switched, 0);
+}
+
+// --- what no choice may touch
+// ------------------------------------------------------------------------------------------
+
+TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
+  int by_speeds = 0;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    model_ = random_model(seed, Precision::kBf16);
+    PlanOptions wish = options(seed);
+    wish.chunk_elements = 256 << (seed % 4);
+    wish.micro_batches = 1 + static_cast<int>(seed % 3);
+    wish.update = seed % 4 == 0 ? UpdateMode::kReplay : UpdateMode::kAuto;
+    make_scarce(wish, seed);
+    const HomePrices prices = price_homes(model_, wish, 1);
+    const auto plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}, &prices);
+    ASSERT_TRUE(plan) << seed;
+    by_speeds += plan->homes_by == HomesBy::kSpeeds ? 1 : 0;
+    int64_t host = 0;
+    for (const UseRow& row : plan->uses) host += row.tier == Tier::kHost ? row.bytes : 0;
+    EXPECT_LE(plan->device_arena_bytes, wish.device_bytes) << seed;
+    EXPECT_LE(plan->host_arena_bytes + plan->table_bytes, wish.host_bytes) << seed;
+    EXPECT_LE(host, wish.host_bytes) << seed;
+    EXPECT_NO_THROW(build_unit(model_, *plan, UnitKind::kTrain)) << seed;  // no two live hops own the same bytes
+  }
+  EXPECT_GT(by_speeds, 8);
+}
+
+TEST_F(Homes, what_is_forced_stays_where_it_was_forced_to) {
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const Group forced = kGroups[seed % 4];
+    PlanOptions wish = options(seed);
+    const auto homes = homes_of(forced);
+    shares_of(wish.placement, forced) = {{homes[seed % homes.size()], 0.5}, {homes.back(), 0.5}};
+    make_scarce(wish, seed);
+    const auto plans = both(wish);
+    if (!plans) continue;
+    if (forced == Group::kActivations) {
+      for (size_t i = 0; i < plans->order.tensors.size(); ++i) {
+        EXPECT_EQ(plans->order.tensors[i].home, plans->speeds.tensors[i].home) << seed;
+      }
+      continue;
+    }
+    for (int c = 0; c < static_cast<int>(plans->order.chunks.size()); ++c) {
+      EXPECT_EQ(home_of_chunk(plans->order, forced, c), home_of_chunk(plans->speeds, forced, c)) << seed;
+    }
+  }
+}
+
+TEST_F(Homes, the_smallest_budgets_are_those_of_the_fixed_order) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    PlanOptions wish = options(seed);
+    const Planner planner(model_, wish);
+    wish.host_bytes = planner.smallest_host(wish.device_bytes).value();
+    EXPECT_TRUE(find_plan(model_, wish)) << seed;
+    wish.host_bytes -= 1;
+    EXPECT_FALSE(find_plan(model_, wish)) << seed;
+    try {
+      make_plan(model_, wish);
+      FAIL() << "a plan in too little memory";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(std::to_string(wish.host_bytes + 1)), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

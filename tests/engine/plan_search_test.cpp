@@ -1,0 +1,141 @@
+// Which plan is taken: homes by speeds or in the fixed order, rings, shares of early updates, commit intervals.
+#include "engine/plan_search.h"
+
+#include "tests/engine/homes_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order_and_is_much_shorter_somewhere) {
+  int shorter = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    PlanOptions wish = options(seed);
+    make_scarce(wish, seed);
+    const auto order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
+    ASSERT_TRUE(order);
+    const Plan taken = make_plan(model_, wish);
+    const double order_ms = predict(model_, *order, *wish.speeds).step_ms;
+    const double taken_ms = predict(model_, taken, *wish.speeds).step_ms;
+    EXPECT_LE(taken_ms, order_ms) << "seed " << seed;
+    shorter += taken_ms < 0.9 * order_ms ? 1 : 0;
+    ASSERT_TRUE(taken.binding);
+    EXPECT_EQ(*taken.binding, longest(times_of(taken)));
+    const std::string words = taken.homes_words();
+    EXPECT_NE(words.find(name_of(*taken.binding)), std::string::npos) << words;
+    EXPECT_EQ(words.find("fixed order") == std::string::npos, taken.homes_by == HomesBy::kSpeeds) << words;
+  }
+  EXPECT_GT(shorter, 3);
+}
+
+// Gradients take all of host memory but one buffer of each ring, where the fixed order puts no more of them on NVMe
+// than it must: then every update waits for the one before.
+TEST_F(Homes, rings_get_what_they_want_where_a_step_is_then_shorter) {
+  model_ = toy_model({.visits = 24}, Precision::kBf16);
+  for (PartitionSpec& partition : model_.partitions) partition.parameters.back().shape = {16384};
+  PlanOptions wish = options(1);
+  wish.chunk_elements = 1 << 15;  // every partition is one chunk
+  wish.placement.weights = wish.placement.state = {{HomeKind::kNvme, 1}};
+  wish.placement.activations = {{HomeKind::kDevice, 1}};
+  wish.speeds->machine = {.read_gb_per_s = 0.1,
+                          .write_gb_per_s = 0.1,
+                          .mixed_gb_per_s = 0.1,
+                          .upload_gb_per_s = 1,
+                          .download_gb_per_s = 1,
+                          .update_ns_per_element = 100,
+                          .checksum_gb_per_s = 1,
+                          .close_gb_per_s = 1,
+                          .update_threads = 4,
+                          .cores = 4};
+  wish.host_bytes = Planner(model_, wish).smallest_host(wish.device_bytes).value() + 256 * kKiB;
+  const Budgets budgets{wish.device_bytes, wish.host_bytes};
+  const Plan order = Planner(model_, wish).attempt(budgets).value(), taken = make_plan(model_, wish);
+  const auto slots = [](const Plan& plan) { return plan.host_update.bytes / plan.update_layout(0).bytes; };
+  EXPECT_EQ(slots(order), 1);
+  EXPECT_GT(slots(taken), 1);
+  EXPECT_LT(predict(model_, taken, *wish.speeds).step_ms, 0.8 * predict(model_, order, *wish.speeds).step_ms);
+}
+
+TEST_F(Homes, of_many_chunks_the_choice_is_made_on_few_and_the_chunks_stay) {
+  model_ = toy_model({.visits = 6, .elements = 60000}, Precision::kBf16);
+  PlanOptions wish = options(7);
+  wish.chunk_elements = 128;
+  const PlanOptions few = with_few_chunks(model_, wish);
+  EXPECT_GT(few.chunk_elements, wish.chunk_elements);
+  EXPECT_EQ(with_few_chunks(model_, few).chunk_elements, few.chunk_elements);
+  wish.host_bytes = Planner(model_, wish).smallest_host(wish.device_bytes).value() * 3 / 2;
+  const auto order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
+  ASSERT_TRUE(order);
+  const Plan taken = make_plan(model_, wish);
+  EXPECT_EQ(taken.geometry.chunk_elements(), 128);
+  EXPECT_LE(predict(model_, taken, *wish.speeds).step_ms, predict(model_, *order, *wish.speeds).step_ms);
+}
+
+TEST_F(Homes, without_speeds_the_order_is_fixed) {
+  PlanOptions wish = options(1);
+  make_scarce(wish, 1);
+  wish.speeds.reset();
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_EQ(plan.homes_by, HomesBy::kOrder);
+  EXPECT_FALSE(plan.binding);
+}
+
+// --- the commit interval and early updates ---------------------------------------------------------------------------
+
+class Commits : public Homes {
+ protected:
+  PlanOptions options() const {
+    PlanOptions wish = Homes::options(1);
+    wish.commit_interval = 0;
+    wish.update = UpdateMode::kAuto;
+    wish.host_bytes = 16 * kMiB;
+    wish.speeds->machine = {.read_gb_per_s = 1,
+                            .write_gb_per_s = 1,
+                            .mixed_gb_per_s = 1,
+                            .upload_gb_per_s = 1,
+                            .download_gb_per_s = 1,
+                            .update_ns_per_element = 0.1,
+                            .checksum_gb_per_s = 10,
+                            .close_gb_per_s = 10,
+                            .update_threads = 2,
+                            .cores = 2};
+    return wish;
+  }
+};
+
+TEST_F(Commits, come_in_every_step_where_state_is_on_nvme_whatever_a_flush_takes) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kNvme, 1}};
+  wish.speeds->machine.commit_ms = 1000;
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 1);
+  wish.commit_interval = 3;
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 3);
+}
+
+TEST_F(Commits, auto_takes_the_shorter_interval_for_its_early_updates) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kHost, 1}};
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, kCommitRarely);
+  // The update is all there is beside the compute, nearly all of which is in the backward.
+  wish.speeds->machine.update_ns_per_element = 10000;
+  wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 0.1, .backward_ms = 60});
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_EQ(plan.commit_interval, 1);
+  EXPECT_TRUE(plan.any_speculated());
+}
+
+TEST_F(Commits, auto_updates_nothing_early_where_that_is_predicted_to_be_shorter_and_speculative_always_does) {
+  PlanOptions wish = options();
+  wish.commit_interval = 1;
+  wish.placement.state = wish.placement.weights = {{HomeKind::kNvme, 1}};
+  // Weights at home on NVMe that are updated early are read once more, beside a forward that takes longer than all
+  // else.
+  wish.speeds->machine.read_gb_per_s = wish.speeds->machine.mixed_gb_per_s = 0.001;
+  wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 1000, .backward_ms = 0.001});
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_FALSE(plan.any_speculated());
+  wish.update = UpdateMode::kSpeculative;
+  EXPECT_TRUE(make_plan(model_, wish).any_speculated());
+}
+
+}  // namespace
+}  // namespace sluice::testing
