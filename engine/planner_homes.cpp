@@ -107,6 +107,7 @@ void Planner::each_item(const Plan& plan, Each each) const {
   for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
     if (group == Group::kGradient && options_.update == UpdateMode::kReplay) continue;
     for (const int c : plan.update_order) {
+      if (plan.chunks[c].state == Home::kDevice) continue;  // weights and gradient lie beside it: nothing is chosen
       const Chunk& chunk = plan.geometry.chunks()[c];
       each(group, c, chunk.elements, chunk.partition);
     }
