@@ -184,8 +184,8 @@ double StepCeilings::Impl::cpu_ms(const StepLanes& replayed) {
   const auto chunks = plan.geometry.chunks();
   double ms = 0;
   int64_t update_bytes = 0;
-  for (const Home weights : {Home::kHost, Home::kNvme}) {
-    for (const Home state : {Home::kHost, Home::kNvme}) {
+  for (const Home weights : {Home::kDevice, Home::kHost, Home::kNvme}) {
+    for (const Home state : {Home::kDevice, Home::kHost, Home::kNvme}) {
       int64_t elements = 0;
       for (size_t c = 0; c < chunks.size(); ++c) {
         const ChunkHomes& homes = plan.chunks[c];
@@ -193,7 +193,8 @@ double StepCeilings::Impl::cpu_ms(const StepLanes& replayed) {
       }
       if (elements == 0) continue;
       for (const Group group : {Group::kWeights, Group::kState}) {
-        update_bytes += elements * bytes_per_element(plan.options.format(), group);
+        const int sweeps = state == Home::kDevice && plan.commit_interval == 1 ? 2 : 1;  // a seal of its own
+        update_bytes += sweeps * elements * bytes_per_element(plan.options.format(), group);
       }
       ms += sweep_ms({.weights = weights, .state = state}) * static_cast<double>(elements) /
             static_cast<double>(threads * kUpdateElements);

@@ -102,6 +102,7 @@ void Engine::Impl::begin_step(double with_learning_rate) {
 // After the executor's last hop: what the unit has made true.
 void Engine::Impl::end_unit(UnitKind kind) {
   running = Flag::kNo;
+  on_device = Flag::kYes;
   if (kind != UnitKind::kDrain) kept_valid = Flag::kYes;
   if (kind == UnitKind::kDrain && pending == Flag::kYes) kept_valid = Flag::kNo;
   if (order.commit == UpdateOrder::Commit::kDue) unsaved = Flag::kNo;

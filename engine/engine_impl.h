@@ -135,6 +135,7 @@ class Engine::Impl final : public LaneWork {
   Flag pending = Flag::kNo;     // the last step's update is still to be applied
   int prefetched = 0;           // chunks in update order that the last unit read ahead for it
   Flag kept_valid = Flag::kNo;  // weights kept on the device are those of the last step
+  Flag on_device = Flag::kNo;   // ... and records at home on the device are there
   Flag unsaved = Flag::kNo;     // captured is newer than what is committed
   Flag rehearsing = Flag::kNo;  // a replay runs
   double pending_scale = 1, pending_learning_rate = 0;

@@ -52,7 +52,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
   charge_ledger();
   make_host_arena();
-  device = make_device(options.device, plan.device_arena_bytes);
+  device = make_device(options.device, plan.device_arena_bytes, adam_simd(plan.options.adam_format()));
   device->register_host(host.span());
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
   open_store(source);
@@ -84,7 +84,9 @@ void Engine::Impl::make_host_arena() {
   }
   const UpdateNodes nodes(update_ranges(plan, units[static_cast<int>(UnitKind::kTrain)]), teams);
   for (UnitProgram& unit_program : units) {
-    for (UpdateOperands& update : unit_program.updates) update.group = nodes.group_at(update.state);
+    for (UpdateOperands& update : unit_program.updates) {
+      if (update.place == Place::kHost) update.group = nodes.group_at(update.state);
+    }
   }
   host = Arena(plan.host_arena_bytes, [&](std::span<std::byte> mapping) {
     for (size_t team_number = 0; team_number < teams.size(); ++team_number) {
@@ -155,8 +157,8 @@ void Engine::Impl::open_store(const ParameterSource& source) {
                     store_options.folder.string()));
   }
   if (!opened) store = RecordStore::create(plan.geometry, identity(), store_options);
-  update_pass = std::make_unique<UpdatePass>(
-      UpdatePass::Parts{.model = model, .plan = plan, .groups = groups, .store = *store, .host = host.at(0)});
+  update_pass = std::make_unique<UpdatePass>(UpdatePass::Parts{
+      .model = model, .plan = plan, .groups = groups, .store = *store, .device = *device, .host = host.at(0)});
   access = std::make_unique<RecordAccess>(plan, *store, *update_pass, host.at(0));
   if (opened) {
     access->load();

@@ -79,6 +79,9 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
   const int64_t elements = plan_.geometry.chunks()[hop.index].elements;
   const auto bytes = [&](Group group) { return elements * bytes_per_element(plan_.options.format(), group); };
   const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
+  const double sweep_ms =
+      static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6;
+  if (homes.updated_on_device()) return sweep_ms;  // as fast as a thread here: no machine's speeds say better
   int64_t summed = weights_come ? bytes(Group::kWeights) : 0;
   const bool done_early =
       hop.when != When::kSpeculating && kind_ == UnitKind::kTrainSpeculative && plan_.speculated(hop.index);
@@ -88,8 +91,7 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
   if (homes.gradient == Home::kNvme && hop.when != When::kSpeculating) summed += plan_.gradient_bytes(elements);
   if (weights_come || commit) summed += bytes(Group::kWeights);
   if (state_comes || commit) summed += bytes(Group::kState);
-  return static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6 +
-         ms_of(summed, machine_.checksum_gb_per_s);
+  return sweep_ms + ms_of(summed, machine_.checksum_gb_per_s);
 }
 
 double UnitCosts::turn_ms(const Hop& hop) const {

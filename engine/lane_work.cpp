@@ -41,12 +41,14 @@ bool Engine::Impl::due(const Hop& hop) {
       return speculated == Speculated::kWrong;
     case When::kCommit:
       return commit;
+    case When::kNotOnDevice:
+      return on_device == Flag::kNo;
     case When::kStaleOnDevice:
       return order.update == UpdateOrder::Update::kPending || kept_valid == Flag::kNo;
     case When::kCommitDirty: {
       Flag& changed = dirty[2 * hop.index + static_cast<int>(hop.group)];
       if (!commit || changed == Flag::kNo) return false;
-      changed = Flag::kNo;  // the write that starts now takes it to the store
+      if (hop.verb == Verb::kSwapOut) changed = Flag::kNo;  // the write that starts now takes it to the store
       return true;
     }
   }
@@ -73,13 +75,15 @@ void Engine::Impl::update_task(void* self, int hop_number) {
   const Hop& hop = impl->unit->program.hops()[hop_number];
   std::exception_ptr error;
   try {
-    if (hop.verb == Verb::kSeal) {
+    const RecordId record{static_cast<uint32_t>(hop.index), hop.group};
+    if (hop.verb == Verb::kSeal && hop.operands < 0) {
+      impl->update_pass->sum(record, impl->host.at(hop.host_offset), impl->order.checksums);
+    } else if (hop.verb == Verb::kSeal) {
       impl->store->set_scratch_checksum(hop.operands, scratch_sum(hop.operands, impl->bytes_of(hop)));
     } else if (hop.verb == Verb::kVerify && hop.operands >= 0) {
       impl->verify_scratch(hop);
     } else if (hop.verb == Verb::kVerify) {
-      impl->update_pass->verify({static_cast<uint32_t>(hop.index), hop.group}, impl->host.at(hop.host_offset),
-                                impl->order.checksums);
+      impl->update_pass->verify(record, impl->host.at(hop.host_offset), impl->order.checksums);
     } else if (hop.when == When::kSpeculating) {
       impl->update_early(impl->unit->updates[hop.operands]);
     } else {
@@ -112,8 +116,8 @@ void Engine::Impl::update_in_turn(const UpdateOperands& operands) {
   update_pass->run(operands, mine);
   if (mine.update == UpdateOrder::Update::kNone) return;
   const ChunkHomes& homes = plan.chunks[operands.chunk];
-  if (homes.weights == Home::kHost) dirty[2 * operands.chunk] = Flag::kYes;
-  if (homes.state == Home::kHost) dirty[2 * operands.chunk + 1] = Flag::kYes;
+  if (homes.weights != Home::kNvme) dirty[2 * operands.chunk] = Flag::kYes;
+  if (homes.state != Home::kNvme) dirty[2 * operands.chunk + 1] = Flag::kYes;
 }
 
 // With a predicted scale a value may become non-finite that the true one keeps finite: that is a wrong prediction.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 
@@ -40,6 +42,18 @@ void check_group(const HomeShares& shares, const Allowed& allowed) {
   }
 }
 
+// The device updates a chunk where its state, its gradient and its weights lie.
+void check_beside_state_on_device(std::string_view group, const HomeShares& shares, std::span<const HomeKind> allowed,
+                                  std::string_view advice) {
+  for (const HomeShare& share : shares) {
+    if (share.home == HomeKind::kAuto || std::ranges::find(allowed, share.home) != allowed.end()) continue;
+    throw ConfigError(fmt::format(
+        "sluice.placement.{}: \"{}\" does not go with sluice.placement.state \"device\": the device updates "
+        "a chunk where its state, its gradient and its weights lie; leave sluice.placement.{} out, or {}",
+        group, name_of(share.home), group, advice));
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(HomeKind kind) {
@@ -52,9 +66,13 @@ void Placement::validate() const {
   check_group(weights, {"weights",
                         {kAuto, kHost, kNvme, kHostAndDevice, kNvmeAndDevice},
                         " (\"host+device\" and \"nvme+device\" keep a copy on the device)"});
-  check_group(state, {"state", {kAuto, kHost, kNvme}, " (state on the device needs an optimizer there)"});
+  check_group(state, {"state", {kAuto, kDevice, kHost, kNvme}, ""});
   check_group(gradient, {"gradient", {kAuto, kDevice, kHost, kNvme}, ""});
   check_group(activations, {"activations", {kAuto, kDevice, kHost, kNvme}, ""});
+  if (std::ranges::none_of(state, [](const HomeShare& s) { return s.home == kDevice && s.share > 0; })) return;
+  check_beside_state_on_device("weights", weights, std::array{kHostAndDevice, kNvmeAndDevice},
+                               "keep them on the device (\"host+device\", \"nvme+device\")");
+  check_beside_state_on_device("gradient", gradient, std::array{kDevice}, "set it to \"device\"");
 }
 
 }  // namespace sluice

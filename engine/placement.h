@@ -21,8 +21,8 @@ inline bool free_to_choose(const HomeShares& shares) { return shares.empty() || 
 
 struct Placement {
   HomeShares weights, state, gradient, activations;
-  // Throws ConfigError for a home the group cannot have (naming group, home and what is allowed) or shares whose sum
-  // is not 1.
+  // Throws ConfigError for a home the group cannot have (naming group, home and what is allowed), shares whose sum is
+  // not 1, or homes of weights or gradients that do not go with state at home on the device.
   void validate() const;
 };
 

@@ -43,6 +43,7 @@ UpdateLayout Plan::update_layout(int chunk) const {
   const ChunkHomes& homes = chunks[chunk];
   const int64_t elements = geometry.chunks()[chunk].elements;
   UpdateLayout layout;
+  if (homes.updated_on_device()) return layout;
   const auto place = [&layout](int64_t bytes) {
     const int64_t at = layout.bytes;
     layout.bytes += round_up(bytes, kPlaneAlignmentBytes);

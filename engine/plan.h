@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/adam_step.h"
 #include "core/bytes.h"
 #include "core/geometry.h"
 #include "core/ledger.h"
@@ -46,15 +47,20 @@ struct PlanOptions {
   int drives = 1;                          // of the store; an engine counts its folders
   Placement placement;
   RecordFormat format() const { return {precision, optimizer, moments}; }
+  AdamFormat adam_format() const { return {precision, gradient_dtype, moments}; }
 };
 
 // kNowhere: gradients under replay, which the update takes from its slot; sums that there are none of.
 enum class Home : uint8_t { kDevice, kHost, kNvme, kNowhere };
 
+// State at home on the device has its weights and its gradient there too: the weights' home is the partition that is
+// kept there, and nothing else has them between commits. Such a chunk is never updated early: it needs no undo.
 struct ChunkHomes {
   Home weights = Home::kNvme, state = Home::kNvme, gradient = Home::kHost;
-  int64_t weights_offset = -1, state_offset = -1;  // in the host arena where the home is host
-  int64_t gradient_offset = -1;                    // in the arena of its home; on NVMe: its scratch extent
+  int64_t weights_offset = -1;   // in the host arena where the home is host
+  int64_t state_offset = -1;     // in the arena of its home, where that is not NVMe
+  int64_t gradient_offset = -1;  // in the arena of its home; on NVMe: its scratch extent
+  bool updated_on_device() const { return state == Home::kDevice; }
 };
 
 // A ring of bytes: buffers are taken one after the other and wrap; the program's hazards keep users apart.
@@ -104,8 +110,8 @@ struct Plan {
   std::vector<ChunkHomes> chunks;
   std::vector<int> update_order;     // chunks, in the order in which forward needs them
   std::vector<int> update_position;  // per chunk: its place in update_order
-  int deferred_chunks = 0;           // the first of them; the rest may be updated in the backward already
-  int prefetched_chunks = 0;         // how many of the first are read ahead by the unit before
+  int deferred_chunks = 0;    // the first of them; the rest may be updated in the backward already (speculated())
+  int prefetched_chunks = 0;  // how many of the first are read ahead by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
   std::vector<int64_t> graphs;  // per visit: where the graphs of its micro-batches are kept, in turn; -1: they are not
@@ -113,7 +119,7 @@ struct Plan {
   std::vector<int> tensor_open_slots;     // [tensor x micro_batches + micro-batch]; -1: one visit takes it
   std::vector<int> partition_open_slots;  // per partition; -1: one visit uses it
   Ring device_weights, device_open, device_boundary;
-  Ring host_update, host_staging;
+  Ring host_update, host_staging;      // of updates; of weights, and of records at home on the device
   Ring host_gradients, host_boundary;  // closed gradients and boundary tensors between the device and NVMe
   std::vector<int64_t> scratch_bytes;  // of the store's scratch extents
   int64_t device_arena_bytes = 0;      // planned part and workspace
@@ -131,7 +137,9 @@ struct Plan {
   explicit Plan(Geometry g) : geometry(std::move(g)) {}
 
   UpdateLayout update_layout(int chunk) const;
-  bool speculated(int chunk) const { return update_position[chunk] >= deferred_chunks; }
+  bool speculated(int chunk) const {
+    return update_position[chunk] >= deferred_chunks && !chunks[chunk].updated_on_device();
+  }
   bool any_speculated() const { return deferred_chunks < static_cast<int>(update_order.size()); }
   TensorHome tensor(int index, int micro_batch) const { return tensors[index * options.micro_batches + micro_batch]; }
   // kNowhere: there is one contribution alone.
@@ -144,6 +152,11 @@ struct Plan {
   int scratch_extent(int chunk) const { return static_cast<int>(chunks[chunk].gradient_offset); }  // home on NVMe
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
+  // Where a chunk's weights lie in the device arena; its partition is kept there.
+  int64_t kept_weights_offset(int chunk) const {
+    const Chunk& piece = geometry.chunks()[chunk];
+    return kept_offset[piece.partition] + weights_bytes(piece.first);
+  }
   std::string table() const;        // what is printed before training starts
   std::string homes_words() const;  // how homes were chosen, and why; for people
 

@@ -120,10 +120,12 @@ void Planner::choose_update_times(Plan& plan) const {
   const double share = options_.update == UpdateMode::kReplay ? 1 : options_.speculated_share.value_or(kBackwardShare);
   const auto wanted = static_cast<int64_t>(share * static_cast<double>(plan.geometry.padded_elements()));
   int64_t elements = 0;
-  while (plan.deferred_chunks > 0) {
-    elements += plan.geometry.chunks()[plan.update_order[plan.deferred_chunks - 1]].elements;
+  for (int at = plan.deferred_chunks - 1; at >= 0; --at) {
+    const int c = plan.update_order[at];
+    if (plan.chunks[c].updated_on_device()) continue;
+    elements += plan.geometry.chunks()[c].elements;
     if (elements > wanted) break;
-    --plan.deferred_chunks;
+    plan.deferred_chunks = at;
   }
 }
 
@@ -151,6 +153,10 @@ void Planner::assign_device(Plan& plan) const {
     if (plan.chunks[c].gradient == Home::kDevice) {
       plan.chunks[c].gradient_offset =
           device.take(gradient_home_bytes(plan, static_cast<int>(c)), kDeviceAlignmentBytes);
+    }
+    if (plan.chunks[c].updated_on_device()) {
+      plan.chunks[c].state_offset =
+          device.take(record_bytes(plan, static_cast<int>(c), Group::kState), kDeviceAlignmentBytes);
     }
   }
   for (int visit = 0; visit < static_cast<int>(model_.visits.size()); ++visit) {
@@ -180,6 +186,7 @@ void Planner::describe(Plan& plan) const {
                   state = record_bytes(plan, chunk, Group::kState);
     if (homes.weights == Home::kHost) uses.add(Tier::kHost, "weights", weights);
     if (homes.state == Home::kHost) uses.add(Tier::kHost, "optimizer state", state);
+    if (homes.state == Home::kDevice) uses.add(Tier::kDevice, "optimizer state", state);
     if (homes.gradient == Home::kHost) uses.add(Tier::kHost, "closed gradients", gradient_home_bytes(plan, chunk));
     if (homes.gradient == Home::kDevice) uses.add(Tier::kDevice, "closed gradients", gradient_home_bytes(plan, chunk));
     if (homes.gradient == Home::kNvme) uses.add(Tier::kNvme, "closed gradients", gradient_block_bytes(plan, chunk));
@@ -204,7 +211,7 @@ void Planner::describe(Plan& plan) const {
   }
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
   uses.add(Tier::kHost, "update slots", plan.host_update.bytes);
-  uses.add(Tier::kHost, "weights passing", plan.host_staging.bytes);
+  uses.add(Tier::kHost, "records passing", plan.host_staging.bytes);
   uses.add(Tier::kHost, "gradients passing", plan.host_gradients.bytes);
   uses.add(Tier::kHost, "boundary tensors passing", plan.host_boundary.bytes);
 }

@@ -122,11 +122,20 @@ void Planner::force_homes(Plan& plan) const {
     if (options_.update == UpdateMode::kReplay) homes.gradient = Home::kNowhere;
   }
   for (size_t p = 0; p < not_kept.size(); ++p) plan.kept_offset[p] = not_kept[p] == 0 ? 0 : -1;
+  for (int c = 0; c < static_cast<int>(count); ++c) {
+    if (plan.chunks[c].updated_on_device()) update_on_device(plan, c);
+  }
   const auto tensors = static_cast<int64_t>(plan.tensors.size());
   for (int64_t i = 0; i < tensors; ++i) {
     plan.tensors[i].home =
         free_to_choose(wish.activations) ? Home::kHost : home_of(share_of(wish.activations, i, tensors));
   }
+}
+
+void Planner::update_on_device(Plan& plan, int chunk) {
+  ChunkHomes& homes = plan.chunks[chunk];
+  homes.state = homes.weights = homes.gradient = Home::kDevice;
+  plan.kept_offset[plan.geometry.chunks()[chunk].partition] = 0;
 }
 
 Planner::Needs Planner::needs(const Plan& plan) const {
@@ -138,6 +147,11 @@ Planner::Needs Planner::needs(const Plan& plan) const {
     if (homes.state == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kState);
     if (homes.gradient == Home::kHost) needs.host_fixed += gradient_home_bytes(plan, chunk);
     if (homes.gradient == Home::kDevice) needs.device_fixed += gradient_home_bytes(plan, chunk);
+    if (homes.updated_on_device()) {
+      needs.device_fixed += record_bytes(plan, chunk, Group::kState);
+      needs.staging_slot = std::max(
+          {needs.staging_slot, record_bytes(plan, chunk, Group::kState), record_bytes(plan, chunk, Group::kWeights)});
+    }
     if (homes.gradient == Home::kNvme) {
       needs.gradient_slot = std::max(needs.gradient_slot, gradient_block_bytes(plan, chunk));
     }
@@ -213,7 +227,8 @@ std::optional<Plan> Planner::place(Budgets budgets, Pricing pricing) const {
   Room room = room_beside(plan, budgets);
   if (room.host < 0) spill(plan, budgets, room);
   if (room.device < 0 || room.host < 0) return std::nullopt;
-  if (pricing.prices != nullptr) {
+  // The program over homes knows nothing of chunks that the device updates: beside them the order is the fixed one.
+  if (pricing.prices != nullptr && std::ranges::none_of(plan.chunks, &ChunkHomes::updated_on_device)) {
     plan = balance(plan, budgets, pricing, room);
   } else {
     size_rings(plan, needs(plan), room);

@@ -60,6 +60,7 @@ class Planner {
 
   Plan draft(int64_t host_bytes) const;
   void force_homes(Plan& plan) const;
+  static void update_on_device(Plan& plan, int chunk);
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
   struct Pricing {

@@ -42,7 +42,7 @@ void Planner::spill_to_device(Plan& plan, Room& room) const {
   int64_t slot_growth = 0;  // a gradient at home on the device needs a place in the update's slot
   for (size_t c = 0; c < plan.chunks.size() && room.host < 0; ++c) {
     const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
-    if (bytes > room.device) continue;
+    if (plan.chunks[c].gradient != Home::kHost || bytes > room.device) continue;
     plan.chunks[c].gradient = Home::kDevice;
     const int64_t growth = std::max(slot_growth, round_up(bytes, kPlaneAlignmentBytes));
     room.host += bytes - (growth - slot_growth);

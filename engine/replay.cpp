@@ -35,11 +35,20 @@ void Engine::Impl::order_of_middle_step() {
 }
 
 // Chunks share slots, and their planes begin at different places: only zeros are numbers wherever they are read from,
-// and with a scale and a rate of 0 they stay zeros.
+// and with a scale and a rate of 0 they stay zeros. The device need not hold any numbers yet.
 void Engine::Impl::clear_update_inputs() {
   std::memset(host.at(plan.host_update.offset), 0, static_cast<size_t>(plan.host_update.bytes));
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
+    if (homes.updated_on_device()) {
+      const int64_t elements = plan.geometry.chunks()[c].elements;
+      const auto clear = [&](int64_t at, int64_t bytes) {  // a slot holds both records, and is clear
+        device->copy_now(device->memory() + at, host.at(plan.host_update.offset), bytes);
+      };
+      clear(homes.state_offset, record_layout(plan.options.format(), Group::kState, elements).bytes);
+      clear(plan.kept_weights_offset(static_cast<int>(c)), plan.weights_bytes(elements));
+      clear(homes.gradient_offset, plan.gradient_bytes(elements));
+    }
     if (homes.gradient != Home::kHost || homes.gradient_offset < 0) continue;
     const int64_t bytes = plan.gradient_bytes(plan.geometry.chunks()[c].elements);
     std::memset(host.at(homes.gradient_offset), 0, static_cast<size_t>(bytes));
@@ -48,7 +57,7 @@ void Engine::Impl::clear_update_inputs() {
 
 // Whatever memory held is made-up now; the next step reads and uploads anew.
 void Engine::Impl::end_replay() {
-  rehearsing = kept_valid = Flag::kNo;
+  rehearsing = kept_valid = on_device = Flag::kNo;
   prefetched = 0;
   speculated = Speculated::kNone;
   order = early = {};

@@ -2,6 +2,8 @@
 //
 //   swap_in -> update -> swap_out           a chunk of step k, beside the forward of step k+1
 //           -> upload -> compute            its fresh weights on the device, all micro-batches
+//              update -> compute            ... where its state is at home on the device; on commit steps
+//                     -> download -> seal -> swap_out
 //   swap_in -> verify -> upload -> compute  weights again, for the backward
 //   compute -> close -> download            gradients home: in host memory, or
 //                    -> seal -> swap_out    ... in a scratch extent on NVMe, from where their update swaps them in
@@ -51,8 +53,8 @@ class Step {
 
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
+  void update_on_device(int chunk);
   void undo(int chunk);
-  WeightsInHost from_home(int chunk, When when);
   void speculate(int visit, ClosedOnDevice gradient);
   When weights_read_when(bool ahead) const;
   void fetch_partition(int partition, int64_t at);
@@ -74,7 +76,7 @@ class Step {
   UnitKind kind_;
   Verbs verbs_;
   Passage passage_;
-  ByteRing update_ring_, staging_ring_;                // in host memory
+  ByteRing update_ring_;                               // in host memory
   ByteRing weights_ring_, open_ring_, boundary_ring_;  // on the device
   std::vector<Updated> updated_;
   std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
@@ -90,7 +92,6 @@ Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
       verbs_(model, plan),
       passage_(plan, verbs_),
       update_ring_(plan.host_update.offset, plan.host_update.bytes),
-      staging_ring_(plan.host_staging.offset, plan.host_staging.bytes),
       weights_ring_(plan.device_weights.offset, plan.device_weights.bytes),
       open_ring_(plan.device_open.offset, plan.device_open.bytes),
       boundary_ring_(plan.device_boundary.offset, plan.device_boundary.bytes),
@@ -154,6 +155,14 @@ WeightsInHost Step::update_chunk(int chunk) {
   return fresh;
 }
 
+// Where state is at home on the device, so are weights and gradient: the update itself moves nothing.
+void Step::update_on_device(int chunk) {
+  const RecordsOnDevice records = passage_.bring_records(chunk);
+  const ClosedOnDevice gradient{{}, chunk, plan_.chunks[chunk].gradient_offset};
+  verbs_.update(records.state, records.weights, gradient, When::kPending);
+  passage_.copy_to_store(records);
+}
+
 // Records at home in host memory whose update in the backward was wrong come back from their committed slots; those at
 // home on NVMe are simply read there.
 void Step::undo(int chunk) {
@@ -168,12 +177,6 @@ void Step::undo(int chunk) {
   }
 }
 
-WeightsInHost Step::from_home(int chunk, When when) {
-  if (plan_.chunks[chunk].weights == Home::kHost) return {{}, chunk, plan_.chunks[chunk].weights_offset};
-  const int64_t to = staging_ring_.take(verbs_.record(chunk, Group::kWeights).bytes);
-  return verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, to, when), when);
-}
-
 void Step::fetch_partition(int p, int64_t at) {
   const bool first = updated_[p] == Updated::kNo, kept = plan_.kept_offset[p] >= 0;
   updated_[p] = Updated::kYes;
@@ -181,12 +184,16 @@ void Step::fetch_partition(int p, int64_t at) {
   const When when = kept ? When::kStaleOnDevice : When::kAlways;
   const Partition& partition = verbs_.partition(p);
   for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
+    if (plan_.chunks[c].updated_on_device()) {
+      if (first) update_on_device(c);
+      continue;
+    }
     if (first) undo(c);
     if (first && plan_.chunks[c].gradient != Home::kNowhere) {
       const WeightsInHost fresh = update_chunk(c);
       if (needed) verbs_.upload(fresh, at, when);
     } else if (needed) {
-      verbs_.upload(from_home(c, when), at, when);
+      verbs_.upload(passage_.weights_from_home(c, when), at, when);
     }
   }
 }

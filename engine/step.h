@@ -11,9 +11,10 @@
 
 namespace sluice {
 
-// An update hop's operands: where its planes lie in the host arena.
+// An update hop's operands: where its planes lie, in one arena.
 struct UpdateOperands {
   int32_t chunk = 0;
+  Place place = Place::kHost;    // kDevice: the device updates them
   int32_t group = -1;            // of the update team, whose threads run it; -1: any
   int32_t gradient_extent = -1;  // the scratch extent that the gradient was read from: verified before it is believed
   int64_t state = 0, weights = 0, gradient = 0;

@@ -7,8 +7,35 @@ namespace sluice {
 Passage::Passage(const Plan& plan, Verbs& verbs)
     : plan_(plan),
       verbs_(verbs),
+      staging_(plan.host_staging.offset, plan.host_staging.bytes),
       gradients_(plan.host_gradients.offset, plan.host_gradients.bytes),
       tensors_(plan.host_boundary.offset, plan.host_boundary.bytes) {}
+
+WeightsInHost Passage::weights_from_home(int chunk, When when) {
+  if (plan_.chunks[chunk].weights == Home::kHost) return {{}, chunk, plan_.chunks[chunk].weights_offset};
+  const int64_t to = staging_.take(verbs_.record(chunk, Group::kWeights).bytes);
+  return verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, to, when), when);
+}
+
+RecordsOnDevice Passage::bring_records(int chunk) {
+  constexpr When kWhen = When::kNotOnDevice;
+  RecordsOnDevice records{.state = {{}, chunk, plan_.chunks[chunk].state_offset},
+                          .weights = {{}, chunk, plan_.kept_weights_offset(chunk)}};
+  const int64_t state_at = staging_.take(verbs_.record(chunk, Group::kState).bytes);
+  verbs_.upload(verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, state_at, kWhen), kWhen), records.state, kWhen);
+  const int64_t weights_at = staging_.take(verbs_.record(chunk, Group::kWeights).bytes);
+  verbs_.upload(verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, weights_at, kWhen), kWhen),
+                plan_.kept_offset[verbs_.chunk(chunk).partition], kWhen);
+  return records;
+}
+
+void Passage::copy_to_store(const RecordsOnDevice& records) {
+  constexpr When kWhen = When::kCommitDirty;
+  const int64_t state_at = staging_.take(verbs_.record(records.state.chunk, Group::kState).bytes);
+  verbs_.swap_out(verbs_.seal(verbs_.download(records.state, state_at, kWhen), kWhen), kWhen);
+  const int64_t weights_at = staging_.take(verbs_.record(records.weights.chunk, Group::kWeights).bytes);
+  verbs_.swap_out(verbs_.seal(verbs_.download(records.weights, weights_at, kWhen), kWhen), kWhen);
+}
 
 void Passage::bring(const TensorMove& tensor) {
   const TensorHome home = verbs_.home_of(tensor);

@@ -1,7 +1,8 @@
-// Boundary tensors and closed gradients between the device and their homes. Internal to engine/step*.cpp; build-time
-// only.
+// Weights, boundary tensors and closed gradients between the device and their homes, and records at home on the device
+// between it and the store. Internal to engine/step*.cpp; build-time only.
 //
-// Those at home on NVMe pass through rings in host memory; those at home on the device stay where they are.
+// What comes from NVMe or goes there passes through rings in host memory; tensors and gradients at home on the device
+// stay where they are.
 #pragma once
 #include "engine/plan.h"
 #include "engine/step_verbs.h"
@@ -14,6 +15,12 @@ class Passage {
   // Both must outlive it.
   Passage(const Plan& plan, Verbs& verbs);
 
+  // In host memory, from where they are uploaded again.
+  WeightsInHost weights_from_home(int chunk, When when);
+  // Of a chunk that the device updates: they come when a run begins, and what commits write is a copy.
+  RecordsOnDevice bring_records(int chunk);
+  void copy_to_store(const RecordsOnDevice& records);
+
   void bring(const TensorMove& tensor);
   void take_home(const TensorMove& tensor);
   void take_home(int visit, ClosedOnDevice gradient);
@@ -21,7 +28,7 @@ class Passage {
  private:
   const Plan& plan_;
   Verbs& verbs_;
-  ByteRing gradients_, tensors_;
+  ByteRing staging_, gradients_, tensors_;
 };
 
 }  // namespace sluice

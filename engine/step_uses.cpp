@@ -53,6 +53,7 @@ bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
     case When::kNotPrefetched:
       return !ahead();
     case When::kMispredicted:
+    case When::kNotOnDevice:
       return false;
     default:
       return hop.verb != Verb::kUpdate || hop.when == When::kSpeculating || !done() ||

@@ -54,6 +54,12 @@ Range Verbs::tensor_in_host(const TensorMove& move, int64_t at) const {
 Range Verbs::gradient_on_device(int c, int64_t at) const {
   return device(at, plan_.gradient_bytes(chunk(c).elements), content(Content::kGradient, c));
 }
+Range Verbs::state_on_device(int c, int64_t at) const {
+  return device(at, record(c, Group::kState).bytes, content(Content::kState, c));
+}
+Range Verbs::kept_on_device(int c, int64_t at) const {
+  return device(at, plan_.weights_bytes(chunk(c).elements), content(Content::kDeviceWeights, chunk(c).partition));
+}
 Range Verbs::weights_on_device(int p, int64_t at) const {
   return device(at, plan_.weights_bytes(partition(p).elements), content(Content::kDeviceWeights, p));
 }
@@ -223,9 +229,26 @@ WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, 
   return {{}, c, weights.at};
 }
 
-void Verbs::check(int c, Group group, int64_t at, When when) {
+// The same pass by the device, where everything lies already. Checksums are taken of the copies that commits take.
+void Verbs::update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when) {
+  const int c = state.chunk;
+  unit.updates.push_back(
+      {.chunk = c, .place = Place::kDevice, .state = state.at, .weights = weights.at, .gradient = gradient.at});
+  const std::array fills{state_on_device(c, state.at), kept_on_device(c, weights.at)};
+  const std::array reads{fills[0], fills[1], gradient_on_device(c, gradient.at), control(kScale)};
+  unit.program.emit({.verb = Verb::kUpdate,
+                     .lane = Lane::kUpdate,
+                     .when = when,
+                     .index = c,
+                     .operands = static_cast<int32_t>(unit.updates.size()) - 1,
+                     .bytes = record(c, Group::kState).payload_bytes + record(c, Group::kWeights).payload_bytes},
+                    reads, fills);
+}
+
+// Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
+void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
   const Range range = group == Group::kState ? state_at(c, at) : weights_at(c, at);
-  unit.program.emit({.verb = Verb::kVerify,
+  unit.program.emit({.verb = verb,
                      .lane = Lane::kUpdate,
                      .when = when,
                      .group = group,
@@ -236,13 +259,23 @@ void Verbs::check(int c, Group group, int64_t at, When when) {
 }
 
 WeightsInHost Verbs::verify(UnverifiedInHost weights, When when) {
-  check(weights.chunk, Group::kWeights, weights.at, when);
+  check(Verb::kVerify, weights.chunk, Group::kWeights, weights.at, when);
   return {{}, weights.chunk, weights.at};
 }
 
 StateInHost Verbs::verify(StateInHost state, When when) {
-  check(state.chunk, Group::kState, state.at, when);
+  check(Verb::kVerify, state.chunk, Group::kState, state.at, when);
   return state;
+}
+
+StateInHost Verbs::seal(const UnsealedStateInHost& state, When when) {
+  check(Verb::kSeal, state.chunk, Group::kState, state.at, when);
+  return {{}, state.chunk, state.at};
+}
+
+WeightsInHost Verbs::seal(const UnsealedWeightsInHost& weights, When when) {
+  check(Verb::kSeal, weights.chunk, Group::kWeights, weights.at, when);
+  return {{}, weights.chunk, weights.at};
 }
 
 // --- host <-> device -------------------------------------------------------------------------------------------------
@@ -261,6 +294,22 @@ void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when
                      .device_offset = to,
                      .bytes = bytes},
                     {&from, 1}, {&filled, 1});
+}
+
+// Whole records, with what lies between their planes.
+void Verbs::upload(const StateInHost& state, const StateOnDevice& to, When when) {
+  copy({.verb = Verb::kUpload, .when = when, .group = Group::kState, .index = state.chunk},
+       state_at(state.chunk, state.at), state_on_device(to.chunk, to.at));
+}
+UnsealedStateInHost Verbs::download(const StateOnDevice& state, int64_t to, When when) {
+  copy({.verb = Verb::kDownload, .when = when, .group = Group::kState, .index = state.chunk}, state_at(state.chunk, to),
+       state_on_device(state.chunk, state.at));
+  return {{}, state.chunk, to};
+}
+UnsealedWeightsInHost Verbs::download(const KeptOnDevice& weights, int64_t to, When when) {
+  copy({.verb = Verb::kDownload, .when = when, .group = Group::kWeights, .index = weights.chunk},
+       weights_at(weights.chunk, to), kept_on_device(weights.chunk, weights.at));
+  return {{}, weights.chunk, to};
 }
 
 ClosedInHost Verbs::download(int visit, ClosedOnDevice gradient) {

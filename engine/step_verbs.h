@@ -61,6 +61,27 @@ struct ClosedOnDevice : Token {
   int chunk = -1;
   int64_t at = 0;
 };
+// One chunk's records at home on the device.
+struct StateOnDevice : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct KeptOnDevice : Token {  // its weights, in the partition that is kept there
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct RecordsOnDevice {
+  StateOnDevice state;
+  KeptOnDevice weights;
+};
+struct UnsealedStateInHost : Token {  // as it came from the device: only seal may follow
+  int chunk = -1;
+  int64_t at = 0;
+};
+struct UnsealedWeightsInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
 
 // What is meant to lie in a range, for the program's check that nobody reads what another has overwritten.
 enum class Content : uint64_t {
@@ -110,14 +131,20 @@ class Verbs {
 
   // the update threads
   WeightsInHost update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient, When when);
+  void update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when);
   WeightsInHost verify(UnverifiedInHost weights, When when);
   StateInHost verify(StateInHost state, When when);
   TensorInHost verify(UnverifiedTensorInHost tensor);
+  StateInHost seal(const UnsealedStateInHost& state, When when);
+  WeightsInHost seal(const UnsealedWeightsInHost& weights, When when);
   SealedInHost seal(const ClosedInHost& gradient);
   SealedTensorInHost seal(TensorInHost tensor);
 
   // host <-> device
   void upload(const WeightsInHost& weights, int64_t partition_at, When when);
+  void upload(const StateInHost& state, const StateOnDevice& to, When when);
+  UnsealedStateInHost download(const StateOnDevice& state, int64_t to, When when);
+  UnsealedWeightsInHost download(const KeptOnDevice& weights, int64_t to, When when);
   void upload(const TensorInHost& tensor);
   ClosedInHost download(int visit, ClosedOnDevice gradient);              // to its home
   ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // to the update's slot, or on its way to NVMe
@@ -163,7 +190,7 @@ class Verbs {
   void swap(Verb verb, const Scratch& what, int64_t at, When when);
   void check(Verb verb, const Scratch& what, int64_t at);
   void swap(Verb verb, int c, Group group, int64_t at, When when);
-  void check(int c, Group group, int64_t at, When when);
+  void check(Verb verb, int c, Group group, int64_t at, When when);
   ClosedInHost copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to);
   void copy_tensor(Verb verb, const TensorMove& tensor, int64_t host_at);
   void copy(Hop hop, const Range& in_host, const Range& on_device);
@@ -174,6 +201,8 @@ class Verbs {
   Range gradient_in_host(int c, int64_t at) const;
   Range tensor_in_host(const TensorMove& tensor, int64_t at) const;
   Range gradient_on_device(int c, int64_t at) const;
+  Range state_on_device(int c, int64_t at) const;
+  Range kept_on_device(int c, int64_t at) const;
   int64_t number(int tensor, int micro_batch) const {
     return int64_t{tensor} * plan_.options.micro_batches + micro_batch;
   }

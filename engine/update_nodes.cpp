@@ -72,6 +72,7 @@ std::vector<HostRange> UpdateNodes::pages_of(int group, int64_t arena_bytes) con
 std::vector<UpdateRanges> update_ranges(const Plan& plan, const UnitProgram& unit) {
   std::vector<UpdateRanges> all;
   for (const UpdateOperands& update : unit.updates) {
+    if (update.place == Place::kDevice) continue;
     const int64_t elements = plan.geometry.chunks()[update.chunk].elements;
     const RecordFormat format = plan.options.format();
     all.push_back({.state = {update.state, record_layout(format, Group::kState, elements).bytes},

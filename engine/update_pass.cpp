@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/checksum.h"
@@ -23,6 +24,14 @@ bool moments_are_finite(const AdamPlanes& planes, int64_t i) {
   return finite(planes.moment1, planes.half_moment1) && finite(planes.moment2, planes.half_moment2);
 }
 
+[[noreturn]] void refuse_non_finite(int chunk, const std::string& owner) {
+  throw NumericsError(
+      fmt::format("the update of chunk {} made a value of {} non-finite; the step is not committed. Lower the learning "
+                  "rate or resume "
+                  "from the last commit with gradient_clipping",
+                  chunk, owner));
+}
+
 }  // namespace
 
 uint32_t scratch_sum(int extent, std::span<const std::byte> bytes) {
@@ -34,10 +43,9 @@ UpdatePass::UpdatePass(const Parts& parts)
       plan_(parts.plan),
       groups_(parts.groups),
       store_(parts.store),
+      device_(parts.device),
       host_(parts.host),
-      kernel_(adam_simd({.precision = plan_.options.precision,
-                         .gradient = plan_.options.gradient_dtype,
-                         .moments = plan_.options.moments})) {}
+      kernel_(adam_simd(plan_.options.adam_format())) {}
 
 RecordLayout UpdatePass::layout_of(RecordId record) const {
   return record_layout(plan_.options.format(), record.group, plan_.geometry.chunks()[record.chunk].elements);
@@ -92,20 +100,22 @@ void UpdatePass::verify(RecordId record, const std::byte* bytes, UpdateOrder::Ch
   if (checksums == UpdateOrder::Checksums::kUsed) expect(record, sums);
 }
 
-void UpdatePass::sum(RecordId record, const std::byte* bytes) const {
+void UpdatePass::sum(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
   const Sums sums = sums_of(record, bytes);
+  if (checksums == UpdateOrder::Checksums::kOnlyTaken) return;
   store_.set_checksums(record, {sums.crc, static_cast<size_t>(layout_of(record).plane_count)});
 }
 
 AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) const {
   const Precision precision = plan_.options.precision;
   const RecordLayout layout = layout_of({static_cast<uint32_t>(operands.chunk), Group::kState});
-  std::byte* state = host_ + operands.state;
+  std::byte* const memory = operands.place == Place::kDevice ? device_.memory() : host_;
+  std::byte* state = memory + operands.state;
   const auto plane = [&](int index) {
     return state + layout.plane_offset[index] + first * layout.bytes_per_element[index];
   };
   AdamPlanes planes;
-  planes.weights = host_ + operands.weights + plan_.weights_bytes(first);
+  planes.weights = memory + operands.weights + plan_.weights_bytes(first);
   int next = 0;
   if (precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
   if (precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
@@ -113,27 +123,54 @@ AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) 
   set_moments(planes, plan_.options.moments, moment1, next < layout.plane_count ? plane(next) : nullptr);
   const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
   planes.element = plan_.geometry.partitions()[chunk.partition].first_element + chunk.first + first;
-  planes.gradient = host_ + operands.gradient + plan_.gradient_bytes(first);
+  planes.gradient = memory + operands.gradient + plan_.gradient_bytes(first);
   return planes;
 }
 
 // Elements are updated one by one, so that where a group's run ends changes no bit beside it.
-Finite UpdatePass::update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first,
-                               int64_t elements) const {
+template <typename Update>
+void UpdatePass::for_each_run(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements,
+                              Update update) const {
   const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
   const std::span<const GroupRun> runs = groups_.runs_of(chunk.partition);
   auto run = std::ranges::upper_bound(runs, chunk.first + first, {}, &GroupRun::end);
-  Finite finite = Finite::kYes;
   for (int64_t at = first; at < first + elements; ++run) {
     const int64_t stop = std::min(first + elements, run->end - chunk.first);
-    const AdamStep& step = order.steps[static_cast<size_t>(run->group)];
-    if (kernel_(step, planes_at(operands, at), stop - at) == Finite::kNo) finite = Finite::kNo;
+    update(AdamRun{order.steps[static_cast<size_t>(run->group)], planes_at(operands, at), stop - at});
     at = stop;
   }
+}
+
+Finite UpdatePass::update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first,
+                               int64_t elements) const {
+  Finite finite = Finite::kYes;
+  for_each_run(operands, order, first, elements, [&](const AdamRun& run) {
+    if (kernel_(run.step, run.planes, run.elements) == Finite::kNo) finite = Finite::kNo;
+  });
   return finite;
 }
 
+// Nothing comes and nothing goes: there are no checksums.
+void UpdatePass::run_on_device(const UpdateOperands& operands, const UpdateOrder& order) const {
+  std::array<AdamRun, Device::kMaxRuns> runs;
+  size_t count = 0;
+  Finite finite = Finite::kYes;
+  const auto update = [&] {
+    if (device_.update(plan_.options.adam_format(), std::span(runs).first(count)) == Finite::kNo) finite = Finite::kNo;
+    count = 0;
+  };
+  for_each_run(operands, order, 0, plan_.geometry.chunks()[operands.chunk].elements, [&](const AdamRun& run) {
+    runs[count++] = run;
+    if (count == runs.size()) update();
+  });
+  if (count > 0) update();
+  if (finite == Finite::kYes) return;
+  const int partition = plan_.geometry.chunks()[operands.chunk].partition;
+  refuse_non_finite(operands.chunk, fmt::format("block {}", model_.partitions[partition].name));
+}
+
 void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) const {
+  if (operands.place == Place::kDevice) return run_on_device(operands, order);
   const auto chunk = static_cast<uint32_t>(operands.chunk);
   const RecordId weights{chunk, Group::kWeights}, state{chunk, Group::kState};
   std::byte* weights_at = host_ + operands.weights;
@@ -199,10 +236,7 @@ void UpdatePass::report_non_finite(const UpdateOperands& operands, int64_t first
   for (const Parameter& parameter : plan_.geometry.parameters_of(chunk.partition)) {
     if (at >= parameter.offset) name = parameter.name;
   }
-  throw NumericsError(fmt::format(
-      "the update of chunk {} made a value of parameter {} non-finite; the step is not committed. Lower the learning "
-      "rate or resume from the last commit with gradient_clipping",
-      operands.chunk, name));
+  refuse_non_finite(operands.chunk, "parameter " + name);
 }
 
 }  // namespace sluice

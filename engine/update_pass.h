@@ -1,5 +1,6 @@
 // What the update threads do with one chunk: verify what came from NVMe, one AdamW pass, checksums of what goes back;
-// all in one sweep over tiles that stay in cache. Safe for several chunks at once from several threads.
+// all in one sweep over tiles that stay in cache. Of a chunk at home on the device they call its optimizer. Safe for
+// several chunks at once from several threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "engine/parameter_groups.h"
 #include "engine/plan.h"
 #include "engine/step.h"
+#include "offload/device.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -34,6 +36,7 @@ class UpdatePass {
     const Plan& plan;
     const ParameterGroups& groups;
     RecordStore& store;
+    Device& device;
     std::byte* host = nullptr;
   };
   explicit UpdatePass(const Parts& parts);
@@ -43,7 +46,8 @@ class UpdatePass {
   void verify(RecordId record, const std::byte* bytes,
               UpdateOrder::Checksums checksums = UpdateOrder::Checksums::kUsed) const;
   // Checksums of a record in memory, into the store's table.
-  void sum(RecordId record, const std::byte* bytes) const;
+  void sum(RecordId record, const std::byte* bytes,
+           UpdateOrder::Checksums checksums = UpdateOrder::Checksums::kUsed) const;
 
  private:
   struct Sums {
@@ -58,6 +62,11 @@ class UpdatePass {
   void expect_gradient(const UpdateOperands& operands, uint32_t found) const;
   void expect_rest(RecordId record, const RecordLayout& layout, const std::byte* bytes, int64_t first,
                    Sums so_far) const;
+  void run_on_device(const UpdateOperands& operands, const UpdateOrder& order) const;
+  // Calls `update` for the runs of a chunk's elements that share hyper-parameters, in order.
+  template <typename Update>
+  void for_each_run(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements,
+                    Update update) const;
   Finite update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements) const;
   AdamPlanes planes_at(const UpdateOperands& operands, int64_t first) const;
   [[noreturn]] void report_non_finite(const UpdateOperands& operands, int64_t first, int64_t elements) const;
@@ -67,6 +76,7 @@ class UpdatePass {
   const Plan& plan_;
   const ParameterGroups& groups_;
   RecordStore& store_;
+  Device& device_;
   std::byte* host_;
   AdamKernel kernel_;
 };

@@ -43,11 +43,12 @@ enum class When : uint8_t {
   kPending,               // the last step's update is still to be applied
   kPendingNotPrefetched,  // ... and its state was not read ahead by the unit before
   kNotPrefetched,         // weights that the unit before may have read ahead
-  kCommitDirty,           // a commit is due and the record's host home has changed since it was written
+  kCommitDirty,           // a commit is due and the record, at home in memory, has changed since it was written
   kCommit,                // a commit is due
   kStaleOnDevice,         // weights kept on the device that are not there, or are about to change
   kSpeculating,           // an update in the backward, unless the step has been given up
   kMispredicted,          // the last step's updates in the backward must be undone
+  kNotOnDevice,           // records at home on the device that are not there yet, or no longer
 };
 
 enum class Place : uint8_t { kStore, kHost, kDevice, kControl, kScratch };

@@ -57,6 +57,24 @@ TEST_F(TrainTest, a_run_that_was_stopped_and_resumed_has_the_numbers_of_one_that
   EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
 }
 
+TEST_F(TrainTest, state_on_the_device_has_the_numbers_of_state_elsewhere_and_goes_on_there) {
+  const auto state = [](const std::string& homes, std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", "sluice.device_memory=64MiB", "--set", "sluice.host_memory=16MiB", "--set",
+                             "sluice.placement.state=" + homes});
+    return more;
+  };
+  ASSERT_EQ(train("whole", state("nvme", {"--steps", "7"})).exit_code, 0);
+  const Ended first = train("parts", state("device", {"--steps", "3"}));
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  for (const char* lane : {"read", "write", "upload", "download"})
+    EXPECT_EQ(metrics("parts")[2]["lanes"][lane]["bytes"], 0) << lane;
+  const Ended second =
+      train("parts", state(R"({"device": 0.3, "host": 0.3, "nvme": 0.4})", {"--steps", "5", "--resume"}));
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  ASSERT_EQ(train("parts", state("host", {"--steps", "7", "--resume"})).exit_code, 0);
+  EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
+}
+
 TEST_F(TrainTest, groups_of_parameters_train_otherwise_and_may_change_when_the_run_goes_on) {
   const std::vector<std::string> none,
       plain = {"--set", R"(optimizer.params.weight_decay=0.5)", "--set",

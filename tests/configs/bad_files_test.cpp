@@ -115,9 +115,8 @@ const Case kBadValues[] = {
     {"unknown_home", "sluice.placement.weights=disk",
      R"(run.json: "sluice.placement.weights" is "disk"; allowed: a home ("auto", "host", ...) or shares as )"
      R"({"host": 0.5, "nvme": 0.5}, with the homes auto, device, host, nvme, host+device and nvme+device)"},
-    {"home_that_state_cannot_have", "sluice.placement.state=device",
-     R"(run.json: sluice.placement.state: "device" is not possible; allowed: auto | host | nvme )"
-     R"((state on the device needs an optimizer there))"},
+    {"home_that_state_cannot_have", "sluice.placement.state=nvme+device",
+     R"(run.json: sluice.placement.state: "nvme+device" is not possible; allowed: auto | device | host | nvme)"},
     {"shares_that_leave_a_gap", R"(sluice.placement.weights={"host":0.5,"nvme":0.25})",
      "run.json: sluice.placement.weights: the shares sum to 0.75, not to 1"},
     {"unknown_update", "sluice.update=early",
@@ -290,6 +289,20 @@ TEST(BadFiles, an_update_mode_that_must_undo_refuses_what_it_cannot_live_with) {
       error_of(kGood, {"sluice.update=replay", "sluice.placement.gradient=host"}),
       R"(run.json: sluice.update is "replay", which keeps no gradients, and sluice.placement.gradient names a home )"
       "for them: leave out one of the two");
+}
+
+TEST(BadFiles, state_on_the_device_refuses_weights_and_gradients_elsewhere) {
+  EXPECT_EQ(
+      error_of(kGood, {R"(sluice.placement.state={"device": 0.3, "nvme": 0.7})",
+                       R"(sluice.placement.weights={"host+device": 0.5, "nvme": 0.5})"}),
+      R"(run.json: sluice.placement.weights: "nvme" does not go with sluice.placement.state "device": the device )"
+      "updates a chunk where its state, its gradient and its weights lie; leave sluice.placement.weights out, or "
+      R"(keep them on the device ("host+device", "nvme+device"))");
+  EXPECT_EQ(
+      error_of(kGood, {"sluice.placement.state=device", "sluice.placement.gradient=host"}),
+      R"(run.json: sluice.placement.gradient: "host" does not go with sluice.placement.state "device": the device )"
+      "updates a chunk where its state, its gradient and its weights lie; leave sluice.placement.gradient out, or "
+      R"(set it to "device")");
 }
 
 TEST(BadFiles, an_override_that_is_none_is_refused) {

@@ -170,6 +170,19 @@ TEST(GoodFiles, shares_of_a_placement_keep_the_order_of_the_file) {
   EXPECT_TRUE(placement.activations.empty());
 }
 
+TEST(GoodFiles, state_may_be_at_home_on_the_device) {
+  const Placement placement =
+      parse(kSmallest, {R"(sluice.placement.state={"device": 0.3, "host": 0.3, "nvme": 0.4})",
+                        "sluice.placement.weights=nvme+device", "sluice.placement.gradient=device"})
+          .sluice.placement;
+  ASSERT_EQ(placement.state.size(), 3u);
+  EXPECT_EQ(placement.state[0].home, HomeKind::kDevice);
+  EXPECT_EQ(placement.state[0].share, 0.3);
+  EXPECT_EQ(parse(kSmallest, {R"(sluice.placement.state={"device": 0, "host": 1})", "sluice.placement.weights=host"})
+                .sluice.placement.weights.size(),
+            1u);
+}
+
 TEST(GoodFiles, any_two_batch_sizes_give_the_third) {
   struct Case {
     std::string keys;

@@ -32,4 +32,10 @@ inline EngineOptions engine_options(const TempFolder& folder, const ReferenceOpt
   return options;
 }
 
+// Weights and state at home in one tier. On the device that takes weights that are kept there.
+inline void put_records(PlanOptions& plan, HomeKind home) {
+  plan.placement.state = {{home, 1}};
+  plan.placement.weights = {{home == HomeKind::kDevice ? HomeKind::kNvmeAndDevice : home, 1}};
+}
+
 }  // namespace sluice::testing

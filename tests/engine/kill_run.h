@@ -12,7 +12,7 @@ inline ModelSpec kill_run_model(const std::string& update) {
   return toy_model({.visits = 5, .shape = ToyShape::kBoth}, precision);
 }
 // "deferred" commits every second step and clips every one. "speculative" updates in the backward and clips some.
-// "fp16" too, and its loss scale rises until steps overflow.
+// "fp16" too, and its loss scale rises until steps overflow. "device" is "deferred" with state on the device too.
 inline ReferenceOptions kill_run_reference(const std::string& update) {
   ReferenceOptions reference{.micro_batches = 2, .steps = 6, .max_norm = 0.05};
   if (update == "fp16") {
@@ -26,6 +26,7 @@ inline ReferenceOptions kill_run_reference(const std::string& update) {
 }
 inline EngineOptions kill_run_options(const std::string& folder, const std::string& update) {
   const ReferenceOptions reference = kill_run_reference(update);
+  const bool deferred = update == "deferred" || update == "device";
   EngineOptions options;
   options.plan = {.precision = reference.precision,
                   .gradient_dtype = reference.gradient_dtype,
@@ -34,12 +35,17 @@ inline EngineOptions kill_run_options(const std::string& folder, const std::stri
                   .workspace_bytes = 4096,
                   .micro_batches = 2,
                   .chunk_elements = 256,
-                  .commit_interval = update == "deferred" ? 2 : 1,
-                  .update = update == "deferred" ? UpdateMode::kDeferred : UpdateMode::kSpeculative};
+                  .commit_interval = deferred ? 2 : 1,
+                  .update = deferred ? UpdateMode::kDeferred : UpdateMode::kSpeculative};
   options.plan.placement.weights = {{HomeKind::kNvme, 1}};
   options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kNvme, 0.7}};
   options.plan.placement.gradient = {{HomeKind::kNvme, 0.6}, {HomeKind::kHost, 0.4}};
   options.plan.placement.activations = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
+  if (update == "device") {
+    options.plan.placement.weights = {{HomeKind::kNvmeAndDevice, 1}};
+    options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kDevice, 0.4}, {HomeKind::kNvme, 0.3}};
+    options.plan.placement.gradient = {};
+  }
   options.store.folder = folder;
   options.max_norm = reference.max_norm;
   options.loss_scale = reference.loss_scale;

@@ -40,6 +40,7 @@ TEST_F(Lifecycle, a_resumed_run_ends_like_one_that_never_stopped_whatever_homes_
       EngineOptions first = options();
       first.plan.commit_interval = interval;
       first.plan.placement.state = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
+      if (stop % 2 == 1) first.plan.placement.state.front().home = HomeKind::kDevice;
       {
         auto running = engine(first);
         for (int i = 0; i < stop; ++i) step(*running);
@@ -48,6 +49,8 @@ TEST_F(Lifecycle, a_resumed_run_ends_like_one_that_never_stopped_whatever_homes_
       second.open = OpenMode::kResume;
       second.plan.chunk_elements = 0;  // the store's
       second.plan.placement.weights = {{HomeKind::kHostAndDevice, 1}};
+      if (stop == 1) second.plan.placement.state = {{HomeKind::kNvme, 0.7}, {HomeKind::kDevice, 0.3}};
+      if (stop == 3) second.plan.placement.state = {{HomeKind::kNvme, 1}};
       auto resumed = engine(second);
       EXPECT_LE(resumed->step(), stop);
       EXPECT_GE(resumed->step(), std::max(0, stop - interval));
@@ -78,11 +81,11 @@ TEST_F(Lifecycle, a_drained_step_is_what_a_resume_finds) {
 }
 
 TEST_F(Lifecycle, a_plan_tells_to_the_byte_what_steps_write_to_the_drives) {
-  for (const HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+  for (const HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
     for (const int interval : {1, 3}) {
       EngineOptions with = options();
       with.plan.commit_interval = interval;
-      with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+      put_records(with.plan, home);
       with.plan.placement.gradient = with.plan.placement.activations = {{home, 1}};
       auto running = engine(with);
       while (running->step() < 3) step(*running);
@@ -142,10 +145,13 @@ TEST_F(Lifecycle, a_store_that_is_there_is_refused_naming_both_ways_out) {
 }
 
 TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {
-  for (HomeKind weights : {HomeKind::kNvme, HomeKind::kHostAndDevice}) {
+  using enum HomeKind;
+  for (const auto& [weights, state] :
+       {std::pair(kNvme, kAuto), std::pair(kHostAndDevice, kAuto), std::pair(kHostAndDevice, kDevice)}) {
     EngineOptions with = options();
     with.plan.placement.weights = {{weights, 1}};
-    if (weights == HomeKind::kNvme) with.plan.placement.activations = with.plan.placement.gradient = {{weights, 1}};
+    with.plan.placement.state = {{state, 1}};
+    if (weights == kNvme) with.plan.placement.activations = with.plan.placement.gradient = {{weights, 1}};
     auto running = engine(with);
     RunRecord record;
     while (running->step() < reference_.steps) {
@@ -207,10 +213,10 @@ Compute poisoned(const ModelSpec& model, const int64_t& step, std::vector<int64_
 
 TEST_F(Lifecycle, a_non_finite_gradient_skips_the_update_and_leaves_every_bit) {
   for (int interval : {1, 2}) {
-    for (HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+    for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
       EngineOptions with = options();
       with.plan.commit_interval = interval;
-      with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+      put_records(with.plan, home);
       auto running = engine(with);
       int64_t number = 1;
       const Compute compute = poisoned(model_, number, {2, 4});
@@ -237,10 +243,14 @@ TEST_F(Lifecycle, a_non_finite_gradient_skips_the_update_and_leaves_every_bit) {
   }
 }
 
-TEST_F(Lifecycle, a_skipped_commit_step_writes_host_homes_that_an_earlier_step_changed) {
+class SkippedCommit : public Lifecycle, public ::testing::WithParamInterface<HomeKind> {};
+INSTANTIATE_TEST_SUITE_P(, SkippedCommit, ::testing::Values(HomeKind::kDevice, HomeKind::kHost),
+                         [](const auto& home) { return std::string(name_of(home.param)); });
+
+TEST_P(SkippedCommit, writes_homes_in_memory_that_an_earlier_step_changed) {
   EngineOptions with = options();
   with.plan.commit_interval = 2;
-  with.plan.placement.weights = with.plan.placement.state = {{HomeKind::kHost, 1}};
+  put_records(with.plan, GetParam());
   Digests one_step;
   {
     TempFolder other;
@@ -311,9 +321,9 @@ void damage(const std::filesystem::path& file, int64_t records_bytes) {
 }
 
 TEST_F(Lifecycle, a_flipped_bit_is_named_and_never_trained_on) {
-  for (HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+  for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
     EngineOptions with = options();
-    with.plan.placement.weights = with.plan.placement.state = {{home, 1}};
+    put_records(with.plan, home);
     int64_t records_bytes = 0;
     {
       auto running = engine(with);

@@ -25,11 +25,11 @@ void quiet_turn(Use& use) {
 TEST(Memory, nothing_is_allocated_in_a_step) {
   const ReferenceOptions reference{.micro_batches = 2, .max_norm = 1};
   const ModelSpec model = toy_model({.visits = 6, .shape = ToyShape::kBoth}, Precision::kBf16);
-  for (HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+  for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
     for (IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
       TempFolder folder;
       EngineOptions options = engine_options(folder, reference);
-      options.plan.placement.weights = options.plan.placement.state = {{home, 1}};
+      put_records(options.plan, home);
       options.plan.placement.gradient = options.plan.placement.activations = {{home, 1}};
       options.plan.commit_interval = 2;
       options.store.queue.backend = backend;

@@ -90,12 +90,12 @@ TEST_F(GroupedTraining, is_that_of_the_reference_whatever_the_chunks_homes_modes
     const ReferenceOptions reference = grouped(precision);
     const RunRecord expected = train_reference(model(precision), reference);
     for (const int64_t chunk : {128, 200, 1000, 100000}) {
-      for (const HomeKind home : {kHost, kNvme}) {
+      for (const HomeKind home : {kDevice, kHost, kNvme}) {
         for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
           TempFolder folder;
           EngineOptions options = engine_options(folder, reference);
           options.plan.chunk_elements = chunk;
-          options.plan.placement.weights = options.plan.placement.state = {{home, 1}};
+          put_records(options.plan, home);
           options.plan.update = mode;
           Engine engine(model(precision), options, toy_source());
           EXPECT_EQ(train_engine(engine, model(precision), reference), expected) << chunk << " " << name_of(mode);

@@ -61,6 +61,12 @@ std::vector<PlacementCase> all_placements() {
         }
       }
     }
+    for (HomeKind weights : {kHostAndDevice, kNvmeAndDevice}) {
+      for (HomeKind activations : {kDevice, kHost, kNvme}) {
+        const auto shape = static_cast<ToyShape>(cases.size() % 4);
+        cases.push_back({weights, kDevice, kDevice, activations, shape, precision});
+      }
+    }
   }
   return cases;
 }
@@ -103,7 +109,9 @@ TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
   EXPECT_EQ(lanes.state_read_bytes, which.state == HomeKind::kNvme ? state : 0);
   EXPECT_EQ(lanes.state_write_bytes, engine.plan().commit_interval == 1 ? state : 0);
   const bool kept = which.weights == HomeKind::kHostAndDevice || which.weights == HomeKind::kNvmeAndDevice;
-  const bool weights_on_nvme = which.weights == HomeKind::kNvme || which.weights == HomeKind::kNvmeAndDevice;
+  const bool weights_on_nvme =
+      which.weights == HomeKind::kNvme ||
+      (which.weights == HomeKind::kNvmeAndDevice && which.state != HomeKind::kDevice);  // else with their state
   if (!weights_on_nvme) {
     EXPECT_EQ(lanes.weights_read_bytes, 0);
   }
@@ -163,13 +171,13 @@ TEST_F(Variation, optimizers_with_one_moment_move_a_plane_less_and_have_the_bits
       reference.adam = {.kind = kind, .weight_decay = 0.1, .momentum = 0.9};
       const ModelSpec model = toy_model({.visits = 7, .shape = ToyShape::kBoth}, precision);
       const RunRecord expected = train_reference(model, reference);
-      for (const HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+      for (const HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
         TempFolder folder;
         EngineOptions options = engine_options(folder, reference);
         options.plan.placement.state = {{home, 1}};
         Engine engine(model, options, toy_source());
         EXPECT_EQ(train_engine(engine, model, reference), expected) << name_of(optimizer_of(kind));
-        if (home == HomeKind::kHost) continue;
+        if (home != HomeKind::kNvme) continue;
         EXPECT_EQ(engine.last_lanes().state_read_bytes,
                   engine.geometry().padded_elements() * (precision == Precision::kBf16 ? 6 : 4));
       }
@@ -185,7 +193,7 @@ TEST_F(Variation, moments_in_bf16_are_rounded_to_the_same_bits_wherever_they_liv
     const ModelSpec model = toy_model({.visits = 7, .shape = ToyShape::kBoth}, precision);
     const RunRecord expected = train_reference(model, reference);
     for (const int64_t chunk : {128, 200, 100000}) {
-      for (const HomeKind home : {HomeKind::kHost, HomeKind::kNvme}) {
+      for (const HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
         for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kReplay}) {
           TempFolder folder;
           EngineOptions options = engine_options(folder, reference);
@@ -267,6 +275,22 @@ TEST_F(Variation, shares_of_homes_change_no_bit) {
                         .gradient = {{HomeKind::kHost, 0.3}, {HomeKind::kDevice, 0.3}, {HomeKind::kNvme, 0.4}},
                         .activations = {{HomeKind::kDevice, 0.25}, {HomeKind::kNvme, 0.5}, {HomeKind::kHost, 0.25}}};
   });
+  for (const UpdateMode update : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (const HomeShares& state :
+         {HomeShares{{HomeKind::kDevice, 0.3}, {HomeKind::kHost, 0.3}, {HomeKind::kNvme, 0.4}},
+          HomeShares{{HomeKind::kNvme, 0.5}, {HomeKind::kDevice, 0.5}}}) {
+      expect_same([&](EngineOptions& o) {
+        o.plan.placement.state = state;
+        o.plan.update = update;
+      });
+      expect_same([&](EngineOptions& o) {
+        o.plan.placement.state = state;
+        o.plan.placement.weights = {{HomeKind::kHostAndDevice, 0.5}, {HomeKind::kNvmeAndDevice, 0.5}};
+        if (update != UpdateMode::kReplay) o.plan.placement.gradient = {{HomeKind::kDevice, 1}};
+        o.plan.update = update;
+      });
+    }
+  }
 }
 
 TEST_F(Variation, backends_queue_depths_and_update_threads_change_no_bit) {
@@ -308,10 +332,11 @@ TEST_F(Variation, a_probe_of_the_drive_changes_no_bit_and_is_logged) {
 
 TEST_F(Variation, commit_intervals_change_no_bit) {
   for (int interval : {1, 2, 3, 10}) {
-    for (HomeKind state : {HomeKind::kHost, HomeKind::kNvme}) {
+    for (HomeKind state : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
       expect_same([&](EngineOptions& o) {
         o.plan.commit_interval = interval;
         o.plan.placement.state = {{state, 1}};
+        if (state == HomeKind::kDevice) return;
         o.plan.placement.weights = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
       });
     }
@@ -343,6 +368,21 @@ TEST_F(Variation, the_smallest_legal_budgets_finish_and_change_no_bit) {
     const int64_t least = forced.smallest_host(o.plan.device_bytes).value();
     o.plan.device_bytes = forced.smallest_device(least).value();
     o.plan.host_bytes = least;
+  });
+  const HomeShares on_device = {{HomeKind::kDevice, 1}};
+  expect_same([&](EngineOptions& o) {
+    o.plan.placement = {.state = on_device, .activations = {{HomeKind::kNvme, 1}}};
+    const Planner forced(model_, o.plan);
+    const int64_t least = forced.smallest_device(o.plan.host_bytes).value();
+    o.plan.host_bytes = forced.smallest_host(least).value();
+    o.plan.device_bytes = least;
+    EXPECT_FALSE(find_plan(model_,
+                           [&] {
+                             PlanOptions less = o.plan;
+                             --less.device_bytes;
+                             return less;
+                           }())
+                     .has_value());
   });
   EXPECT_THROW(expect_same([&](EngineOptions& o) { o.plan.device_bytes = *device - 1; }), ConfigError);
   EXPECT_THROW(expect_same([&](EngineOptions& o) { o.plan.host_bytes = *host - 1; }), ConfigError);

@@ -69,14 +69,28 @@ std::vector<Touch> compute_touches(const ModelSpec& model, const Plan& plan, con
   return list;
 }
 
+std::vector<Touch> update_touches(const Plan& plan, const UnitProgram& unit, const Hop& hop) {
+  const UpdateOperands& operands = unit.updates[hop.operands];
+  const int64_t elements = plan.geometry.chunks()[hop.index].elements;
+  const auto record = [&](Group group) { return record_layout(plan.options.precision, group, elements).bytes; };
+  const int64_t weights =
+      operands.place == Place::kHost ? record(Group::kWeights) : plan.weights_bytes(elements);  // beside others' there
+  const auto touch = [&](int64_t at, int64_t bytes, Access access) {
+    return Touch{operands.place, at, at + bytes, access};
+  };
+  std::vector<Touch> list = {touch(operands.state, record(Group::kState), Access::kFills),
+                             touch(operands.weights, weights, Access::kFills),
+                             touch(operands.gradient, plan.gradient_bytes(elements), Access::kReads)};
+  if (const int extent = operands.gradient_extent; extent >= 0)
+    list.push_back({Place::kScratch, extent, extent + 1, Access::kReads});
+  return list;
+}
+
 // What a hop touches, told from its own fields and side tables.
 std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitProgram& unit, const Hop& hop) {
   std::vector<Touch> list;
   const auto add = [&list](Place place, int64_t at, int64_t bytes, Access access) {
     list.push_back({place, at, at + bytes, access});
-  };
-  const auto record = [&](Group group) {
-    return record_layout(plan.options.precision, group, plan.geometry.chunks()[hop.index].elements).bytes;
   };
   switch (hop.verb) {
     case Verb::kSwapIn:
@@ -89,15 +103,8 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
       add(Place::kDevice, hop.device_offset, hop.bytes, up ? Access::kFills : Access::kReads);
       break;
     }
-    case Verb::kUpdate: {
-      const UpdateOperands& operands = unit.updates[hop.operands];
-      add(Place::kHost, operands.state, record(Group::kState), Access::kFills);
-      add(Place::kHost, operands.weights, record(Group::kWeights), Access::kFills);
-      add(Place::kHost, operands.gradient, plan.gradient_bytes(plan.geometry.chunks()[hop.index].elements),
-          Access::kReads);
-      if (operands.gradient_extent >= 0) add(Place::kScratch, operands.gradient_extent, 1, Access::kReads);
-      break;
-    }
+    case Verb::kUpdate:
+      return update_touches(plan, unit, hop);
     case Verb::kVerify:
     case Verb::kSeal:
       add(Place::kHost, hop.host_offset, hop.bytes, Access::kReads);
@@ -168,6 +175,11 @@ PlanOptions random_options(uint64_t seed, const ModelSpec& model) {
   options.placement.gradient = {{kGradients[seed % 3], 1}};
   options.placement.activations = {{kActivations[seed % 4], 1}};
   if (seed % 8 == 0) options.placement.gradient = {{kNvme, 0.4}, {kHost, 0.6}};
+  if (seed % 6 == 5) {
+    options.placement.weights = {};
+    options.placement.state = {{kNvme, 0.3}, {kDevice, 0.5}, {kHost, 0.2}};
+    options.placement.gradient = {};
+  }
   if (seed % 9 == 0) options.placement.activations = {{kNvme, 0.3}, {kDevice, 0.3}, {kHost, 0.4}};
   options.update = static_cast<UpdateMode>(seed / 2 % 4);
   if (options.update == UpdateMode::kReplay) options.placement.gradient = {};

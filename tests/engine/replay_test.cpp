@@ -22,6 +22,7 @@ class Replays : public ::testing::Test {
     // With weights on NVMe everything is.
     if (weights.size() == 1 && weights[0].home == HomeKind::kNvme) options.plan.placement.activations = weights;
     if (update != UpdateMode::kReplay) options.plan.placement.gradient = weights;
+    if (state[0].home == HomeKind::kDevice) options.plan.placement.gradient = {};
     options.plan.commit_interval = commit_interval;
     options.plan.update = update;
     return std::make_unique<Engine>(model_, options, toy_source());
@@ -43,7 +44,9 @@ class Replays : public ::testing::Test {
 TEST_F(Replays, move_what_a_step_in_the_middle_of_training_moves_and_nothing_of_other_lanes) {
   const HomeShares host = {{HomeKind::kHost, 1}}, nvme = {{HomeKind::kNvme, 1}};
   const HomeShares halves = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
-  for (const auto& [weights, state] : {std::pair(host, nvme), std::pair(nvme, nvme), std::pair(halves, halves)}) {
+  const HomeShares kept = {{HomeKind::kNvmeAndDevice, 1}}, thirds = {{HomeKind::kDevice, 0.3}, {HomeKind::kNvme, 0.7}};
+  for (const auto& [weights, state] :
+       {std::pair(host, nvme), std::pair(nvme, nvme), std::pair(halves, halves), std::pair(kept, thirds)}) {
     auto running = engine(weights, state, 1);
     for (int i = 0; i < 4; ++i) step(*running);
     const StepLanes whole = running->last_lanes();
@@ -79,10 +82,13 @@ TEST_F(Replays, leave_every_bit_of_weights_and_of_state_on_nvme) {
   using enum UpdateMode;
   const RunRecord expected = train_reference(model_, reference_);
   const HomeShares host = {{HomeKind::kHost, 1}}, nvme = {{HomeKind::kNvme, 1}};
-  for (const auto& [weights, interval, update] :
-       {std::tuple(nvme, 1, kDeferred), std::tuple(nvme, 3, kDeferred), std::tuple(host, 1, kDeferred),
-        std::tuple(nvme, 1, kSpeculative), std::tuple(nvme, 1, kReplay)}) {
-    auto running = engine(weights, nvme, interval, update);
+  const HomeShares kept = {{HomeKind::kNvmeAndDevice, 1}}, thirds = {{HomeKind::kDevice, 0.3}, {HomeKind::kNvme, 0.7}};
+  for (const auto& [weights, state, interval, update] :
+       {std::tuple(nvme, nvme, 1, kDeferred), std::tuple(nvme, nvme, 3, kDeferred),
+        std::tuple(host, nvme, 1, kDeferred), std::tuple(nvme, nvme, 1, kSpeculative),
+        std::tuple(nvme, nvme, 1, kReplay), std::tuple(kept, thirds, 1, kSpeculative),
+        std::tuple(kept, thirds, 3, kDeferred)}) {
+    auto running = engine(weights, state, interval, update);
     for (int i = 0; i < reference_.steps; ++i) {
       step(*running);
       for (const int first : {0, 1, 2, 3}) {  // each after each

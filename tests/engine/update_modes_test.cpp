@@ -122,6 +122,21 @@ TEST_F(UpdateModes, a_clip_that_engages_now_and_then_changes_no_bit_wherever_rec
   }
 }
 
+TEST_F(UpdateModes, state_at_home_on_the_device_is_never_updated_early) {
+  reference_.max_norm = median_norm(model_, reference_);
+  for (const UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    choose(mode);
+    const Course mixed = expect_reference([&](EngineOptions& o) {
+      o.plan.placement.state = {{kDevice, 0.3}, {kNvme, 0.5}, {kDevice, 0.2}};
+    });
+    EXPECT_GT(mixed.right, 0);
+    EXPECT_GT(mode == UpdateMode::kReplay ? mixed.run_again : mixed.wrong, 0);
+    const Course all = expect_reference([&](EngineOptions& o) { o.plan.placement.state = {{kDevice, 1}}; });
+    EXPECT_EQ(all.none, reference_.steps);
+    EXPECT_EQ(all.run_again, 0);
+  }
+}
+
 TEST_F(UpdateModes, train_within_the_smallest_budgets) {
   reference_.max_norm = median_norm(model_, reference_);
   for (UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {

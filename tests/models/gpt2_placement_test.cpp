@@ -174,6 +174,23 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_every_combination_of_homes)
   }
 }
 
+TEST_F(FiveLayersInBf16, train_to_the_same_bits_with_state_on_the_device) {
+  using enum HomeKind;
+  for (const HomeShares& state : {HomeShares{{kDevice, 1}}, {{kDevice, 0.3}, {kHost, 0.3}, {kNvme, 0.4}}}) {
+    for (const int interval : {1, 10}) {
+      const Trained run = train([&](EngineOptions& o) {
+        o.plan.placement.state = state;
+        o.plan.commit_interval = interval;
+      });
+      EXPECT_EQ(run.record, expected());
+      if (state.size() == 1) {
+        EXPECT_EQ(run.lanes.state_read_bytes, 0);
+        EXPECT_EQ(run.lanes.state_write_bytes, interval == 1 ? 10 * run.elements : 0);
+      }
+    }
+  }
+}
+
 TEST_F(FiveLayersInBf16, train_to_the_same_bits_in_small_budgets_whatever_moves_the_bytes) {
   expect_same(in_small_budgets);
   for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
