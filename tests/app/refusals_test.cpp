@@ -71,7 +71,7 @@ TEST_F(RefusalsTest, a_run_is_not_resumed_on_another_text) {
 
 TEST_F(RefusalsTest, a_command_that_is_not_there_is_named_with_those_that_are) {
   expect_refused(sluice({"trian", "@run.json"}), 2,
-                 "there is no command \"trian\"; allowed: train, plan, generate, report, checkpoint, bench, info");
+                 "there is no command \"trian\"; allowed: train, plan, tune, generate, report, checkpoint, bench, info");
 }
 
 TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) {
