@@ -209,33 +209,33 @@ void Verbs::swap_out(const SealedTensorInHost& tensor) {
 WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient,
                             When when) {
   const int c = weights.chunk;
-  unit.updates.push_back({.chunk = c,
-                          .gradient_extent = gradient.extent,
-                          .state = state.at,
-                          .weights = weights.at,
-                          .gradient = gradient.at});
   const std::array fills{state_at(c, state.at), weights_at(c, weights.at)};
   std::array<Range, 5> reads{fills[0], fills[1], gradient_in_host(c, gradient.at)};
   size_t count = 3;
   if (gradient.extent >= 0) reads[count++] = scratch(gradient.extent, content(Content::kGradient, c));
   if (when != When::kSpeculating) reads[count++] = control(kScale);  // a speculative update predicts it
-  unit.program.emit({.verb = Verb::kUpdate,
-                     .lane = Lane::kUpdate,
-                     .when = when,
-                     .index = c,
-                     .operands = static_cast<int32_t>(unit.updates.size()) - 1,
-                     .bytes = record(c, Group::kState).payload_bytes + record(c, Group::kWeights).payload_bytes},
-                    std::span(reads).first(count), fills);
+  emit_update({.chunk = c,
+               .gradient_extent = gradient.extent,
+               .state = state.at,
+               .weights = weights.at,
+               .gradient = gradient.at},
+              when, std::span(reads).first(count), fills);
   return {{}, c, weights.at};
 }
 
 // The same pass by the device, where everything lies already. Checksums are taken of the copies that commits take.
 void Verbs::update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when) {
   const int c = state.chunk;
-  unit.updates.push_back(
-      {.chunk = c, .place = Place::kDevice, .state = state.at, .weights = weights.at, .gradient = gradient.at});
   const std::array fills{state_on_device(c, state.at), kept_on_device(c, weights.at)};
   const std::array reads{fills[0], fills[1], gradient_on_device(c, gradient.at), control(kScale)};
+  emit_update({.chunk = c, .place = Place::kDevice, .state = state.at, .weights = weights.at, .gradient = gradient.at},
+              when, reads, fills);
+}
+
+void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<const Range> reads,
+                        std::span<const Range> fills) {
+  const int c = operands.chunk;
+  unit.updates.push_back(operands);
   unit.program.emit({.verb = Verb::kUpdate,
                      .lane = Lane::kUpdate,
                      .when = when,

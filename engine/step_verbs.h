@@ -4,6 +4,7 @@
 // illegal order does not compile; each verb emits one hop with the ranges it reads and fills.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/plan.h"
@@ -190,6 +191,8 @@ class Verbs {
   void swap(Verb verb, const Scratch& what, int64_t at, When when);
   void check(Verb verb, const Scratch& what, int64_t at);
   void swap(Verb verb, int c, Group group, int64_t at, When when);
+  void emit_update(const UpdateOperands& operands, When when, std::span<const Range> reads,
+                   std::span<const Range> fills);
   void check(Verb verb, int c, Group group, int64_t at, When when);
   ClosedInHost copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to);
   void copy_tensor(Verb verb, const TensorMove& tensor, int64_t host_at);
