@@ -54,10 +54,9 @@ function(sluice_library name)
   target_link_libraries(sluice_${name} PRIVATE ${ARG_PRIVATE} Threads::Threads)
 endfunction()
 
-# sluice_test(NAME SOURCES … LINK <folders> [PRIVATE <third-party targets>] [TIMEOUT seconds] [WHOLE] [SERIAL])
-# One GoogleTest program. Each of its cases is a CTest test of its own; with WHOLE the program is one CTest test, for
-# programs whose start (LibTorch's libraries) costs more than a case. SERIAL: runs while no other test does.
-include(GoogleTest)
+# sluice_test(NAME SOURCES … LINK <folders> [PRIVATE <third-party targets>] [TIMEOUT seconds] [WHOLE])
+# One GoogleTest program. Each of its suites is a CTest test of its own, for the start of a program under a sanitizer
+# costs more than most cases; with WHOLE the program is one CTest test, for programs that prepare something for all.
 find_package(GTest REQUIRED)
 # For tests that drive a Python reference.
 if(SLUICE_TORCH_DIR)
@@ -65,25 +64,22 @@ if(SLUICE_TORCH_DIR)
 endif()
 find_program(SLUICE_PYTHON NAMES python3 HINTS ${SLUICE_PYTHON_HINTS} ${PROJECT_SOURCE_DIR}/.venv/bin
              DOC "The Python that has torch, transformers, safetensors and numpy" REQUIRED)
+# Threads of LibTorch that wait sleep: several tests run beside each other, and each has as many threads as there are
+# cores.
+set(SLUICE_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive)
 # Says in a run over several builds which one a test belongs to.
 if(SLUICE_SANITIZE MATCHES address)
   set(SLUICE_TEST_PREFIX asan.)
-  set(SLUICE_TEST_ENVIRONMENT LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks.supp:print_suppressions=0)
+  list(APPEND SLUICE_TEST_ENVIRONMENT
+       LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/leaks.supp:print_suppressions=0)
 elseif(SLUICE_SANITIZE MATCHES thread)
   set(SLUICE_TEST_PREFIX tsan.)
-  set(SLUICE_TEST_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1)
+  list(APPEND SLUICE_TEST_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1)
 endif()
 function(sluice_test name)
-  cmake_parse_arguments(ARG "WHOLE;SERIAL" "TIMEOUT" "SOURCES;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "WHOLE" "TIMEOUT" "SOURCES;LINK;PRIVATE" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
-  endif()
-  set(properties TIMEOUT ${ARG_TIMEOUT})
-  if(SLUICE_TEST_ENVIRONMENT)
-    list(APPEND properties ENVIRONMENT ${SLUICE_TEST_ENVIRONMENT})
-  endif()
-  if(ARG_SERIAL)
-    list(APPEND properties RUN_SERIAL ON)
+    set(ARG_TIMEOUT 2400)  # of a suite: only what hangs reaches it
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -93,8 +89,22 @@ function(sluice_test name)
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
   if(ARG_WHOLE)
     add_test(NAME ${SLUICE_TEST_PREFIX}${name} COMMAND ${name})
-    set_tests_properties(${SLUICE_TEST_PREFIX}${name} PROPERTIES ${properties})
-  else()
-    gtest_discover_tests(${name} TEST_PREFIX ${SLUICE_TEST_PREFIX}${name}. NO_PRETTY_VALUES PROPERTIES ${properties} DISCOVERY_TIMEOUT 60)
+    set_tests_properties(${SLUICE_TEST_PREFIX}${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
+                         ENVIRONMENT "${SLUICE_TEST_ENVIRONMENT}")
+    return()
   endif()
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
+  add_custom_command(TARGET ${name} POST_BUILD BYPRODUCTS ${suites} VERBATIM
+                     COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${name}> -DOUT=${suites}
+                             -DPREFIX=${SLUICE_TEST_PREFIX}${name}. -DTIMEOUT=${ARG_TIMEOUT}
+                             "-DENVIRONMENT=${SLUICE_TEST_ENVIRONMENT}"
+                             -P ${PROJECT_SOURCE_DIR}/cmake/ListSuites.cmake)
+  file(CONFIGURE OUTPUT ${name}_tests.cmake CONTENT [[
+if(EXISTS "@suites@")
+  include("@suites@")
+else()
+  add_test(@name@_is_not_built @name@_is_not_built)
+endif()
+]] @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}_tests.cmake)
 endfunction()

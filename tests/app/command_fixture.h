@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/app/process.h"
+#include "tests/fakes/beside.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -32,7 +33,7 @@ class CommandTest : public testing::Test {
     for (std::string& argument : arguments) {
       if (!argument.empty() && argument.front() == '@') argument = file(argument.substr(1));
     }
-    arguments.insert(arguments.begin(), SLUICE_COMMAND);
+    arguments.insert(arguments.begin(), beside_this_program("sluice"));
     return run_process(arguments);
   }
   // `sluice train run.json --data text.txt --out OUT --steps 6` and more.
@@ -44,6 +45,10 @@ class CommandTest : public testing::Test {
     return sluice(arguments);
   }
 
+  // Do not depend on how fast the machine is at the moment: every run moves the same bytes.
+  static constexpr const char* kFixedHomes =
+      R"(sluice.placement={"weights": "nvme", "state": "nvme", "gradient": "host"})";
+
   // The command with a store queue that does `fault` (sluice_with_faults.cpp) at `value`, for six steps; "count" does
   // nothing and prints the traffic as the last line.
   struct Fault {
@@ -51,7 +56,7 @@ class CommandTest : public testing::Test {
     int64_t value = 0;
   };
   Ended train_with(const Fault& fault, const std::string& out, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {SLUICE_WITH_FAULTS,
+    std::vector<std::string> arguments = {beside_this_program("sluice_with_faults"),
                                           fault.name,
                                           std::to_string(fault.value),
                                           "train",
@@ -61,9 +66,27 @@ class CommandTest : public testing::Test {
                                           "--steps",
                                           "6",
                                           "--out",
-                                          file(out)};
+                                          file(out),
+                                          "--set",
+                                          kFixedHomes};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_process(arguments);
+  }
+  // Without importing them, which takes seconds.
+  static bool has_transformers() {
+    constexpr const char* kProbe =
+        "import importlib.util as u, sys; sys.exit(None in [u.find_spec(name) for name in ('torch', 'transformers')])";
+    return run_process({SLUICE_PYTHON, "-c", kProbe}).exit_code == 0;
+  }
+  // Exports "run" to "out": transformers opens it, and continues a prompt with the same likeliest tokens.
+  void export_and_continue() const {
+    const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
+    ASSERT_EQ(exported.exit_code, 0) << exported.err;
+    const Ended ours = sluice({"generate", "@run", "--prompt", "line 1", "--tokens", "12", "--temperature", "0"});
+    ASSERT_EQ(ours.exit_code, 0) << ours.err;
+    const Ended theirs = run_process({SLUICE_PYTHON, SLUICE_CONTINUE, file("out"), "line 1", "12"});
+    ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
+    EXPECT_EQ(ours.out, theirs.out);
   }
   static int64_t traffic_of(const Ended& counted) {
     return std::stoll(counted.out.substr(counted.out.rfind("traffic ") + 8));
@@ -93,7 +116,7 @@ class CommandTest : public testing::Test {
     "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2,
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "gradient_clipping": 1.0,
     "bf16": {"enabled": true}, "steps_per_print": 2,
-    "sluice": {"device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}
+    "sluice": {"device": "cpu", "device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}
   })";
   TempFolder folder_;
 };

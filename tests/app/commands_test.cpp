@@ -135,19 +135,10 @@ TEST_F(CommandsTest, generating_changes_nothing_of_the_run) {
   EXPECT_EQ(numbers(metrics("parts")), numbers(metrics("whole")));
 }
 
-// transformers opens what was exported and continues a prompt with the same likeliest tokens.
 TEST_F(CommandsTest, an_export_opened_in_transformers_continues_a_prompt_as_generate_does) {
-  if (run_process({SLUICE_PYTHON, "-c", "import transformers, torch"}).exit_code != 0) {
-    GTEST_SKIP() << SLUICE_PYTHON << " has no transformers";
-  }
+  if (!has_transformers()) GTEST_SKIP() << SLUICE_PYTHON << " has no transformers";
   ASSERT_EQ(train("run", {"--steps", "30", "--set", "bf16.enabled=false"}).exit_code, 0);
-  const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
-  ASSERT_EQ(exported.exit_code, 0) << exported.err;
-  const Ended ours = sluice({"generate", "@run", "--prompt", "line 1", "--tokens", "12", "--temperature", "0"});
-  ASSERT_EQ(ours.exit_code, 0) << ours.err;
-  const Ended theirs = run_process({SLUICE_PYTHON, SLUICE_CONTINUE, file("out"), "line 1", "12"});
-  ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
-  EXPECT_EQ(ours.out, theirs.out);
+  export_and_continue();
 }
 
 TEST_F(CommandsTest, the_masters_of_a_bf16_run_are_exported_in_fp32) {

@@ -10,11 +10,12 @@ namespace {
 class KillTest : public CommandTest {
  protected:
   Ended train_with(const std::string& fault, int64_t value, const std::string& out,
-                   const std::string& set = "sluice.placement.weights=nvme") const {
-    return CommandTest::train_with({fault, value}, out, {"--set", set});
+                   const std::vector<std::string>& more = {}) const {
+    return CommandTest::train_with({fault, value}, out, more);
   }
 
   void SetUp() override {
+    if (traffic_ > 0) return;
     const Ended ended = train_with("count", 0, "whole");
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     expected_ = numbers(metrics("whole"));
@@ -37,8 +38,9 @@ class KillTest : public CommandTest {
     expect_resumed_run_equal("killed", fault + " " + std::to_string(value));
   }
 
-  std::string expected_;
-  int64_t traffic_ = 0;
+  // Of a run that nothing happens to: the same for every test, made by the first one of a process.
+  static inline std::string expected_;
+  static inline int64_t traffic_ = 0;
 };
 
 TEST_F(KillTest, at_random_byte_counts_loses_nothing) {
@@ -71,14 +73,14 @@ TEST_F(KillTest, a_write_that_fails_ends_the_run_with_its_error_and_the_run_can_
 
 // Steps after the last commit are gone: their lines are dropped, and they are trained again.
 TEST_F(KillTest, with_commits_every_third_step_loses_only_steps_that_are_trained_again) {
-  const std::string set = "sluice.commit_interval=3";
-  const Ended counted = train_with("count", 0, "seldom", set);
+  const std::vector<std::string> seldom = {"--set", "sluice.commit_interval=3"};
+  const Ended counted = train_with("count", 0, "seldom", seldom);
   ASSERT_EQ(counted.exit_code, 0) << counted.err;
   EXPECT_EQ(numbers(metrics("seldom")), expected_);
   const int64_t traffic = traffic_of(counted);
   size_t lost = 0;
   for (const int64_t percent : {50, 65, 80, 95}) {
-    ASSERT_EQ(train_with("kill-after-bytes", traffic * percent / 100, "killed", set).signal, SIGKILL);
+    ASSERT_EQ(train_with("kill-after-bytes", traffic * percent / 100, "killed", seldom).signal, SIGKILL);
     std::ifstream stream(file("killed/metrics.jsonl"));
     const auto lines = std::count(std::istreambuf_iterator<char>(stream), {}, '\n');
     const std::string said = expect_resumed_run_equal("killed", std::to_string(percent) + " percent");
@@ -108,7 +110,7 @@ TEST_F(KillTest, on_two_drives_with_seldom_commits_loses_only_steps_that_are_tra
 
 TEST_F(KillTest, twice_in_one_run_loses_nothing) {
   ASSERT_EQ(train_with("kill-after-bytes", traffic_ / 2, "killed").signal, SIGKILL);
-  const Ended again = CommandTest::train_with({"kill-after-bytes", traffic_ / 4}, "killed", {"--resume"});
+  const Ended again = train_with("kill-after-bytes", traffic_ / 4, "killed", {"--resume"});
   ASSERT_EQ(again.signal, SIGKILL) << again.err;
   expect_resumed_run_equal("killed", "twice");
 }

@@ -6,6 +6,7 @@
 
 #include "core/bytes.h"
 #include "tests/app/process.h"
+#include "tests/fakes/beside.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -23,8 +24,8 @@ int64_t peak_resident_bytes(int layers) {
     "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "bf16": {{"enabled": true}},
     "sluice": {{"device_memory": "192MiB", "host_memory": "512MiB"}}}})",
                                        layers);
-  const Ended ended = run_process(
-      {SLUICE_COMMAND, "train", config, "--data", text, "--steps", "2", "--out", (folder.path() / "run").string()});
+  const Ended ended = run_process({beside_this_program("sluice"), "train", config, "--data", text, "--steps", "2",
+                                   "--out", (folder.path() / "run").string()});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   return ended.peak_resident_bytes;
 }

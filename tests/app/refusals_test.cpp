@@ -2,6 +2,7 @@
 #include <regex>
 
 #include "core/bytes.h"
+#include "offload/gpu.h"
 #include "tests/app/command_fixture.h"
 #include "tests/fakes/mounted_drive.h"
 
@@ -24,6 +25,26 @@ TEST_F(RefusalsTest, a_typo_in_a_configuration_is_one_line_and_nothing_is_made) 
   EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1);
   EXPECT_FALSE(fs::exists(file("run")));
   expect_refused(train("run", {"--set", "model.n_emb=72"}), 2, "model.n_embd");
+}
+
+TEST_F(RefusalsTest, a_gpu_that_is_not_there_is_missed_before_anything_is_made) {
+  const std::string missing = why_no_gpu();
+  if (missing.empty()) GTEST_SKIP() << "a GPU answers here";
+  expect_refused(train("run", {"--device", "cuda"}), 1, "--device cuda (sluice.device): " + missing);
+  expect_refused(train("run", {"--set", "sluice.device=cuda"}), 1, missing);
+  EXPECT_FALSE(fs::exists(file("run")));
+  expect_refused(sluice({"plan", "@run.json", "--device", "cuda"}), 1, missing);
+  expect_refused(sluice({"bench", "step", "@run.json", "--device", "cuda"}), 1, missing);
+  expect_refused(sluice({"tune", "@run.json", "--device", "cuda"}), 1, missing);
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  expect_refused(sluice({"generate", "@run", "--prompt", "x", "--tokens", "1", "--device", "cuda"}), 1, missing);
+  expect_refused(sluice({"checkpoint", "export", "@run", "@out", "--device", "cuda"}), 1, missing);
+}
+
+TEST_F(RefusalsTest, a_device_that_nobody_knows_is_refused) {
+  expect_refused(train("run", {"--device", "tpu"}), 2, "tpu is no device: allowed are auto, cuda and cpu");
+  expect_refused(train("run", {"--set", "sluice.device=tpu"}), 2, "\"sluice.device\" is \"tpu\"; allowed: ");
+  EXPECT_EQ(train("run", {"--device", "cpu", "--set", "sluice.device=cuda", "--steps", "1"}).exit_code, 0);
 }
 
 TEST_F(RefusalsTest, a_bad_command_line_is_one_line) {
@@ -70,8 +91,9 @@ TEST_F(RefusalsTest, a_run_is_not_resumed_on_another_text) {
 }
 
 TEST_F(RefusalsTest, a_command_that_is_not_there_is_named_with_those_that_are) {
-  expect_refused(sluice({"trian", "@run.json"}), 2,
-                 "there is no command \"trian\"; allowed: train, plan, tune, generate, report, checkpoint, bench, info");
+  expect_refused(
+      sluice({"trian", "@run.json"}), 2,
+      "there is no command \"trian\"; allowed: train, plan, tune, generate, report, checkpoint, bench, info");
 }
 
 TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) {

@@ -12,9 +12,9 @@ class TilesTest : public CommandTest {
   }
   // The command with a queue that does `fault` at `value` bytes.
   Ended train_with(const std::string& fault, int64_t value, const std::string& out) const {
-    return run_process(
-        tiles({SLUICE_WITH_FAULTS, fault, std::to_string(value), "train", file("run.json"), "--data", file("text.txt"),
-               "--steps", "6", "--out", file(out), "--set", "sluice.commit_interval=1"}));
+    return run_process(tiles({beside_this_program("sluice_with_faults"), fault, std::to_string(value), "train",
+                              file("run.json"), "--data", file("text.txt"), "--steps", "6", "--out", file(out), "--set",
+                              "sluice.commit_interval=1", "--set", kFixedHomes}));
   }
 };
 
@@ -40,9 +40,10 @@ TEST_F(TilesTest, a_run_keeps_its_tiling) {
 
 // A pattern is of the name in files: all tiles of what it matches have the group's rate.
 TEST_F(TilesTest, of_parameters_in_a_group_are_in_it) {
-  const std::vector<std::string> frozen = {"--steps", "3",
-                                           "--set",   R"(optimizer.param_groups=[{"params": ["*mlp*"], "lr_factor": 0.01}])",
-                                           "--set",   "bf16.enabled=false"};
+  const std::vector<std::string> frozen = {
+      "--steps", "3",
+      "--set",   R"(optimizer.param_groups=[{"params": ["*mlp*"], "lr_factor": 0.01}])",
+      "--set",   "bf16.enabled=false"};
   const Ended whole = train("whole", frozen), in_tiles = train("tiles", tiles(frozen));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   ASSERT_EQ(in_tiles.exit_code, 0) << in_tiles.err;
@@ -53,17 +54,10 @@ TEST_F(TilesTest, of_parameters_in_a_group_are_in_it) {
 }
 
 TEST_F(TilesTest, an_export_opened_in_transformers_continues_a_prompt_as_generate_does) {
-  if (run_process({SLUICE_PYTHON, "-c", "import transformers, torch"}).exit_code != 0) {
-    GTEST_SKIP() << SLUICE_PYTHON << " has no transformers";
-  }
+  if (!has_transformers()) GTEST_SKIP() << SLUICE_PYTHON << " has no transformers";
   ASSERT_EQ(train("run", tiles({"--steps", "30", "--set", "bf16.enabled=false"})).exit_code, 0);
-  const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
-  ASSERT_EQ(exported.exit_code, 0) << exported.err;
-  const Ended ours = sluice({"generate", "@run", "--prompt", "line 1", "--tokens", "12", "--temperature", "0"});
-  ASSERT_EQ(ours.exit_code, 0) << ours.err;
-  const Ended theirs = run_process({SLUICE_PYTHON, SLUICE_CONTINUE, file("out"), "line 1", "12"});
-  ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
-  EXPECT_EQ(ours.out, theirs.out);
+  export_and_continue();
+  if (HasFatalFailure()) return;
   // And the other way round: whole layers start from it, and tiles do.
   for (const char* linear : {"1", "2"}) {
     const Ended from = train(std::string("from") + linear,

@@ -111,7 +111,7 @@ TEST_F(TuneTest, a_file_that_is_there_stays_unless_out_names_it) {
 TEST_F(TuneTest, an_interrupt_leaves_no_files) {
   for (const auto& [fault, signal] : {std::pair("interrupt-after-bytes", 2), std::pair("terminate-after-bytes", 15)}) {
     std::vector<std::string> command = arguments({});
-    command.insert(command.begin(), {SLUICE_WITH_FAULTS, fault, "200000"});
+    command.insert(command.begin(), {beside_this_program("sluice_with_faults"), fault, "200000"});
     const Ended ended = run_process(command);
     EXPECT_EQ(ended.exit_code, 128 + signal) << ended.err;
     EXPECT_TRUE(fs::is_empty(file("drive")));

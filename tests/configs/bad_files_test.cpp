@@ -107,6 +107,7 @@ const Case kBadValues[] = {
      R"(run.json: "sluice.state_dtype" is "fp16"; allowed: "fp32" or "bf16")"},
     {"no_recompute", "sluice.recompute=never",
      R"(run.json: "sluice.recompute" is "never"; allowed: "auto" or "always")"},
+    {"unknown_device", "sluice.device=tpu", R"(run.json: "sluice.device" is "tpu"; allowed: "auto", "cuda" or "cpu")"},
     {"unknown_backend", "sluice.io_backend=libaio",
      R"(run.json: "sluice.io_backend" is "libaio"; allowed: "auto", "uring" or "threads")"},
     {"odd_block", "sluice.io_block=5000",
@@ -157,7 +158,8 @@ constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
     "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, sluice";
 constexpr const char* kSluiceKeys =
-    "device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_block, io_depth, placement, "
+    "device, device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_block, io_depth, "
+    "placement, "
     "update, state_dtype, recompute, loss_tile_tokens, compute_threads, update_threads, trace";
 
 const Case kBadKeys[] = {

@@ -27,7 +27,7 @@ const std::string kFull = R"({
   "optimizer": {"type": "Adam", "params": {"lr": 3e-4, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
   "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
   "seed": 11, "endurance": {"terabytes_written": 600, "days": 365},
-  "sluice": {"device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
+  "sluice": {"device": "cpu", "device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
              "commit_interval": 5, "update": "deferred", "state_dtype": "bf16", "recompute": "always",
              "io_backend": "threads", "io_block": "256KiB",
              "io_depth": 3,
@@ -45,6 +45,7 @@ TEST(GoodFiles, what_is_not_given_has_the_documented_default) {
   EXPECT_EQ(config.data.tokenizer, TokenizerKind::kByte);
   EXPECT_EQ(config.data.shuffle, Shuffle::kYes);
   EXPECT_EQ(config.data.validation_fraction, 0);
+  EXPECT_EQ(config.sluice.device, DeviceKind::kAuto);
   EXPECT_EQ(config.sluice.io_backend, IoBackend::kAuto);
   EXPECT_EQ(config.sluice.chunk_elements, 0);
   EXPECT_EQ(config.sluice.commit_interval, 0);
@@ -139,6 +140,8 @@ TEST(GoodFiles, a_group_has_what_it_says_and_else_what_the_run_has) {
 
 TEST(GoodFiles, every_key_of_the_engines_own_section_arrives) {
   const SluiceConfig sluice = parse(kFull).sluice;
+  EXPECT_EQ(sluice.device, DeviceKind::kHost);
+  EXPECT_EQ(parse(kSmallest, {"sluice.device=cuda"}).sluice.device, DeviceKind::kCuda);
   EXPECT_EQ(sluice.device_memory_bytes, 2 * kMiB);
   EXPECT_EQ(sluice.host_memory_bytes, 3 * kMiB);
   EXPECT_THAT(sluice.nvme, testing::ElementsAre("/local_nvme"));
@@ -235,6 +238,10 @@ TEST(GoodFiles, budgets_default_to_shares_of_the_memory_that_is_free) {
   EXPECT_EQ(config.sluice.device_memory_bytes, 200 * kMiB);
   EXPECT_EQ(config.sluice.host_memory_bytes, 500 * kMiB);
   EXPECT_EQ(config.sluice.compute_threads, 3);
+  config = parse(kSmallest);
+  fill_defaults(config, {.available_host_bytes = 1000 * kMiB, .free_gpu_bytes = 200 * kMiB, .cores = 3});
+  EXPECT_EQ(config.sluice.device_memory_bytes, 160 * kMiB);
+  EXPECT_EQ(config.sluice.host_memory_bytes, 500 * kMiB);
   config = parse(kFull);
   fill_defaults(config, {.available_host_bytes = 1000 * kMiB, .cores = 3});
   EXPECT_EQ(config.sluice.device_memory_bytes, 2 * kMiB);

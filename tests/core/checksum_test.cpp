@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -12,8 +13,8 @@ namespace {
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 // Castagnoli, bit by bit, reflected.
-uint32_t bitwise_crc32c(std::span<const std::byte> bytes) {
-  uint32_t crc = 0xFFFFFFFF;
+uint32_t bitwise_crc32c(uint32_t so_far, std::span<const std::byte> bytes) {
+  uint32_t crc = ~so_far;
   for (const std::byte byte : bytes) {
     crc ^= static_cast<uint32_t>(byte);
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82F63B78 : 0);
@@ -33,13 +34,38 @@ TEST(Crc32c, gives_the_standards_check_values) {
   EXPECT_EQ(crc32c(0, block), 0x46DD794E);
 }
 
-TEST(Crc32c, agrees_with_the_definition_at_every_length_and_offset) {
-  std::vector<std::byte> data(600);
-  for (size_t i = 0; i < data.size(); ++i) data[i] = std::byte((i * 131 + i / 7) & 0xFF);
-  for (size_t offset : {0, 1, 7}) {
-    for (size_t length = 0; length + offset <= data.size(); length += length < 140 ? 1 : 37) {
-      const auto part = std::span<const std::byte>(data).subspan(offset, length);
-      ASSERT_EQ(crc32c(0, part), bitwise_crc32c(part)) << offset << " " << length;
+std::vector<std::byte> random_bytes(size_t count) {
+  std::mt19937_64 random(5);
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = std::byte(random());
+  return bytes;
+}
+
+// By the definition, as it grows byte by byte: crcs[n] is that of the first n bytes.
+std::vector<uint32_t> crcs_of_all_lengths(std::span<const std::byte> bytes) {
+  std::vector<uint32_t> crcs = {0};
+  for (const std::byte& byte : bytes) crcs.push_back(bitwise_crc32c(crcs.back(), {&byte, 1}));
+  return crcs;
+}
+
+TEST(Crc32c, agrees_with_the_definition_at_every_short_length_and_offset) {
+  const std::vector<std::byte> data = random_bytes(1024 + 64);
+  for (size_t offset = 0; offset < 64; ++offset) {
+    const auto part = std::span<const std::byte>(data).subspan(offset, 1024);
+    const std::vector<uint32_t> expected = crcs_of_all_lengths(part);
+    for (size_t length = 0; length <= part.size(); ++length) {
+      ASSERT_EQ(crc32c(0, part.first(length)), expected[length]) << offset << " " << length;
+    }
+  }
+}
+
+TEST(Crc32c, agrees_with_the_definition_on_long_spans_at_every_offset) {
+  const std::vector<std::byte> data = random_bytes(20'000);
+  for (size_t offset = 0; offset < 64; ++offset) {
+    const auto part = std::span<const std::byte>(data).subspan(offset);
+    const std::vector<uint32_t> expected = crcs_of_all_lengths(part);
+    for (size_t length = 1025; length <= part.size(); length += 509) {
+      ASSERT_EQ(crc32c(0, part.first(length)), expected[length]) << offset << " " << length;
     }
   }
 }

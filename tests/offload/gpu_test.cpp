@@ -17,39 +17,35 @@ class PciFolders : public testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text << "\n";
   }
+  void write_link(const std::string& folder, const std::string& speed, const std::string& width) {
+    write(folder + "/max_link_speed", speed);
+    write(folder + "/max_link_width", width);
+  }
+  void expect_place(const std::string& card, const PciPlace& wanted) {
+    const PciPlace place = read_pci_place(folder_.path() / card);
+    EXPECT_EQ(place.generation, wanted.generation);
+    EXPECT_EQ(place.width, wanted.width);
+    EXPECT_EQ(place.numa_node, wanted.numa_node);
+  }
   TempFolder folder_;
 };
 
 TEST_F(PciFolders, tell_the_link_that_card_and_port_both_can_and_the_node) {
-  write("port/max_link_speed", "16.0 GT/s PCIe");
-  write("port/max_link_width", "8");
-  write("port/card/max_link_speed", "32.0 GT/s PCIe");
-  write("port/card/max_link_width", "16");
+  write_link("port", "16.0 GT/s PCIe", "8");
+  write_link("port/card", "32.0 GT/s PCIe", "16");
   write("port/card/numa_node", "1");
-  const PciPlace place = read_pci_place(folder_.path() / "port/card");
-  EXPECT_EQ(place.generation, 4);
-  EXPECT_EQ(place.width, 8);
-  EXPECT_EQ(place.numa_node, 1);
+  expect_place("port/card", {.generation = 4, .width = 8, .numa_node = 1});
 }
 
 TEST_F(PciFolders, of_a_card_without_a_port_tell_what_the_card_can) {
-  write("card/max_link_speed", "32.0 GT/s PCIe");
-  write("card/max_link_width", "16");
+  write_link("card", "32.0 GT/s PCIe", "16");
   write("card/numa_node", "-1");
-  const PciPlace place = read_pci_place(folder_.path() / "card");
-  EXPECT_EQ(place.generation, 5);
-  EXPECT_EQ(place.width, 16);
-  EXPECT_EQ(place.numa_node, -1);
+  expect_place("card", {.generation = 5, .width = 16, .numa_node = -1});
 }
 
 TEST_F(PciFolders, that_are_not_there_or_say_nothing_known_leave_the_place_unknown) {
   write("card/max_link_speed", "Unknown");
-  for (const char* name : {"card", "nothing"}) {
-    const PciPlace place = read_pci_place(folder_.path() / name);
-    EXPECT_EQ(place.generation, 0);
-    EXPECT_EQ(place.width, 0);
-    EXPECT_EQ(place.numa_node, -1);
-  }
+  for (const char* name : {"card", "nothing"}) expect_place(name, {.generation = 0, .width = 0, .numa_node = -1});
 }
 
 TEST(Gpus, are_described_in_one_line) {
