@@ -10,7 +10,7 @@ namespace sluice {
 
 void run_export(const ExportCommand& command, Console& console) {
   const RunFolder folder(command.folder);
-  OpenRun run = open_run(folder, console.log());
+  OpenRun run = open_run(folder, command.overrides, console.log());
   Engine& engine = *run.engine;
   const bool master = command.values == ExportCommand::Values::kMaster;
   const DType dtype = master ? DType::kFp32 : weights_dtype(run.setup.config.precision);

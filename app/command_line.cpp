@@ -12,6 +12,7 @@
 #include "app/bench.h"
 #include "app/commands.h"
 #include "app/console.h"
+#include "app/device_option.h"
 #include "app/train.h"
 #include "core/errors.h"
 
@@ -48,6 +49,7 @@ void add_config(CLI::App& command, std::string& config, std::vector<std::string>
   command.add_option("CONFIG", config, "The configuration file (JSON)")->required();
   command.add_option("--set", overrides, "path.to.key=value, in place of the file's; may be repeated")
       ->allow_extra_args(false);
+  add_device(command, overrides);
 }
 
 void add_machine(CLI::App& command, std::string& file) {
@@ -130,6 +132,7 @@ void add_generate(CLI::App& app, GenerateCommand& options) {
   command->add_option("--temperature", options.temperature, "0: always the likeliest token (default: 1)")
       ->check(check_temperature);
   command->add_option("--seed", options.seed, "Seed of the choices (default: 0)");
+  add_device(*command, options.overrides);
   command->callback([&options] {
     Console console;
     run_generate(options, console);
@@ -167,6 +170,7 @@ void add_checkpoint(CLI::App& app, ExportCommand& options, TrimCommand& trim) {
   command->add_option("OUT", options.out, "Folder to write")->required();
   command->add_flag_callback(
       "--fp32", [&options] { options.values = ExportCommand::Values::kMaster; }, "The fp32 masters, not the weights");
+  add_device(*command, options.overrides);
   command->callback([&options] {
     Console console;
     run_export(options, console);

@@ -39,6 +39,7 @@ struct GenerateCommand {
   int64_t tokens = 64;
   double temperature = 1;
   uint64_t seed = 0;
+  std::vector<std::string> overrides;  // of the run's configuration
 };
 void run_generate(const GenerateCommand& command, Console& console);
 
@@ -51,6 +52,7 @@ void run_report(const ReportCommand& command, Console& console);
 struct ExportCommand {
   std::string folder, out;
   enum class Values { kWeights, kMaster } values = Values::kWeights;  // kMaster: fp32
+  std::vector<std::string> overrides;                                 // of the run's configuration
 };
 void run_export(const ExportCommand& command, Console& console);
 

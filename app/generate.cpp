@@ -11,7 +11,7 @@ void run_generate(const GenerateCommand& command, Console& console) {
   const RunFolder folder(command.folder);
   const RunConfig config = folder.load();
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(config.data, folder.data_cache());
-  OpenRun run = open_run(folder, console.log());
+  OpenRun run = open_run(folder, command.overrides, console.log());
   const std::string text = sample(
       *run.engine, run.setup.model, *tokenizer,
       {.prompt = command.prompt, .tokens = command.tokens, .temperature = command.temperature, .seed = command.seed},

@@ -56,9 +56,11 @@ void run_info(Console& console) {
   fmt::format_to(out, "\nMachine\n  {:<18}{}\n", "CPU", topology->cpu_name());
   fmt::format_to(out, "  {:<18}{} on {} NUMA node(s)\n", "cores", topology->core_count(), topology->node_count());
   const int64_t available = available_host_bytes();
+  const std::vector<Gpu> gpus = list_gpus();
   fmt::format_to(out, "  {:<18}{} available; default budgets: device {}, host {}\n", "memory", format_bytes(available),
-                 format_bytes(available / 5), format_bytes(available / 2));
-  for (const Gpu& gpu : list_gpus()) fmt::format_to(out, "  {:<18}{}\n", "GPU", describe(gpu));
+                 format_bytes(gpus.empty() ? available / 5 : gpus.front().free_bytes / 5 * 4),
+                 format_bytes(available / 2));
+  for (const Gpu& gpu : gpus) fmt::format_to(out, "  {:<18}{}\n", "GPU", describe(gpu));
   fmt::format_to(out, "\nLimits of this process\n");
   add_limit(text, RLIMIT_MEMLOCK, "memlock", available, "bytes");
   add_limit(text, RLIMIT_NOFILE, "nofile", 1024, "files");

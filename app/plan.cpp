@@ -165,7 +165,7 @@ WorkspaceNeed workspace_for(RunSetup& setup, const std::string& machine_file) {
 void run_plan(const PlanCommand& command, Console& console) {
   RunConfig config = load_config(command.config, command.overrides);
   make_paths_absolute(config);
-  RunSetup setup = set_up(std::move(config));
+  RunSetup setup = set_up(std::move(config), console.log());
   const int64_t tokens = tokens_of_micro_batch(setup);
   std::optional<Resources> what_if;
   if (!command.what_if.empty()) {

@@ -49,12 +49,12 @@ bool RunFolder::has_config() const {
   return fs::exists(config_file(), error);
 }
 
-RunConfig RunFolder::load() const {
+RunConfig RunFolder::load(std::span<const std::string> overrides) const {
   if (!has_config()) {
     throw ConfigError(fmt::format("{}: no run is there ({} is missing); train one with `sluice train CONFIG --out {}`",
                                   folder_.string(), config_file().filename().string(), folder_.string()));
   }
-  return load_config(config_file().string(), {});
+  return load_config(config_file().string(), overrides);
 }
 
 void RunFolder::save(const RunConfig& config) const {

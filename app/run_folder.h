@@ -24,7 +24,7 @@ class RunFolder {
 
   bool has_config() const;
   // Throws ConfigError where no run is there.
-  RunConfig load() const;
+  RunConfig load(std::span<const std::string> overrides = {}) const;
   // Whole or not at all. Throws IoError.
   void save(const RunConfig& config) const;
 

@@ -34,10 +34,9 @@ ScratchRun::ScratchRun(RunSetup& setup, EngineOptions options, const ParameterSo
   options_.progress = std::move(progress);
   engine_ = std::make_unique<Engine>(setup.model.spec(), options_, source);
   for (const auto& folder : folders_) folder->unlink_files();
-  setup.model.use_workspace(engine_->workspace());
+  setup.model.use_memory(*engine_);
 }
 
-// What the model still has in it must be given back while it is there: another engine's may get its addresses.
-ScratchRun::~ScratchRun() { setup_.model.use_workspace({}); }
+ScratchRun::~ScratchRun() { setup_.model.leave_memory(); }
 
 }  // namespace sluice

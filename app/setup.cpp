@@ -9,7 +9,9 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/topology.h"
+#include "libtorch/compute_device.h"
 #include "libtorch/process.h"
+#include "offload/gpu.h"
 
 namespace sluice {
 namespace {
@@ -17,8 +19,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-MachineFacts this_machine() {
-  return {.available_host_bytes = available_host_bytes(), .cores = make_topology()->core_count()};
+// Of the memory where visits compute.
+int64_t free_bytes(DeviceKind device) {
+  return device == DeviceKind::kCuda ? list_gpus().at(0).free_bytes : available_host_bytes();
+}
+
+MachineFacts this_machine(DeviceKind device) {
+  return {.available_host_bytes = available_host_bytes(),
+          .free_gpu_bytes = device == DeviceKind::kCuda ? free_bytes(device) : 0,
+          .cores = make_topology()->core_count()};
 }
 
 // A vocabulary that the data's tokenizer may use up to.
@@ -62,19 +71,22 @@ void make_paths_absolute(RunConfig& config) {
   config.model = model.dump();
 }
 
-RunSetup set_up(RunConfig config) {
+RunSetup set_up(RunConfig config, const Log& log) {
+  const DeviceKind device = choose_device(config.sluice.device, log);
   ModelSection section = read_model_section(config.model);
   check_vocabulary(config, section.config.vocab_size);
-  fill_defaults(config, this_machine());
+  fill_defaults(config, this_machine(device));
   set_process({.compute_threads = config.sluice.compute_threads});
   Gpt2 model(section.config, {.precision = config.precision,
                               .batch = config.batch.micro,
                               .sequence = config.data.sequence_length,
-                              .loss_tile_tokens = config.sluice.loss_tile_tokens});
+                              .loss_tile_tokens = config.sluice.loss_tile_tokens,
+                              .device = device});
   config.sluice.loss_tile_tokens = model.options().loss_tile_tokens;
   config.model = model_section_text(section);
   std::vector<ParameterGroup> groups = groups_of(config, model);
   return {.config = std::move(config),
+          .device = device,
           .section = std::move(section),
           .model = std::move(model),
           .groups = std::move(groups)};
@@ -86,7 +98,8 @@ WorkspaceNeed estimate_workspace(const RunSetup& setup) {
 
 WorkspaceNeed find_workspace(RunSetup& setup) {
   const WorkspaceNeed estimate = estimate_workspace(setup);
-  if (estimate.memory.workspace_bytes > available_host_bytes() / 4) return estimate;
+  const int64_t most = free_bytes(setup.device) / (setup.device == DeviceKind::kCuda ? 8 : 4);
+  if (estimate.memory.workspace_bytes > most) return estimate;
   return {.memory = setup.model.measure_memory(), .from = WorkspaceNeed::From::kMeasured};
 }
 
@@ -129,13 +142,14 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   options.max_norm = setup.config.gradient_clipping;
   options.loss_scale = setup.config.loss_scale;
   options.update_threads = sluice.update_threads;
+  options.device = setup.device;
   options.trace_path = sluice.trace;
   options.log = log;
   return options;
 }
 
-OpenRun open_run(const RunFolder& folder, const Log& log) {
-  RunConfig config = folder.load();
+OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log) {
+  RunConfig config = folder.load(overrides);
   config.sluice.trace.clear();  // of the training
   // Its weights are in the store: the folder that they came from is not needed any more.
   Json model = Json::parse(config.model);
@@ -147,11 +161,11 @@ OpenRun open_run(const RunFolder& folder, const Log& log) {
     throw ConfigError(fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(),
                                   stores.front().string()));
   }
-  RunSetup setup = set_up(std::move(config));
+  RunSetup setup = set_up(std::move(config), log);
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
   options.open = OpenMode::kOpen;
   auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), ParameterSource{});
-  setup.model.use_workspace(engine->workspace());
+  setup.model.use_memory(*engine);
   return {.setup = std::move(setup), .engine = std::move(engine)};
 }
 

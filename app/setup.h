@@ -1,6 +1,7 @@
 // From a configuration to a model and a plan: what train, plan, generate and export have in common.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 
 #include "app/run_folder.h"
@@ -16,16 +17,18 @@ namespace sluice {
 void make_paths_absolute(RunConfig& config);
 
 struct RunSetup {
-  RunConfig config;  // with all defaults filled in, but for what the plan decides
+  RunConfig config;                       // with all defaults filled in, but for what the plan decides
+  DeviceKind device = DeviceKind::kHost;  // that config.sluice.device comes to here: kHost or kCuda
   ModelSection section;
   Gpt2 model;
   std::vector<ParameterGroup> groups;  // of optimizer.param_groups
 };
-// Reads the model's section, fills in defaults, sets LibTorch's threads. Throws ConfigError.
-RunSetup set_up(RunConfig config);
+// Chooses the device, reads the model's section, fills in defaults, sets LibTorch's threads. Throws ConfigError; and
+// DeviceError where the device that the configuration insists on cannot be had.
+RunSetup set_up(RunConfig config, const Log& log);
 
 // What compute needs: measured by running one of each kind of block, or by the closed form where that would take more
-// than a quarter of the memory that is free.
+// than a quarter of the memory that is free, or an eighth of a GPU's.
 struct WorkspaceNeed {
   ComputeMemory memory;
   enum class From { kMeasured, kClosedForm } from = From::kMeasured;
@@ -38,12 +41,12 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory);
 EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan,
                              const std::vector<std::filesystem::path>& stores, const Log& log);
 
-// A finished or interrupted run, opened at its last committed step under its own budgets. Throws ConfigError where
-// there is nothing to open.
+// A finished or interrupted run, opened at its last committed step under its own budgets, with `overrides` of its
+// configuration. Throws ConfigError where there is nothing to open.
 struct OpenRun {
   RunSetup setup;
   std::unique_ptr<Engine> engine;
 };
-OpenRun open_run(const RunFolder& folder, const Log& log);
+OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log);
 
 }  // namespace sluice

@@ -152,7 +152,7 @@ RunSetup Training::first_checks() {
     take_over(config, *before, options_);
   }
   validate(config.data);
-  RunSetup setup = set_up(std::move(config));
+  RunSetup setup = set_up(std::move(config), console_.log());
   if (before) check_same_run(*before, setup.config, folder_.path());
   if (!goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
   // The chunks of a store stay as they were made, whatever the budgets of this run would give.
@@ -208,7 +208,7 @@ void Training::open_engine() {
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
   console_.finish_progress();
   check_same_data(engine_->committed(), data_->fingerprint(), folder_.path());
-  setup_.model.use_workspace(engine_->workspace());
+  setup_.model.use_memory(*engine_);
   for (size_t g = 0; g < setup_.groups.size(); ++g) {
     const ParameterGroup& group = setup_.groups[g];
     say(console_.log(), LogLevel::kInfo,

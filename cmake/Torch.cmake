@@ -21,3 +21,13 @@ target_compile_options(sluice_torch INTERFACE "SHELL:-idirafter ${SLUICE_TORCH_R
 target_link_libraries(sluice_torch INTERFACE ${SLUICE_TORCH_ROOT}/lib/libtorch_cpu.so
                                              ${SLUICE_TORCH_ROOT}/lib/libc10.so)
 target_link_options(sluice_torch INTERFACE "LINKER:-rpath,${SLUICE_TORCH_ROOT}/lib" "LINKER:-rpath-link,${SLUICE_TORCH_ROOT}/lib")
+
+# `sluice_torch_cuda`: the same with LibTorch's CUDA libraries, where this build has a CUDA side and the package has them.
+if(SLUICE_HAS_CUDA AND EXISTS ${SLUICE_TORCH_ROOT}/lib/libtorch_cuda.so)
+  add_library(sluice_torch_cuda INTERFACE)
+  target_include_directories(sluice_torch_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(sluice_torch_cuda INTERFACE sluice_torch ${SLUICE_TORCH_ROOT}/lib/libtorch_cuda.so
+                                                    ${SLUICE_TORCH_ROOT}/lib/libc10_cuda.so)
+elseif(SLUICE_HAS_CUDA)
+  message(STATUS "LibTorch has no CUDA libraries: it will compute on the CPU alone")
+endif()

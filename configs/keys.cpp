@@ -69,6 +69,7 @@ constexpr KeyInfo kKeys[] = {
     {"endurance.terabytes_written", KeyKind::kValue, "a number above 0: what one drive is rated for"},
     {"endurance.days", KeyKind::kValue, "a number above 0: how long the drives are to last"},
     {"sluice", KeyKind::kSection, "an object"},
+    {"sluice.device", KeyKind::kValue, "\"auto\", \"cuda\" or \"cpu\""},
     {"sluice.device_memory", KeyKind::kValue, kBytes},
     {"sluice.host_memory", KeyKind::kValue, kBytes},
     {"sluice.nvme", KeyKind::kValue, "a list of folders, one for each of up to 16 drives, as [\"/local_nvme\"]"},

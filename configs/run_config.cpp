@@ -334,6 +334,8 @@ void read_endurance(const Reader& reader, EnduranceConfig& endurance) {
 }
 
 void read_sluice(const Reader& reader, SluiceConfig& sluice) {
+  reader.choice<DeviceKind>("sluice.device", sluice.device,
+                            {{"auto", DeviceKind::kAuto}, {"cuda", DeviceKind::kCuda}, {"cpu", DeviceKind::kHost}});
   reader.bytes("sluice.device_memory", sluice.device_memory_bytes);
   reader.bytes("sluice.host_memory", sluice.host_memory_bytes);
   read_nvme(reader, sluice.nvme);

@@ -15,12 +15,14 @@
 #include "engine/loss_scale.h"
 #include "engine/placement.h"
 #include "engine/update_mode.h"
+#include "offload/device.h"
 #include "swap/io_queue.h"
 
 namespace sluice {
 
 std::string_view name_of(TokenizerKind kind);  // "byte", "sentencepiece"
 std::string_view name_of(IoBackend backend);   // "auto", "uring", "threads"
+std::string_view name_of(DeviceKind device);   // "auto", "cuda", "cpu"
 
 // train = micro x accumulation x ranks (one rank).
 struct BatchConfig {
@@ -29,6 +31,7 @@ struct BatchConfig {
 
 // The engine's own section. 0 or empty: derived.
 struct SluiceConfig {
+  DeviceKind device = DeviceKind::kAuto;  // where it computes
   int64_t device_memory_bytes = 0, host_memory_bytes = 0;
   std::vector<std::string> nvme;  // one for each drive; empty: the run's own folder
   int64_t chunk_elements = 0;
@@ -80,10 +83,12 @@ std::string overridden_document(const std::string& path, std::span<const std::st
 // What the defaults of budgets and threads come from.
 struct MachineFacts {
   int64_t available_host_bytes = 0;
+  int64_t free_gpu_bytes = 0;  // of the one that computes; 0: host memory plays the device
   int cores = 1;
 };
-// Fills in budgets (20 % of the available memory for the host twin of a device, 50 % for the host) and threads: the
-// compute has all cores, the update all but one for each drive and one for the compute's own thread.
+// Fills in budgets (50 % of the available memory for the host; for the device 80 % of what the GPU has free, or where
+// host memory plays it another 20 % of that) and threads: the compute has all cores, the update all but one for each
+// drive and one for the compute's own thread.
 void fill_defaults(RunConfig& config, const MachineFacts& machine);
 
 // The whole configuration as JSON text: parse_config(to_json(c)) equals c, and its text is the same again.

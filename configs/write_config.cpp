@@ -33,6 +33,7 @@ Json data_json(const DataOptions& data) {
 
 Json sluice_json(const SluiceConfig& sluice) {
   Json object = Json::object();
+  object["device"] = std::string(name_of(sluice.device));
   if (sluice.device_memory_bytes > 0) object["device_memory"] = sluice.device_memory_bytes;
   if (sluice.host_memory_bytes > 0) object["host_memory"] = sluice.host_memory_bytes;
   object["nvme"] = sluice.nvme;
@@ -99,15 +100,22 @@ std::string_view name_of(IoBackend backend) {
   return backend == IoBackend::kAuto ? "auto" : backend == IoBackend::kUring ? "uring" : "threads";
 }
 
+std::string_view name_of(DeviceKind device) {
+  return device == DeviceKind::kAuto ? "auto" : device == DeviceKind::kCuda ? "cuda" : "cpu";
+}
+
 void fill_defaults(RunConfig& config, const MachineFacts& machine) {
   SluiceConfig& sluice = config.sluice;
   // Whole MiB: people read these numbers back in the table.
   constexpr int64_t kGrain = int64_t{1} << 20;
-  const auto share = [&](int64_t percent) {
-    return std::max(kGrain, machine.available_host_bytes / 100 * percent / kGrain * kGrain);
+  const auto share = [kGrain](int64_t percent, int64_t bytes) {
+    return std::max(kGrain, bytes / 100 * percent / kGrain * kGrain);
   };
-  if (sluice.device_memory_bytes == 0) sluice.device_memory_bytes = share(20);
-  if (sluice.host_memory_bytes == 0) sluice.host_memory_bytes = share(50);
+  if (sluice.device_memory_bytes == 0) {
+    sluice.device_memory_bytes =
+        machine.free_gpu_bytes > 0 ? share(80, machine.free_gpu_bytes) : share(20, machine.available_host_bytes);
+  }
+  if (sluice.host_memory_bytes == 0) sluice.host_memory_bytes = share(50, machine.available_host_bytes);
   if (sluice.compute_threads == 0) sluice.compute_threads = std::max(1, machine.cores);
   // One core for each drive's transfers and one for the thread that computes; the update has the others.
   const int drives = std::max(1, static_cast<int>(sluice.nvme.size()));

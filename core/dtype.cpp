@@ -99,4 +99,10 @@ int64_t bytes_per_element(RecordFormat format, Group group) {
   return sum;
 }
 
+int64_t bytes_updated_per_element(RecordFormat format, DType gradient) {
+  const int64_t weights = bytes_per_element(format, Group::kWeights);
+  const int64_t weight_reads = format.precision == Precision::kFp16 ? 0 : weights;
+  return 2 * bytes_per_element(format, Group::kState) + weights + weight_reads + bytes_of(gradient);
+}
+
 }  // namespace sluice

@@ -47,5 +47,7 @@ constexpr int kMaxPlanes = 3;
 // there is one moment, 2 B less for each moment in bf16.
 std::span<const Plane> planes_of(RecordFormat format, Group group);
 int64_t bytes_per_element(RecordFormat format, Group group);
+// What an update must read and write: both records and the closed gradient; fp16 weights follow from their master.
+int64_t bytes_updated_per_element(RecordFormat format, DType gradient);
 
 }  // namespace sluice

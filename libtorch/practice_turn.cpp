@@ -1,51 +1,58 @@
 #include "libtorch/practice_turn.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/bytes.h"
 #include "engine/plan.h"
-#include "offload/gradient_kernels.h"
 
 namespace sluice {
 namespace {
 
-constexpr int kSmallValue = 0x3c;  // every byte of a bf16 or fp32 this: about 0.01
+// Where everything lies, from the turn's first byte.
+struct Layout {
+  std::vector<int64_t> weights, open;  // of the visit's partitions
+  std::vector<int64_t> tensors;        // that it takes, then those that it gives
+  int64_t graph = 0, bytes = 0;
+};
+
+Layout layout_of(const PracticeTurn::Of& of) {
+  const VisitSpec& spec = of.model.visits[static_cast<size_t>(of.visit)];
+  Layout layout;
+  const auto take = [&layout](int64_t bytes) {
+    const int64_t at = layout.bytes;
+    layout.bytes += round_up(bytes, kDeviceAlignmentBytes);
+    return at;
+  };
+  for (const int p : spec.partitions) {
+    layout.weights.push_back(take(of.geometry.partitions()[p].elements * bytes_of(of.weights)));
+    layout.open.push_back(take(of.geometry.partitions()[p].elements * 4));
+  }
+  for (const auto* tensors : {&spec.takes, &spec.gives}) {
+    for (const int t : *tensors) layout.tensors.push_back(take(of.model.tensors[static_cast<size_t>(t)].bytes()));
+  }
+  layout.graph = take(of.graph_bytes);
+  return layout;
+}
 
 }  // namespace
 
-PracticeTurn::PracticeTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights,
-                           int64_t graph_bytes) {
-  const VisitSpec& spec = model.visits[static_cast<size_t>(visit)];
-  int64_t bytes = 0;
-  const auto take = [&bytes](int64_t more) {
-    const int64_t at = bytes;
-    bytes += round_up(more, kDeviceAlignmentBytes);
-    return at;
-  };
-  std::vector<int64_t> weights_at, open_at, tensors_at;
-  for (const int p : spec.partitions) {
-    weights_at.push_back(take(geometry.partitions()[p].elements * bytes_of(weights)));
-    open_at.push_back(take(geometry.partitions()[p].elements * 4));
-  }
-  for (const auto* tensors : {&spec.takes, &spec.gives}) {
-    for (const int t : *tensors) tensors_at.push_back(take(model.tensors[static_cast<size_t>(t)].bytes()));
-  }
-  const int64_t graph_at = take(graph_bytes);
-  memory_ = Arena(bytes);
-  std::memset(memory_.at(0), kSmallValue, static_cast<size_t>(bytes));
+int64_t PracticeTurn::bytes(const Of& of) { return layout_of(of).bytes; }
+
+PracticeTurn::PracticeTurn(const Of& of, Device& device, std::byte* at) : device_(device) {
+  const VisitSpec& spec = of.model.visits[static_cast<size_t>(of.visit)];
+  const Layout layout = layout_of(of);
   for (size_t i = 0; i < spec.partitions.size(); ++i) {
-    for (const Parameter& parameter : geometry.parameters_of(spec.partitions[i])) {
-      weights_.push_back({&parameter, memory_.at(weights_at[i] + parameter.offset * bytes_of(weights)), weights});
-      open_.push_back(reinterpret_cast<float*>(memory_.at(open_at[i])) + parameter.offset);
+    for (const Parameter& parameter : of.geometry.parameters_of(spec.partitions[i])) {
+      weights_.push_back({&parameter, at + layout.weights[i] + parameter.offset * bytes_of(of.weights), of.weights});
+      open_.push_back(reinterpret_cast<float*>(at + layout.open[i]) + parameter.offset);
     }
   }
-  graph_ = {memory_.at(graph_at), static_cast<size_t>(graph_bytes)};
+  graph_ = {at + layout.graph, static_cast<size_t>(of.graph_bytes)};
   contributed_.resize(weights_.size());
-  auto at = tensors_at.begin();
+  auto place = layout.tensors.begin();
   const auto add = [&](std::vector<TensorView>& views, int t) {
-    const TensorSpec& tensor = model.tensors[static_cast<size_t>(t)];
-    views.push_back({memory_.at(*at++), tensor.elements, tensor.dtype});
+    const TensorSpec& tensor = of.model.tensors[static_cast<size_t>(t)];
+    views.push_back({at + *place++, tensor.elements, tensor.dtype});
   };
   for (const int t : spec.takes) add(inputs_, t);
   for (const int t : spec.gives) add(outputs_, t);
@@ -59,20 +66,23 @@ void PracticeTurn::begin(Pass pass, Graph graph) {
 
 void PracticeTurn::contribute(int weight, const std::byte* gradient, DType dtype) {
   Contributed& seen = contributed_[static_cast<size_t>(weight)];
-  add_gradient(open_[static_cast<size_t>(weight)], gradient, dtype,
-               weights_[static_cast<size_t>(weight)].parameter->elements,
-               seen == Contributed::kYes ? Contribution::kLater : Contribution::kFirst);
+  device_.add_gradient(open_[static_cast<size_t>(weight)], gradient, dtype,
+                       weights_[static_cast<size_t>(weight)].parameter->elements,
+                       seen == Contributed::kYes ? Contribution::kLater : Contribution::kFirst);
   seen = Contributed::kYes;
 }
 
 void PracticeTurn::contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements,
                                    DType dtype) {
+  device_.add_gradient(open_gradient(weight).data() + first, gradient, dtype, elements, Contribution::kLater);
+}
+
+std::span<float> PracticeTurn::open_gradient(int weight) {
   const auto which = static_cast<size_t>(weight);
-  if (contributed_[which] == Contributed::kNo) {
-    std::memset(open_[which], 0, static_cast<size_t>(weights_[which].parameter->elements) * sizeof(float));
-  }
+  const int64_t elements = weights_[which].parameter->elements;
+  if (contributed_[which] == Contributed::kNo) device_.zero(reinterpret_cast<std::byte*>(open_[which]), elements * 4);
   contributed_[which] = Contributed::kYes;
-  add_gradient(open_[which] + first, gradient, dtype, elements, Contribution::kLater);
+  return {open_[which], static_cast<size_t>(elements)};
 }
 
 }  // namespace sluice

@@ -1,24 +1,33 @@
-// A turn of a visit on memory of its own, laid out as the engine lays it out, and with the engine's arithmetic on
-// contributions: what timing a visit needs. Values are small numbers without meaning. No LibTorch in this header.
+// A turn of a visit on a device's memory, laid out as the engine lays it out, and with the engine's arithmetic on
+// contributions: what timing a visit needs. Values are what lies there. No LibTorch in this header.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "core/arena.h"
 #include "core/geometry.h"
 #include "libtorch/visit_turn.h"
+#include "offload/device.h"
 
 namespace sluice {
 
 class PracticeTurn final : public VisitTurn {
  public:
-  // Visit `visit` of `model`, whose geometry is `geometry`; both outlive it. Takes the bytes of the visit's weights, of
-  // their open gradients, of its boundary tensors, and of its graph.
-  PracticeTurn(const ModelSpec& model, const Geometry& geometry, int visit, DType weights, int64_t graph_bytes);
+  // Of visit `visit` of a model, whose geometry is `geometry`.
+  struct Of {
+    const ModelSpec& model;  // outlives it, as the geometry does
+    const Geometry& geometry;
+    int visit = 0;
+    DType weights = DType::kFp32;
+    int64_t graph_bytes = 0;
+  };
+  // Of the visit's weights, of their open gradients, of its boundary tensors, and of its graph.
+  static int64_t bytes(const Of& of);
 
-  int64_t bytes() const { return memory_.bytes(); }  // that it took
+  // On `device`, in bytes(of) of its memory from `at` on.
+  PracticeTurn(const Of& of, Device& device, std::byte* at);
+
   // As a turn of this pass begins: every weight's next contribution is its first.
   enum class Graph : uint8_t { kNone, kKept };
   void begin(Pass pass, Graph graph);
@@ -32,13 +41,14 @@ class PracticeTurn final : public VisitTurn {
   std::span<std::byte> graph() const override { return keeping_ == Graph::kKept ? graph_ : std::span<std::byte>(); }
   void contribute(int weight, const std::byte* gradient, DType dtype) override;
   void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
+  std::span<float> open_gradient(int weight) override;
   double loss_scale() const override { return 1; }
   void report_loss(double) override {}
 
  private:
+  Device& device_;
   Pass pass_ = Pass::kForward;
   Graph keeping_ = Graph::kNone;
-  Arena memory_;
   std::span<std::byte> graph_;
   std::vector<WeightView> weights_;
   std::vector<float*> open_;  // per weight

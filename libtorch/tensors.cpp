@@ -3,8 +3,17 @@
 #include <ATen/ops/from_blob.h>
 
 #include "core/errors.h"
+#include "libtorch/compute_scope.h"
 
 namespace sluice {
+namespace {
+
+c10::Device compute_device() {
+  return current_compute_stream() == nullptr ? c10::Device(c10::DeviceType::CPU)
+                                             : c10::Device(c10::DeviceType::CUDA, 0);
+}
+
+}  // namespace
 
 c10::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
@@ -32,7 +41,11 @@ DType dtype_of(const at::Tensor& tensor) {
 }
 
 at::Tensor tensor_at(const void* address, DType dtype, at::IntArrayRef shape) {
-  return at::from_blob(const_cast<void*>(address), shape, at::TensorOptions().dtype(scalar_type(dtype)));
+  const c10::Device place = compute_device();
+  return at::for_blob(const_cast<void*>(address), shape)
+      .options(at::TensorOptions().dtype(scalar_type(dtype)).device(place))
+      .target_device(place)
+      .make_tensor();
 }
 
 at::Tensor tensor_of(const WeightView& weight) {
@@ -42,6 +55,22 @@ at::Tensor tensor_of(const WeightView& weight) {
 at::Tensor tensor_of(const TensorView& view, at::IntArrayRef shape) {
   SLUICE_CHECK(c10::multiply_integers(shape) <= view.elements, "a shape larger than its boundary tensor");
   return tensor_at(view.address, view.dtype, shape);
+}
+
+namespace {
+
+// A copy to the GPU waits for what is before it in the stream: for nothing, where a visit begins.
+at::Tensor from_host(const void* values, c10::ScalarType type, size_t count) {
+  return at::from_blob(const_cast<void*>(values), {static_cast<int64_t>(count)}, type).to(compute_device());
+}
+
+}  // namespace
+
+at::Tensor tensor_from_host(std::span<const int64_t> values) {
+  return from_host(values.data(), c10::ScalarType::Long, values.size());
+}
+at::Tensor tensor_from_host(std::span<const float> values) {
+  return from_host(values.data(), c10::ScalarType::Float, values.size());
 }
 
 }  // namespace sluice

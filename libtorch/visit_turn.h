@@ -22,6 +22,8 @@ class VisitTurn {
   virtual void contribute(int weight, const std::byte* gradient, DType dtype) = 0;
   // Adds to elements [first, first + elements) of weight's open gradient.
   virtual void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) = 0;
+  // weight's open gradient itself, zero where nothing has been contributed.
+  virtual std::span<float> open_gradient(int weight) = 0;
   virtual double loss_scale() const = 0;
   virtual void report_loss(double loss) = 0;
 };
@@ -37,8 +39,13 @@ class UseTurn final : public VisitTurn {
   std::span<const TensorView> output_gradients() const override { return use_.output_gradients(); }
   std::span<const TensorView> input_gradients() const override { return use_.input_gradients(); }
   std::span<std::byte> graph() const override { return use_.graph(); }
-  void contribute(int weight, const std::byte* gradient, DType dtype) override;
-  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
+  void contribute(int weight, const std::byte* gradient, DType dtype) override {
+    use_.contribute(weight, gradient, dtype);
+  }
+  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override {
+    use_.contribute_part(weight, first, gradient, elements, dtype);
+  }
+  std::span<float> open_gradient(int weight) override { return use_.open_gradient(weight); }
   double loss_scale() const override { return use_.loss_scale(); }
   void report_loss(double loss) override { use_.report_loss(loss); }
 

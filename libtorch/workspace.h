@@ -39,8 +39,9 @@ class Workspace {
   std::shared_ptr<State> state_;
 };
 
-// While it lives, LibTorch's CPU tensors that this thread makes come from `workspace`; those of other threads, and this
-// one's before and after, from LibTorch's own allocator. Scopes nest. Installs the allocator at the first use.
+// While it lives, LibTorch's tensors that this thread makes where it computes (libtorch/compute_scope.h) come from
+// `workspace`; those of other threads, and this one's before and after, from LibTorch's own allocator for the CPU, and
+// on a GPU from none. Scopes nest. Installs the allocator at the first use.
 class WorkspaceScope {
  public:
   explicit WorkspaceScope(Workspace& workspace);
@@ -51,5 +52,9 @@ class WorkspaceScope {
  private:
   Workspace* before_;
 };
+
+// For CudaMemory. A block of this thread's scope; throws DeviceError outside of any.
+std::byte* take_for_visit(int64_t bytes);
+void give_back_of_visit(void* address) noexcept;  // a check fails where it is no workspace's
 
 }  // namespace sluice

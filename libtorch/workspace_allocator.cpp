@@ -2,7 +2,10 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <mutex>
+#include <string>
 
+#include "core/errors.h"
+#include "libtorch/compute_scope.h"
 #include "libtorch/workspace.h"
 
 namespace sluice {
@@ -22,7 +25,8 @@ class VisitAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* address = nullptr;
     if (bytes > 0) {
-      address = visiting != nullptr ? visiting->take(static_cast<int64_t>(bytes)) : original->raw_allocate(bytes);
+      const bool planned = visiting != nullptr && current_compute_stream() == nullptr;
+      address = planned ? visiting->take(static_cast<int64_t>(bytes)) : original->raw_allocate(bytes);
     }
     return {address, address, &release_by_address, c10::Device(c10::DeviceType::CPU)};
   }
@@ -46,5 +50,14 @@ WorkspaceScope::WorkspaceScope(Workspace& workspace) : before_(visiting) {
   visiting = &workspace;
 }
 WorkspaceScope::~WorkspaceScope() { visiting = before_; }
+
+std::byte* take_for_visit(int64_t bytes) {
+  if (visiting != nullptr) return visiting->take(bytes);
+  throw DeviceError("LibTorch wants " + std::to_string(bytes) +
+                    " bytes of the GPU outside of a visit, where none are planned for it");
+}
+void give_back_of_visit(void* address) noexcept {
+  SLUICE_CHECK(Workspace::release(address), "LibTorch gave back memory of the GPU that is no workspace's");
+}
 
 }  // namespace sluice

@@ -25,7 +25,8 @@ at::Tensor by_whole_scores(const at::Tensor& query, const at::Tensor& key, const
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double scale) {
-  if (has_whole_scores(dtype_of(query), query.size(2))) return by_whole_scores(query, key, value, scale);
+  if (query.is_cpu() && has_whole_scores(dtype_of(query), query.size(2)))
+    return by_whole_scores(query, key, value, scale);
   return at::scaled_dot_product_attention(query, key, value, {}, 0.0, true, scale);
 }
 

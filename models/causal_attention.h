@@ -6,10 +6,11 @@
 
 namespace sluice {
 
-// Whether the scores of short sequences exist whole, as one batched product, in place of LibTorch's fused kernel, which
-// never keeps them: on a CPU the latter takes two to three times as long in bf16. In fp32, in fp16, whose products are
-// slow here (gpt2_module.h), and for longer sequences, whose scores would outgrow the rest of a block, the fused kernel
-// runs. It depends on the model's shape alone, so it is the same wherever bytes live.
+// Whether a CPU has the scores of short sequences whole, as one batched product, in place of LibTorch's fused kernel,
+// which never keeps them: the latter takes two to three times as long in bf16. In fp32, in fp16, whose products are
+// slow there (gpt2_module.h), and for longer sequences, whose scores would outgrow the rest of a block, the fused
+// kernel runs. A GPU has its own (libtorch/cuda_module.cpp). It depends on the model's shape alone, so it is the same
+// wherever bytes live.
 constexpr int64_t kWholeScoresSequence = 256;
 constexpr bool has_whole_scores(DType type, int64_t sequence) {
   return type == DType::kBf16 && sequence <= kWholeScoresSequence;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "libtorch/visit_memory.h"
 #include "libtorch/visit_turn.h"
-#include "libtorch/workspace.h"
 #include "models/gpt2_timing.h"
 #include "models/gpt2_visits.h"
 #include "models/gpt2_workspace.h"
@@ -37,7 +37,9 @@ Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
                       ": 1 or more, or 0 for the default");
   }
   const int64_t tokens = options.batch * options.sequence;
-  if (options.loss_tile_tokens == 0) options.loss_tile_tokens = default_loss_tile_tokens(config.vocab_size, tokens);
+  if (options.loss_tile_tokens == 0) {
+    options.loss_tile_tokens = default_loss_tile_tokens(head_grain(options.device), config.vocab_size, tokens);
+  }
   options.loss_tile_tokens = std::min(options.loss_tile_tokens, tokens);
   return options;
 }
@@ -67,8 +69,8 @@ struct Gpt2::Impl {
     return {.visits = visits, .options = options, .estimate_bytes = estimate_gpt2_workspace(config, options)};
   }
   void run(Use& use, const Gpt2Tokens& tokens) {
-    std::optional<WorkspaceScope> scope;
-    if (workspace) scope.emplace(*workspace);
+    std::optional<VisitScope> scope;
+    if (memory) scope.emplace(*memory);
     UseTurn turn(use);
     visits.run(use.visit(), turn, tokens);
   }
@@ -76,7 +78,7 @@ struct Gpt2::Impl {
   Gpt2Config config;
   Gpt2Options options;
   Gpt2Visits visits;
-  std::optional<Workspace> workspace;
+  std::optional<VisitMemory> memory;
 };
 
 Gpt2::Gpt2(Gpt2Config config, Gpt2Options options) : impl_(std::make_unique<Impl>(std::move(config), options)) {}
@@ -119,12 +121,15 @@ ComputeMemory Gpt2::estimate_memory() const {
           .graph_bytes = estimate_gpt2_graphs(impl_->visits.layout(), impl_->config, impl_->options)};
 }
 
-void Gpt2::use_workspace(std::span<std::byte> workspace) {
-  impl_->visits.forget_graphs();
-  impl_->workspace.reset();
-  impl_->workspace.emplace(workspace);
+void Gpt2::use_memory(const Engine& engine) {
+  leave_memory();
+  impl_->memory.emplace(engine.workspace(), engine.compute_stream());
 }
-int64_t Gpt2::workspace_peak_bytes() const { return impl_->workspace ? impl_->workspace->high_water_bytes() : 0; }
+void Gpt2::leave_memory() {
+  impl_->visits.forget_graphs();
+  impl_->memory.reset();
+}
+int64_t Gpt2::workspace_peak_bytes() const { return impl_->memory ? impl_->memory->high_water_bytes() : 0; }
 
 Compute Gpt2::compute(TokenBatches tokens) {
   const int64_t count = impl_->options.batch * impl_->options.sequence;

@@ -55,9 +55,10 @@ struct Gpt2Config {
 // What is fixed when a run is planned.
 struct Gpt2Options {
   Precision precision = Precision::kBf16;
-  int64_t batch = 1;             // sequences in a micro-batch
-  int64_t sequence = 0;          // tokens in a sequence; 0: n_positions
-  int64_t loss_tile_tokens = 0;  // tokens whose logits exist at once; 0: from the shape alone
+  int64_t batch = 1;                      // sequences in a micro-batch
+  int64_t sequence = 0;                   // tokens in a sequence; 0: n_positions
+  int64_t loss_tile_tokens = 0;           // tokens whose logits exist at once; 0: from the shape and the device alone
+  DeviceKind device = DeviceKind::kHost;  // where it computes: kHost, or kCuda (libtorch/compute_device.h)
 };
 
 constexpr int64_t kIgnoredTarget = -100;
@@ -101,10 +102,12 @@ class Gpt2 {
   // second or so; before the arenas are taken), or matrix products alone at a speed.
   std::vector<VisitTime> measure_visits(const ComputeMemory& memory);
   std::vector<VisitTime> estimate_visits(double tflop_per_s) const;
-  // The memory for temporaries of the calls below (Engine::workspace()); it must outlive them. Without one, temporaries
-  // come from LibTorch's own allocator. To be called anew for every engine: it forgets graphs in another one's memory.
-  void use_workspace(std::span<std::byte> workspace);
-  int64_t workspace_peak_bytes() const;  // high-water mark since use_workspace
+  // To be called for every engine that the calls below are for, which is on options().device: their temporaries are in
+  // its workspace, and they compute in its order. On the CPU LibTorch's own allocator serves where none is in use.
+  void use_memory(const Engine& engine);
+  // Before that engine goes: another one's memory may get its addresses.
+  void leave_memory();
+  int64_t workspace_peak_bytes() const;  // high-water mark since use_memory
 
   // For train_step (every micro-batch) and evaluate (the mean loss). The tokens must outlive the returned callable, and
   // it must not outlive the Gpt2. Throws ConfigError for an id outside the vocabulary.

@@ -30,20 +30,16 @@ class Embedding final : public Gpt2Visit {
   void forward(VisitTurn& turn, const Gpt2Tokens& tokens) {
     const Binding bound(module_, turn.weights());
     at::Tensor y = tensor_of(turn.outputs()[0], {tokens.batch, tokens.sequence, width_});
-    const at::Tensor ids = at::from_blob(const_cast<int64_t*>(tokens.ids.data()), {tokens.batch, tokens.sequence},
-                                         at::TensorOptions().dtype(c10::ScalarType::Long));
-    y.copy_(at::embedding(module_.wte, ids));
+    y.copy_(at::embedding(module_.wte, tensor_from_host(tokens.ids).view({tokens.batch, tokens.sequence})));
     y.add_(module_.wpe.narrow(0, 0, tokens.sequence));
   }
 
-  // Rows add in the order of tokens, in fp32.
   void backward(VisitTurn& turn, const Gpt2Tokens& tokens) {
     const TensorView& gradient = turn.output_gradients()[0];
-    const int64_t row_bytes = width_ * bytes_of(gradient.dtype);
-    for (int64_t i = 0; i < tokens.count(); ++i) {
-      const std::byte* row = gradient.address + i * row_bytes;
-      turn.contribute_part(kWte, tokens.ids[static_cast<size_t>(i)] * width_, row, width_, gradient.dtype);
-      turn.contribute_part(kWpe, i % tokens.sequence * width_, row, width_, gradient.dtype);
+    add_rows(turn, kWte, tensor_from_host(tokens.ids), tensor_of(gradient, {tokens.count(), width_}));
+    const int64_t sequence_bytes = tokens.sequence * width_ * bytes_of(gradient.dtype);
+    for (int64_t i = 0; i < tokens.batch; ++i) {
+      turn.contribute_part(kWpe, 0, gradient.address + i * sequence_bytes, tokens.sequence * width_, gradient.dtype);
     }
   }
 

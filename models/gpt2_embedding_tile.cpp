@@ -34,43 +34,45 @@ class EmbeddingTile final : public Gpt2Visit {
     return {range.first, std::max(range.first, std::min(range.end, tokens.sequence))};
   }
 
+  // The tokens whose words are of the tile, and the tile's rows for them.
+  struct Words {
+    std::vector<int64_t> tokens, rows;
+  };
+  Words words_of(const Gpt2Tokens& tokens, int tile) const {
+    const TileRange range = tile_range(vocabulary_, tiles_, tile);
+    Words words;
+    for (int64_t i = 0; i < tokens.count(); ++i) {
+      const int64_t id = tokens.ids[static_cast<size_t>(i)];
+      if (id < range.first || id >= range.end) continue;
+      words.tokens.push_back(i);
+      words.rows.push_back(id - range.first);
+    }
+    return words;
+  }
+
   void forward(VisitTurn& turn, const Gpt2Tokens& tokens, int tile) {
     at::Tensor sum = tensor_of(turn.outputs()[0], {tokens.batch, tokens.sequence, width_});
     if (tile == 0) sum.zero_();
-    const TileRange words = tile_range(vocabulary_, tiles_, tile);
-    std::vector<int64_t> tokens_here, rows;
-    for (int64_t i = 0; i < tokens.count(); ++i) {
-      const int64_t id = tokens.ids[static_cast<size_t>(i)];
-      if (id < words.first || id >= words.end) continue;
-      tokens_here.push_back(i);
-      rows.push_back(id - words.first);
-    }
-    const auto indices = [](std::vector<int64_t>& list) {
-      return at::from_blob(list.data(), {static_cast<int64_t>(list.size())},
-                           at::TensorOptions().dtype(c10::ScalarType::Long));
-    };
-    if (!rows.empty()) {
-      const at::Tensor values = at::embedding(tensor_of(turn.weights()[kWte]), indices(rows));
-      sum.view({tokens.count(), width_}).index_add_(0, indices(tokens_here), values);
+    if (const Words words = words_of(tokens, tile); !words.rows.empty()) {
+      const at::Tensor values = at::embedding(tensor_of(turn.weights()[kWte]), tensor_from_host(words.rows));
+      sum.view({tokens.count(), width_}).index_add_(0, tensor_from_host(words.tokens), values);
     }
     if (const TileRange here = places(tokens, tile); here.size() > 0) {
       sum.narrow(1, here.first, here.size()).add_(tensor_of(turn.weights()[kWpe]).narrow(0, 0, here.size()));
     }
   }
 
-  // Rows add in the order of tokens, in fp32.
   void backward(VisitTurn& turn, const Gpt2Tokens& tokens, int tile) {
-    const TensorView& gradient = turn.output_gradients()[0];
-    const int64_t row_bytes = width_ * bytes_of(gradient.dtype);
-    const TileRange words = tile_range(vocabulary_, tiles_, tile), here = places(tokens, tile);
-    for (int64_t i = 0; i < tokens.count(); ++i) {
-      const std::byte* row = gradient.address + i * row_bytes;
-      const auto add_row = [&](WeightIndex weight, const TileRange& range, int64_t which) {
-        if (which < range.first || which >= range.end) return;
-        turn.contribute_part(weight, (which - range.first) * width_, row, width_, gradient.dtype);
-      };
-      add_row(kWte, words, tokens.ids[static_cast<size_t>(i)]);
-      add_row(kWpe, here, i % tokens.sequence);
+    const TensorView& given = turn.output_gradients()[0];
+    if (const Words words = words_of(tokens, tile); !words.rows.empty()) {
+      const at::Tensor gradient = tensor_of(given, {tokens.count(), width_});
+      add_rows(turn, kWte, tensor_from_host(words.rows), gradient.index_select(0, tensor_from_host(words.tokens)));
+    }
+    const TileRange here = places(tokens, tile);
+    const int64_t row_bytes = width_ * bytes_of(given.dtype);
+    for (int64_t i = 0; i < tokens.batch && here.size() > 0; ++i) {
+      const std::byte* const rows = given.address + (i * tokens.sequence + here.first) * row_bytes;
+      turn.contribute_part(kWpe, 0, rows, here.size() * width_, given.dtype);
     }
   }
 

@@ -3,11 +3,12 @@
 #include "models/gpt2_head.h"
 
 #include <ATen/ops/amax.h>
+#include <ATen/ops/log.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/errors.h"
@@ -17,46 +18,28 @@ namespace {
 
 enum class Want : uint8_t { kLoss, kLossAndGradient };
 
-// The sum of losses over rows of `logits` whose target counts. With kLossAndGradient the rows become the gradient of
-// sum * factor.
-double cross_entropy(at::Tensor& logits, std::span<const int64_t> targets, double factor, Want want) {
-  at::Tensor exponential = logits.to(c10::ScalarType::Float, false, true);
-  exponential.sub_(at::amax(exponential, 1, true));
-  const int64_t vocabulary = exponential.size(1);
-  std::vector<float> at_target(targets.size(), 0.0f);
-  float* const values = exponential.mutable_data_ptr<float>();
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i] != kIgnoredTarget) at_target[i] = values[static_cast<int64_t>(i) * vocabulary + targets[i]];
-  }
-  exponential.exp_();
-  const at::Tensor sums = at::sum(exponential, 1, true);
-  const float* const sum = sums.const_data_ptr<float>();
-  double loss = 0;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (targets[i] != kIgnoredTarget) loss += std::log(sum[i]) - at_target[i];
-  }
-  if (want == Want::kLoss) return loss;
-  exponential.div_(sums);
-  for (size_t i = 0; i < targets.size(); ++i) {
-    float* const row = values + static_cast<int64_t>(i) * vocabulary;
-    if (targets[i] == kIgnoredTarget) {
-      std::fill(row, row + vocabulary, 0.0f);
-    } else {
-      row[targets[i]] -= 1.0f;
-    }
-  }
-  exponential.mul_(factor);
-  logits.copy_(exponential);
-  return loss;
+// Adds to `loss`, in fp64, the losses of rows of `logits`, the first of them token `first`'s, whose target counts. With
+// kLossAndGradient the rows become the gradient of their sum * factor.
+void cross_entropy(at::Tensor logits, const Targets& targets, int64_t first, double factor, Want want,
+                   at::Tensor& loss) {
+  at::Tensor values = logits.to(c10::ScalarType::Float, false, true);
+  values.sub_(at::amax(values, 1, true));
+  const at::Tensor at_target = targets.select(values, first);
+  const at::Tensor sums = at::sum(values.exp_(), 1, true), ignored = targets.absent(first, values.size(0));
+  loss.add_(at::sum((at::log(sums) - at_target).masked_fill_(ignored, 0), c10::ScalarType::Double));
+  if (want == Want::kLoss) return;
+  values.div_(sums);
+  targets.subtract_one(values, first);
+  logits.copy_(values.masked_fill_(ignored, 0).mul_(factor));
 }
 
 class Head final : public Gpt2Visit {
  public:
-  Head(const Gpt2Config& config, int64_t tile_tokens)
+  Head(const Gpt2Config& config, const Gpt2Options& options)
       : width_(config.n_embd),
         vocabulary_(config.vocab_size),
-        tile_tokens_(tile_tokens),
-        module_(config.layer_norm_epsilon) {}
+        tile_tokens_(options.loss_tile_tokens),
+        module_(config.layer_norm_epsilon, head_grain(options.device)) {}
 
   void run(VisitTurn& turn, const Gpt2Tokens& tokens, int) override {
     if (turn.pass() == Pass::kForward) return;  // a sink: its backward is forward and backward in one
@@ -68,49 +51,41 @@ class Head final : public Gpt2Visit {
       fill_logits(module_, turn, tokens, {0, vocabulary_});
       return;
     }
-    const int64_t counted = static_cast<int64_t>(tokens.targets.size()) -
-                            std::count(tokens.targets.begin(), tokens.targets.end(), kIgnoredTarget);
-    double loss = 0;
+    const Targets targets(tokens.targets, {0, vocabulary_});
+    at::Tensor loss = at::zeros({}, module_.rows.options().dtype(c10::ScalarType::Double));
     for (int64_t first = 0; first < tokens.count(); first += tile_tokens_) {
-      const int64_t count = std::min(tile_tokens_, tokens.count() - first);
-      const auto targets = tokens.targets.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-      loss += turn.pass() == Pass::kBackward ? train_tile(turn, first, targets, counted)
-                                             : loss_of_tile(turn, first, targets);
+      const TileRange tile{first, std::min(first + tile_tokens_, tokens.count())};
+      turn.pass() == Pass::kBackward ? train_tile(turn, tile, targets, loss) : add_loss(turn, tile, targets, loss);
     }
-    turn.report_loss(counted > 0 ? loss / static_cast<double>(counted) : 0.0);
+    turn.report_loss(targets.count() > 0 ? loss.item<double>() / static_cast<double>(targets.count()) : 0.0);
   }
 
  private:
-  double softmax(at::Tensor& logits, std::span<const int64_t> targets, double factor, Want want) const {
-    const int64_t step = softmax_rows(vocabulary_), rows = logits.size(0);
-    double loss = 0;
-    for (int64_t row = 0; row < rows; row += step) {
-      const int64_t count = std::min(step, rows - row);
-      at::Tensor part = logits.narrow(0, row, count);
-      loss += cross_entropy(part, targets.subspan(static_cast<size_t>(row), static_cast<size_t>(count)), factor, want);
+  void softmax(at::Tensor& logits, const TileRange& tile, const Targets& targets, double factor, Want want,
+               at::Tensor& loss) const {
+    const int64_t step = softmax_rows(module_.grain(), vocabulary_);
+    for (int64_t row = 0; row < tile.size(); row += step) {
+      const int64_t count = std::min(step, tile.size() - row);
+      cross_entropy(logits.narrow(0, row, count), targets, tile.first + row, factor, want, loss);
     }
-    return loss;
   }
 
-  double loss_of_tile(VisitTurn& turn, int64_t first, std::span<const int64_t> targets) {
-    const TileRange tile{first, first + static_cast<int64_t>(targets.size())};
+  void add_loss(VisitTurn& turn, const TileRange& tile, const Targets& targets, at::Tensor& loss) {
     at::Tensor logits = module_.logits_of(module_.normed(tokens_of(turn.inputs()[0], tile, width_)));
-    return softmax(logits, targets, 1, Want::kLoss);
+    softmax(logits, tile, targets, 1, Want::kLoss, loss);
   }
 
-  double train_tile(VisitTurn& turn, int64_t first, std::span<const int64_t> targets, int64_t counted) {
-    const TileRange tile{first, first + static_cast<int64_t>(targets.size())};
+  void train_tile(VisitTurn& turn, const TileRange& tile, const Targets& targets, at::Tensor& loss) {
     at::Tensor to = tokens_of(turn.input_gradients()[0], tile, width_);
-    if (std::all_of(targets.begin(), targets.end(), [](int64_t target) { return target == kIgnoredTarget; })) {
+    if (targets.all_absent(tile.first, tile.size())) {
       to.zero_();
-      return 0;
+      return;
     }
     NormedTokens made = normed_with_graph(module_, tokens_of(turn.inputs()[0], tile, width_));
     at::Tensor logits = module_.logits_of(made.normed.detach());
-    const double factor = turn.loss_scale() / static_cast<double>(counted);
-    const double loss = softmax(logits, targets, factor, Want::kLossAndGradient);
+    const double factor = turn.loss_scale() / static_cast<double>(targets.count());
+    softmax(logits, tile, targets, factor, Want::kLossAndGradient, loss);
     differentiate_logits(module_, turn, std::move(made), std::move(logits), to);
-    return loss;
   }
 
   int64_t width_, vocabulary_, tile_tokens_;
@@ -119,8 +94,8 @@ class Head final : public Gpt2Visit {
 
 }  // namespace
 
-std::unique_ptr<Gpt2Visit> make_gpt2_head(const Gpt2Config& config, int64_t tile_tokens) {
-  return std::make_unique<Head>(config, tile_tokens);
+std::unique_ptr<Gpt2Visit> make_gpt2_head(const Gpt2Config& config, const Gpt2Options& options) {
+  return std::make_unique<Head>(config, options);
 }
 
 }  // namespace sluice

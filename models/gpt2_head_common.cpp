@@ -1,3 +1,4 @@
+#include <ATen/ops/eq.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/layer_norm.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -12,10 +13,11 @@
 
 namespace sluice {
 
-HeadModule::HeadModule(double epsilon)
+HeadModule::HeadModule(double epsilon, const HeadGrain& grain)
     : norm_weight(add_parameter("norm_weight")),
       norm_bias(add_parameter("norm_bias")),
       rows(add_parameter("rows")),
+      grain_(grain),
       epsilon_(epsilon) {}
 
 at::Tensor HeadModule::normed(const at::Tensor& x) const {
@@ -23,6 +25,35 @@ at::Tensor HeadModule::normed(const at::Tensor& x) const {
 }
 
 at::Tensor HeadModule::logits_of(const at::Tensor& normed) const { return product(normed, rows.t()); }
+
+Targets::Targets(std::span<const int64_t> targets, const TileRange& rows) : rows_(rows.size()) {
+  for (const int64_t target : targets) {
+    const bool present = target >= rows.first && target < rows.end;
+    const auto token = static_cast<int64_t>(positions_.size());
+    positions_.push_back(token * rows_ + (present ? target - rows.first : 0));
+    present_.push_back(present ? 1.0f : 0.0f);
+  }
+  positions_there_ = tensor_from_host(positions_);
+  present_there_ = tensor_from_host(present_);
+  absent_there_ = at::eq(present_there_, 0).unsqueeze(1);
+}
+
+at::Tensor Targets::positions(int64_t first, int64_t tokens) const {
+  return positions_there_.narrow(0, first, tokens) - first * rows_;
+}
+at::Tensor Targets::select(const at::Tensor& values, int64_t first) const {
+  return values.flatten().index_select(0, positions(first, values.size(0))).unsqueeze(1);
+}
+void Targets::subtract_one(at::Tensor& values, int64_t first) const {
+  const int64_t tokens = values.size(0);
+  values.view({-1}).index_add_(0, positions(first, tokens), present_there_.narrow(0, first, tokens), -1);
+}
+at::Tensor Targets::absent(int64_t first, int64_t tokens) const { return absent_there_.narrow(0, first, tokens); }
+bool Targets::all_absent(int64_t first, int64_t tokens) const {
+  const auto begin = present_.begin() + first;
+  return std::none_of(begin, begin + tokens, [](float present) { return present > 0; });
+}
+int64_t Targets::count() const { return std::count(present_.begin(), present_.end(), 1.0f); }
 
 at::Tensor tokens_of(const TensorView& view, const TileRange& tokens, int64_t width) {
   return tensor_of({.address = view.address + tokens.first * width * bytes_of(view.dtype),
@@ -40,7 +71,8 @@ NormedTokens normed_with_graph(const HeadModule& module, const at::Tensor& x) {
 
 void differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made, at::Tensor logits_gradient,
                           at::Tensor& to) {
-  const int64_t width = made.leaf.size(1), count = logits_gradient.size(1), step = head_gradient_rows(width);
+  const int64_t width = made.leaf.size(1), count = logits_gradient.size(1),
+                step = head_gradient_rows(module.grain(), width);
   for (int64_t row = 0; row < count; row += step) {
     const int64_t rows = std::min(step, count - row);
     const at::Tensor part = product(logits_gradient.narrow(1, row, rows).t(), made.normed.detach()).contiguous();

@@ -18,6 +18,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+bool must_widen(const at::Tensor& operand) { return operand.is_cpu() && dtype_of(operand) == DType::kFp16; }
+
 // a b, and a bias added to every row where there is one, in fp32; the result is fp16.
 at::Tensor widened_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   constexpr auto kFloat = c10::ScalarType::Float;
@@ -64,11 +66,18 @@ void BoundModule::unbind() {
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  return dtype_of(a) == DType::kFp16 ? widened_product(a, b, {}) : at::mm(a, b);
+  return must_widen(a) ? widened_product(a, b, {}) : at::mm(a, b);
 }
 
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return dtype_of(x) == DType::kFp16 ? WidenedAffine::apply(x, weight, bias) : at::addmm(bias, x, weight);
+  return must_widen(x) ? WidenedAffine::apply(x, weight, bias) : at::addmm(bias, x, weight);
+}
+
+void add_rows(VisitTurn& turn, int index, const at::Tensor& rows, const at::Tensor& gradients) {
+  const std::span<float> open = turn.open_gradient(index);
+  const int64_t width = gradients.size(1);
+  tensor_at(open.data(), DType::kFp32, {static_cast<int64_t>(open.size()) / width, width})
+      .index_add_(0, rows, gradients.to(c10::ScalarType::Float));
 }
 
 void contribute(VisitTurn& turn, int index, at::Tensor gradient) {

@@ -40,10 +40,14 @@ class Binding {
 };
 
 // Products of matrices, rounded once. LibTorch multiplies fp16 element by element on CPUs without fp16 arithmetic, a
-// hundred times slower than fp32: fp16 is widened here, the left operand whole, the right one some columns at a time.
+// hundred times slower than fp32: there fp16 is widened, the left operand whole, the right one some columns at a time.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 // x W + b with W as Hugging Face stores it for GPT-2: [in, out]. Under autograd too.
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// Adds gradients [n, width] to rows of weight `index`'s open gradient, in fp32, those of one row in the order they have
+// here.
+void add_rows(VisitTurn& turn, int index, const at::Tensor& rows, const at::Tensor& gradients);
 
 // Contributes a gradient of weight `index` of the turn and drops it.
 void contribute(VisitTurn& turn, int index, at::Tensor gradient);

@@ -5,14 +5,14 @@
 #include <string>
 #include <utility>
 
+#include "core/bytes.h"
 #include "models/gpt2_visits.h"
 
 namespace sluice {
 namespace {
 
-constexpr int64_t kLossTileElements = int64_t{8} << 20;
-constexpr int64_t kSoftmaxElements = int64_t{1} << 19;
-constexpr int64_t kHeadGradientElements = int64_t{1} << 20;
+constexpr HeadGrain kCpuGrain = {.loss_tile = 8 * kMiB, .softmax = kMiB / 2, .gradient = kMiB};
+constexpr HeadGrain kGpuGrain = {.loss_tile = 64 * kMiB, .softmax = 16 * kMiB, .gradient = 16 * kMiB};
 constexpr int64_t kProductElements = int64_t{1} << 21;
 
 // Which of its layer's tiles, and what it has of the heads, features or rows between which the layer is cut.
@@ -228,11 +228,16 @@ TileRange tile_range(int64_t count, int64_t tiles, int64_t tile) {
   return {first, first + size + (tile < larger ? 1 : 0)};
 }
 
-int64_t default_loss_tile_tokens(int64_t vocab_size, int64_t tokens) {
-  return std::clamp<int64_t>(kLossTileElements / vocab_size, 1, tokens);
+HeadGrain head_grain(DeviceKind device) { return device == DeviceKind::kCuda ? kGpuGrain : kCpuGrain; }
+int64_t default_loss_tile_tokens(const HeadGrain& grain, int64_t vocab_size, int64_t tokens) {
+  return std::clamp<int64_t>(grain.loss_tile / vocab_size, 1, tokens);
 }
-int64_t softmax_rows(int64_t vocab_size) { return std::max<int64_t>(1, kSoftmaxElements / vocab_size); }
-int64_t head_gradient_rows(int64_t width) { return std::max<int64_t>(1, kHeadGradientElements / width); }
+int64_t softmax_rows(const HeadGrain& grain, int64_t vocab_size) {
+  return std::max<int64_t>(1, grain.softmax / vocab_size);
+}
+int64_t head_gradient_rows(const HeadGrain& grain, int64_t width) {
+  return std::max<int64_t>(1, grain.gradient / width);
+}
 int64_t product_columns(int64_t left_rows, int64_t right_rows) {
   return std::max<int64_t>(1, kProductElements / std::max(left_rows, right_rows));
 }

@@ -1,14 +1,17 @@
 #include "models/gpt2_timing.h"
 
 #include <algorithm>
-#include <map>
+#include <memory>
 #include <span>
+#include <utility>
 
-#include "core/arena.h"
+#include "core/bytes.h"
 #include "core/clock.h"
 #include "core/geometry.h"
+#include "engine/plan.h"
 #include "libtorch/practice_turn.h"
-#include "libtorch/workspace.h"
+#include "libtorch/visit_memory.h"
+#include "offload/device_wait.h"
 
 namespace sluice {
 namespace {
@@ -17,26 +20,67 @@ constexpr int64_t kLongEnoughNs = 100'000'000;  // for one kind's pass
 constexpr size_t kFewestRuns = 2;
 constexpr int64_t kMoreThanCachesBytes = int64_t{64} << 20;
 
+// With small numbers everywhere.
+std::unique_ptr<Device> make_filled_device(DeviceKind kind, int64_t bytes) {
+  constexpr int kSmallValue = 0x3c;  // every byte of a bf16 or fp32 this: about 0.01
+  std::unique_ptr<Device> device = make_device(kind, bytes);
+  const std::vector<std::byte> values(static_cast<size_t>(kMiB), std::byte{kSmallValue});
+  for (int64_t at = 0; at < bytes; at += kMiB) {
+    device->copy_now(device->memory() + at, values.data(), std::min(kMiB, bytes - at));
+  }
+  return device;
+}
+
 class Timing {
  public:
-  Timing(const Gpt2Probe& probe, const ComputeMemory& memory)
+  // `alike`: visits of one kind, which take turns: what they work on is not in the caches, as in a step.
+  Timing(const Gpt2Probe& probe, const ComputeMemory& memory, std::vector<std::vector<int>> alike)
       : probe_(probe),
         geometry_(probe.visits.layout().spec.partitions, int64_t{1} << 22),
         graph_bytes_(memory.graph_bytes),
-        memory_(memory.workspace_bytes),
-        workspace_(memory_.span()),
+        workspace_bytes_(round_up(memory.workspace_bytes, kDeviceAlignmentBytes)),
+        alike_(std::move(alike)),
+        device_(make_filled_device(probe.options.device, workspace_bytes_ + keep_what_fits())),
+        wait_(*device_),
+        visits_(std::span(device_->memory(), static_cast<size_t>(workspace_bytes_)), device_->compute_stream()),
         zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0) {}
 
-  // Of visits of one kind, which take turns: what they work on is not in the caches, as in a step.
-  VisitTime time(std::span<const int> visits) {
-    const ModelSpec& spec = probe_.visits.layout().spec;
+  // Of each of the lists in `alike`.
+  std::vector<VisitTime> times() {
+    std::vector<VisitTime> times;
+    for (const std::vector<int>& visits : alike_) times.push_back(time(visits));
+    return times;
+  }
+
+ private:
+  PracticeTurn::Of turn_of(int visit) const {
+    return {.model = probe_.visits.layout().spec,
+            .geometry = geometry_,
+            .visit = visit,
+            .weights = weights_dtype(probe_.options.precision),
+            .graph_bytes = graph_bytes_[static_cast<size_t>(visit)]};
+  }
+
+  // Of each kind as many visits as caches do not hold; returns the largest kind's bytes.
+  int64_t keep_what_fits() {
+    int64_t largest = 0;
+    for (std::vector<int>& visits : alike_) {
+      int64_t bytes = 0;
+      size_t kept = 0;
+      while (kept < visits.size() && bytes < kMoreThanCachesBytes)
+        bytes += PracticeTurn::bytes(turn_of(visits[kept++]));
+      visits.resize(kept);
+      largest = std::max(largest, bytes);
+    }
+    return largest;
+  }
+
+  VisitTime time(const std::vector<int>& visits) {
     std::vector<Practised> turns;
-    int64_t bytes = 0;
+    std::byte* at = device_->memory() + workspace_bytes_;
     for (const int visit : visits) {
-      if (bytes >= kMoreThanCachesBytes) break;
-      turns.push_back({visit, PracticeTurn(spec, geometry_, visit, weights_dtype(probe_.options.precision),
-                                           graph_bytes_[static_cast<size_t>(visit)])});
-      bytes += turns.back().turn.bytes();
+      turns.push_back({visit, PracticeTurn(turn_of(visit), *device_, at)});
+      at += PracticeTurn::bytes(turn_of(visit));
     }
     const bool sink = turns.front().turn.outputs().empty(), keeps = graph_bytes_[static_cast<size_t>(visits[0])] > 0;
     using enum PracticeTurn::Graph;
@@ -51,7 +95,6 @@ class Timing {
     return time;
   }
 
- private:
   struct Practised {
     int visit = 0;
     PracticeTurn turn;
@@ -60,7 +103,7 @@ class Timing {
   // Of each of these passes, which every visit runs one after the other.
   std::vector<double> medians_ms(std::vector<Practised>& turns, const std::vector<Pass>& passes,
                                  PracticeTurn::Graph graph) {
-    const WorkspaceScope scope(workspace_);
+    const VisitScope scope(visits_);
     const Gpt2Tokens tokens{.batch = probe_.options.batch,
                             .sequence = probe_.options.sequence,
                             .ids = zeros_,
@@ -74,6 +117,7 @@ class Timing {
         const int64_t from = now_ns();
         turn.begin(passes[pass], graph);
         probe_.visits.run(visit, turn, tokens);
+        wait_.for_compute();
         runs_ms[pass].push_back(static_cast<double>(now_ns() - from) / 1e6);
       }
     }
@@ -89,25 +133,29 @@ class Timing {
   const Gpt2Probe& probe_;
   Geometry geometry_;
   std::vector<int64_t> graph_bytes_;
-  Arena memory_;
-  Workspace workspace_;
+  int64_t workspace_bytes_;
+  std::vector<std::vector<int>> alike_;
+  std::unique_ptr<Device> device_;
+  DeviceWait wait_;
+  VisitMemory visits_;
   std::vector<int64_t> zeros_;
 };
 
 }  // namespace
 
 std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {
-  Timing timing(probe, memory);
   const Gpt2Layout& layout = probe.visits.layout();
-  std::map<int, std::vector<int>> alike;  // by the first of them
+  std::vector<std::vector<int>> alike;
+  std::vector<size_t> list_of;  // each visit's, in `alike`
   for (int visit = 0; visit < static_cast<int>(layout.roles.size()); ++visit) {
-    alike[layout.first_like(visit)].push_back(visit);
+    const int first = layout.first_like(visit);
+    list_of.push_back(first < visit ? list_of[static_cast<size_t>(first)] : alike.size());
+    if (first == visit) alike.emplace_back();
+    alike[list_of.back()].push_back(visit);
   }
-  std::vector<VisitTime> times(layout.roles.size());
-  for (const auto& [first, visits] : alike) {
-    const VisitTime time = timing.time(visits);
-    for (const int visit : visits) times[static_cast<size_t>(visit)] = time;
-  }
+  const std::vector<VisitTime> of_lists = Timing(probe, memory, std::move(alike)).times();
+  std::vector<VisitTime> times;
+  for (const size_t list : list_of) times.push_back(of_lists[list]);
   return times;
 }
 

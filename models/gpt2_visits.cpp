@@ -20,12 +20,12 @@ Gpt2Visits::Gpt2Visits(const Gpt2Config& config, const Gpt2Options& options) : l
   const auto at = [this](Gpt2Kind kind) -> auto& { return kinds_[static_cast<size_t>(kind)]; };
   at(Gpt2Kind::kEmbedding) = make_gpt2_embedding(config);
   at(Gpt2Kind::kBlock) = make_gpt2_block(config);
-  at(Gpt2Kind::kHead) = make_gpt2_head(config, options.loss_tile_tokens);
+  at(Gpt2Kind::kHead) = make_gpt2_head(config, options);
   at(Gpt2Kind::kEmbeddingTile) = make_gpt2_embedding_tile(config);
   at(Gpt2Kind::kAttentionTile) = make_gpt2_attention_tile(config);
   at(Gpt2Kind::kMlpTile) = make_gpt2_mlp_tile(config);
-  at(Gpt2Kind::kHeadTile) = make_gpt2_head_tile(config, options.loss_tile_tokens);
-  at(Gpt2Kind::kLoss) = make_gpt2_loss();
+  at(Gpt2Kind::kHeadTile) = make_gpt2_head_tile(config, options);
+  at(Gpt2Kind::kLoss) = make_gpt2_loss(config);
 }
 
 void Gpt2Visits::run(int visit, VisitTurn& turn, const Gpt2Tokens& tokens) {

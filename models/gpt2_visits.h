@@ -50,12 +50,12 @@ constexpr int kGpt2Kinds = 8;
 
 std::unique_ptr<Gpt2Visit> make_gpt2_embedding(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_block(const Gpt2Config& config);
-std::unique_ptr<Gpt2Visit> make_gpt2_head(const Gpt2Config& config, int64_t tile_tokens);
+std::unique_ptr<Gpt2Visit> make_gpt2_head(const Gpt2Config& config, const Gpt2Options& options);
 std::unique_ptr<Gpt2Visit> make_gpt2_embedding_tile(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_attention_tile(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_mlp_tile(const Gpt2Config& config);
-std::unique_ptr<Gpt2Visit> make_gpt2_head_tile(const Gpt2Config& config, int64_t tile_tokens);
-std::unique_ptr<Gpt2Visit> make_gpt2_loss();
+std::unique_ptr<Gpt2Visit> make_gpt2_head_tile(const Gpt2Config& config, const Gpt2Options& options);
+std::unique_ptr<Gpt2Visit> make_gpt2_loss(const Gpt2Config& config);
 
 struct Gpt2Role {
   Gpt2Kind kind = Gpt2Kind::kBlock;
@@ -97,11 +97,17 @@ struct TileRange {
 };
 TileRange tile_range(int64_t count, int64_t tiles, int64_t tile);
 
-// The default of loss_tile_tokens: tokens whose logits are about 8 Mi elements, a micro-batch at the most.
-int64_t default_loss_tile_tokens(int64_t vocab_size, int64_t tokens);
-// Rows of logits whose softmax is taken at once, and rows of the head's weight whose gradient is made at once.
-int64_t softmax_rows(int64_t vocab_size);
-int64_t head_gradient_rows(int64_t width);
+// Elements of what the head makes that exist at once: as many as stay in a CPU's caches, or as keep a GPU busy.
+struct HeadGrain {
+  int64_t loss_tile = 0;  // logits; also the default of loss_tile_tokens
+  int64_t softmax = 0;    // of them, those whose softmax is taken at once
+  int64_t gradient = 0;   // of its weight
+};
+HeadGrain head_grain(DeviceKind device);
+// A micro-batch at the most.
+int64_t default_loss_tile_tokens(const HeadGrain& grain, int64_t vocab_size, int64_t tokens);
+int64_t softmax_rows(const HeadGrain& grain, int64_t vocab_size);
+int64_t head_gradient_rows(const HeadGrain& grain, int64_t width);
 // Columns of the right operand that a product of fp16 matrices widens at once, from its rows and the left one's.
 int64_t product_columns(int64_t left_rows, int64_t right_rows);
 

@@ -6,55 +6,110 @@
 #include "core/bytes.h"
 #include "core/geometry.h"
 #include "libtorch/process.h"
-#include "libtorch/workspace.h"
+#include "libtorch/visit_memory.h"
 #include "libtorch/zero_turn.h"
 #include "models/causal_attention.h"
 
 namespace sluice {
 
+namespace {
+
+bool on_gpu(const Gpt2Options& options) { return options.device == DeviceKind::kCuda; }
+
+// Whether attention's scores exist whole (causal_attention.h).
+bool keeps_scores(const Gpt2Options& options) {
+  if (on_gpu(options)) return options.precision == Precision::kFp32;
+  return has_whole_scores(weights_dtype(options.precision), options.sequence);
+}
+
+// Address space on the host. Memory on a GPU, where the closed form leaves out what kernels take for a moment.
+int64_t more_than_enough(const Gpt2Probe& probe) {
+  return on_gpu(probe.options) ? 2 * probe.estimate_bytes + 256 * kMiB : 4 * probe.estimate_bytes + 64 * kMiB;
+}
+
+// What measuring runs visits in.
+class Measuring {
+ public:
+  explicit Measuring(const Gpt2Probe& probe)
+      : probe_(probe),
+        geometry_(spec().partitions, int64_t{1} << 22),
+        zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0),
+        workspace_(probe.options.device, more_than_enough(probe)),
+        graph_(probe.options.device, more_than_enough(probe)),
+        turns_(probe.options.device, 2 * largest_turn()),
+        memory_(workspace_.span(), workspace_.stream()) {}
+
+  // The graph's bytes, where the forward keeps one.
+  int64_t run(int visit) {
+    for (const Pass pass : {Pass::kForward, Pass::kEvaluate, Pass::kBackward}) {
+      run(visit, pass, {});
+      turns_.take_back();
+    }
+    if (spec().visits[static_cast<size_t>(visit)].gives.empty()) return 0;
+    run(visit, Pass::kForward, graph_.span());
+    const int64_t graph_bytes = probe_.visits.graph_peak_bytes(visit);
+    if (graph_bytes > 0) run(visit, Pass::kBackward, graph_.span());
+    probe_.visits.forget_graphs();
+    turns_.take_back();
+    graph_.take_back();
+    return graph_bytes;
+  }
+  int64_t workspace_bytes() const { return memory_.high_water_bytes(); }
+
+ private:
+  const ModelSpec& spec() const { return probe_.visits.layout().spec; }
+  ZeroTurn::Of turn_of(int visit) const {
+    return {.model = spec(), .geometry = geometry_, .visit = visit, .weights = weights_dtype(probe_.options.precision)};
+  }
+  int64_t largest_turn() const {
+    int64_t largest = 0;
+    for (int visit = 0; visit < static_cast<int>(spec().visits.size()); ++visit) {
+      largest = std::max(largest, ZeroTurn::bytes(turn_of(visit)));
+    }
+    return largest;
+  }
+  void run(int visit, Pass pass, std::span<std::byte> graph) {
+    ZeroTurn turn(turn_of(visit), pass, turns_, graph);
+    const VisitScope scope(memory_);
+    probe_.visits.run(visit, turn,
+                      {.batch = probe_.options.batch,
+                       .sequence = probe_.options.sequence,
+                       .ids = zeros_,
+                       .targets = zeros_,
+                       .logits = {}});
+  }
+
+  const Gpt2Probe& probe_;
+  Geometry geometry_;
+  std::vector<int64_t> zeros_;
+  ProbeMemory workspace_, graph_, turns_;
+  VisitMemory memory_;
+};
+
+}  // namespace
+
 ComputeMemory measure_gpt2_memory(const Gpt2Probe& probe) {
   const Gpt2Layout& layout = probe.visits.layout();
-  const ModelSpec& spec = layout.spec;
-  const Geometry geometry(spec.partitions, int64_t{1} << 22);
-  const int64_t more_than_enough = 4 * probe.estimate_bytes + 64 * kMiB;
-  const ZeroMemory memory(more_than_enough);
-  Workspace workspace(memory.span());
-  const WorkspaceScope scope(workspace);
-  const Gpt2Options& options = probe.options;
-  const DType weights = weights_dtype(options.precision);
-  const std::vector<int64_t> zeros(static_cast<size_t>(options.batch * options.sequence), 0);
-  const Gpt2Tokens tokens{
-      .batch = options.batch, .sequence = options.sequence, .ids = zeros, .targets = zeros, .logits = {}};
-  ComputeMemory need{.workspace_bytes = 0, .graph_bytes = std::vector<int64_t>(spec.visits.size(), 0)};
-  for (int visit = 0; visit < static_cast<int>(spec.visits.size()); ++visit) {
-    if (layout.first_like(visit) < visit) {
-      need.graph_bytes[visit] = need.graph_bytes[layout.first_like(visit)];
-      continue;
-    }
-    for (const Pass pass : {Pass::kForward, Pass::kEvaluate, Pass::kBackward}) {
-      ZeroTurn turn(spec, geometry, visit, weights, pass);
-      probe.visits.run(visit, turn, tokens);
-    }
-    if (spec.visits[static_cast<size_t>(visit)].gives.empty()) continue;
-    const ZeroMemory graph(more_than_enough);
-    ZeroTurn forward(spec, geometry, visit, weights, Pass::kForward, graph.span());
-    probe.visits.run(visit, forward, tokens);
-    need.graph_bytes[visit] = probe.visits.graph_peak_bytes(visit);
-    if (need.graph_bytes[visit] > 0) {
-      ZeroTurn backward(spec, geometry, visit, weights, Pass::kBackward, graph.span());
-      probe.visits.run(visit, backward, tokens);
-    }
-    probe.visits.forget_graphs();
+  Measuring measuring(probe);
+  ComputeMemory need{.workspace_bytes = 0, .graph_bytes = {}};
+  for (int visit = 0; visit < static_cast<int>(layout.roles.size()); ++visit) {
+    const int like = layout.first_like(visit);
+    need.graph_bytes.push_back(like < visit ? need.graph_bytes[static_cast<size_t>(like)] : measuring.run(visit));
   }
-  need.workspace_bytes = workspace.high_water_bytes();
+  need.workspace_bytes = measuring.workspace_bytes();
   return need;
 }
 
 namespace {
 
-// Attention's scratch in backward: scores and their gradients of one tile of queries by one of keys, each thread its
-// own; in fp32, and once more in the tensors' type where that is narrower.
-int64_t attention_scratch(const Gpt2Options& options) {
+// Attention's scratch in backward. On a GPU the queries' gradients in fp32, several times over until each of its
+// multiprocessors has a share. On a CPU scores and their gradients of one tile of queries by one of keys, each thread
+// its own; in fp32, and once more in the tensors' type where that is narrower.
+int64_t attention_scratch(const Gpt2Config& config, const Gpt2Options& options) {
+  constexpr int64_t kMultiprocessors = 160;  // of the largest GPUs
+  if (on_gpu(options)) {
+    return (kMultiprocessors + options.batch * config.n_head) * options.sequence * (config.n_embd / config.n_head) * 4;
+  }
   const int64_t queries = options.sequence >= 768 ? 256 : options.sequence >= 192 ? 64 : 32;
   const int64_t keys = std::min<int64_t>(512, options.sequence);
   const int64_t element_bytes = options.precision == Precision::kFp32 ? 4 : 6;
@@ -63,7 +118,7 @@ int64_t attention_scratch(const Gpt2Options& options) {
 
 // What fp16's product of matrices [rows, shared] and [shared, columns] widens, and the part of the result beside it.
 int64_t widened_bytes(const Gpt2Options& options, int64_t rows, int64_t shared, int64_t columns) {
-  if (options.precision != Precision::kFp16) return 0;
+  if (on_gpu(options) || options.precision != Precision::kFp16) return 0;
   return 4 * (rows * shared + (rows + shared) * std::min(columns, product_columns(rows, shared)));
 }
 
@@ -77,13 +132,13 @@ int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 16 : 19;
   const int64_t mlp = boundary * halves_of_boundary / 2 + 2 * inner + config.inner() * config.n_embd * element_bytes +
                       widened_bytes(options, config.inner(), tokens, config.n_embd);
-  if (has_whole_scores(weights_dtype(options.precision), options.sequence)) {
+  if (keeps_scores(options)) {
     const int64_t scores = tokens * config.n_head * options.sequence * element_bytes;
     return std::max(mlp + scores, 10 * boundary + 7 * scores / 2);
   }
   const int64_t attention =
       10 * boundary + 3 * config.n_embd * config.n_embd * element_bytes +
-      std::max(attention_scratch(options), widened_bytes(options, tokens, 3 * config.n_embd, config.n_embd));
+      std::max(attention_scratch(config, options), widened_bytes(options, tokens, 3 * config.n_embd, config.n_embd));
   return std::max(mlp, attention);
 }
 
@@ -104,10 +159,10 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t last = halves_of_boundary * boundary / 2 + (8 * tokens + 3 * width) * columns * element_bytes +
                        widened_bytes(options, tokens, 3 * columns, width);
   int64_t midst = boundary + 6 * tokens * columns * element_bytes;
-  if (has_whole_scores(weights_dtype(options.precision), options.sequence)) {
+  if (keeps_scores(options)) {
     midst += (4 * tokens * heads + options.sequence) * options.sequence * element_bytes;
   } else {
-    midst += attention_scratch(options);
+    midst += attention_scratch(config, options);
   }
   const int64_t norm = (2 * tokens + 2 * (1 + compute_threads()) * width) * 4;  // LayerNorm's statistics and sums
   return norm + std::max({mlp, last, midst});
@@ -120,7 +175,7 @@ int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence;
   const int64_t boundary = tokens * config.n_embd * element_bytes, inner = tokens * config.inner() * element_bytes;
-  if (!has_whole_scores(weights_dtype(options.precision), options.sequence)) {
+  if (!keeps_scores(options)) {
     return std::max(8 * boundary + inner + widened_bytes(options, tokens, config.n_embd, config.inner()),
                     4 * boundary + widened_bytes(options, tokens, config.n_embd, 3 * config.n_embd));
   }
@@ -128,13 +183,17 @@ int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   return 8 * boundary + inner + 2 * scores;
 }
 
+// cuBLAS's own, and cuBLASLt's while a product runs.
+constexpr int64_t kBlasBytes = 64 * kMiB;
+
 // Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what fp16 widens.
 int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tile = options.loss_tile_tokens;
   const int64_t words = tile_range(config.vocab_size, config.tiling.embedding, 0).size();
-  const int64_t rows = std::min(softmax_rows(config.vocab_size), tile) * words * 4;
-  const int64_t slice = std::min(head_gradient_rows(config.n_embd), words) * config.n_embd * element_bytes;
+  const HeadGrain grain = head_grain(options.device);
+  const int64_t rows = std::min(softmax_rows(grain, config.vocab_size), tile) * words * 4;
+  const int64_t slice = std::min(head_gradient_rows(grain, config.n_embd), words) * config.n_embd * element_bytes;
   return tile * (words + config.n_embd * 3 / 2) * element_bytes +
          std::max({rows, slice, widened_bytes(options, tile, words, config.n_embd)});
 }
@@ -143,7 +202,8 @@ int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 
 int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t block = config.tiling.linear > 1 ? block_tile_bytes(config, options) : block_bytes(config, options);
-  return round_up(std::max(block, head_bytes(config, options)), Workspace::kAlignmentBytes);
+  const int64_t bytes = std::max(block, head_bytes(config, options)) + (on_gpu(options) ? kBlasBytes : 0);
+  return round_up(bytes, Workspace::kAlignmentBytes);
 }
 
 std::vector<int64_t> estimate_gpt2_graphs(const Gpt2Layout& layout, const Gpt2Config& config,

@@ -13,8 +13,9 @@ struct Gpt2Probe {
   int64_t estimate_bytes = 0;  // sizes the address space that is measured in
 };
 // Runs every pass of one micro-batch through each kind of visit (Gpt2Layout::first_like), on values that are all zero,
-// with an allocator that counts, and once more where forwards keep their graphs. Weights and boundary tensors are
-// mappings that are never written (boundary outputs aside), so they cost no memory.
+// with an allocator that counts, and once more where forwards keep their graphs. On the host weights and boundary
+// tensors are mappings that are never written (boundary outputs aside), so they cost no memory; on a GPU they take
+// theirs, and give it back.
 ComputeMemory measure_gpt2_memory(const Gpt2Probe& probe);
 
 int64_t estimate_gpt2_workspace(const Gpt2Config& config, const Gpt2Options& options);

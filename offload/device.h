@@ -1,8 +1,7 @@
-// A device: its memory, copies to and from it in two ordered lanes, and the arithmetic of what lies there: gradients, and
-// updates of optimizer state that is at home there.
-// Twins: device_cuda, and device_host, which plays the device with a capped arena of its own and copy threads, so that
-// path, budgets and waiting are real on any machine. Whatever fails throws DeviceError, or ends with one in the sink,
-// naming the call, the error and the sizes.
+// A device: its memory, copies to and from it in two ordered lanes, and the arithmetic of what lies there: gradients,
+// and updates of optimizer state that is at home there. Twins: device_cuda, and device_host, which plays the device
+// with a capped arena of its own and copy threads, so that path, budgets and waiting are real on any machine. Whatever
+// fails throws DeviceError, or ends with one in the sink, naming the call, the error and the sizes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +43,8 @@ class Device {
   virtual std::byte* memory() const = 0;
   virtual int64_t bytes() const = 0;
   virtual std::string describe() const = 0;
+  // Where compute runs whose order is that of the calls below: a cudaStream_t; null: on the caller's thread.
+  virtual void* compute_stream() const = 0;
 
   // Host memory that copies use, told once before the first of them; it must outlive the device. Copies from and to
   // other host memory are right as well, but need not be asynchronous.
@@ -71,10 +72,10 @@ class Device {
   // Tells the sink when all compute called for so far has ended. Between this and that nothing more may be called for.
   virtual void finish_compute(uint64_t tag) = 0;
 
-  // The optimizer's pass over runs of one chunk, whose planes all lie on the device; the bits of the host's kernels. Runs
-  // beside the caller's compute. Any thread, several at once over other chunks; blocks until the planes are written: what
-  // is started afterwards sees them. What compute and copies that have ended before the call wrote is seen. Returns kNo
-  // if any p, m or v came out non-finite. At most kMaxRuns at once.
+  // The optimizer's pass over runs of one chunk, whose planes all lie on the device; the bits of the host's kernels.
+  // Runs beside the caller's compute. Any thread, several at once over other chunks; blocks until the planes are
+  // written: what is started afterwards sees them. What compute and copies that have ended before the call wrote is
+  // seen. Returns kNo if any p, m or v came out non-finite. At most kMaxRuns at once.
   static constexpr size_t kMaxRuns = 16;
   virtual Finite update(AdamFormat format, std::span<const AdamRun> runs) = 0;
 };

@@ -263,6 +263,7 @@ class DeviceCuda final : public Device {
   std::byte* memory() const override { return memory_.at(); }
   int64_t bytes() const override { return memory_.bytes(); }
   std::string describe() const override { return "device_cuda: " + sluice::describe(gpu_); }
+  void* compute_stream() const override { return stream(); }
 
   void register_host(std::span<std::byte> memory) override { registered_.take(memory); }
   void start(const Copy& copy) override {

@@ -19,6 +19,7 @@ class DeviceHost final : public Device {
   std::byte* memory() const override { return arena_.at(0); }
   int64_t bytes() const override { return arena_.bytes(); }
   std::string describe() const override { return "device_host: host memory plays the device"; }
+  void* compute_stream() const override { return nullptr; }
 
   void register_host(std::span<std::byte>) override {}
   void start(const Copy& copy) override { (copy.lane == CopyLane::kUpload ? upload_ : download_).start(copy); }

@@ -205,7 +205,8 @@ bool Executor::start_ready() {
       }
       if (due) {
         begin_ns_[hop] = now_ns();
-        if (lane.in_flight++ == 0) lane.busy_since_ns = begin_ns_[hop];
+        pass_time(begin_ns_[hop]);
+        ++lane.in_flight;
         start_or_fail(hop);
       } else {
         settle(hop);
@@ -310,6 +311,17 @@ bool Executor::poll_store(Wait wait) {
   return count > 0;
 }
 
+// What has been under way since the last hop began or ended.
+void Executor::pass_time(int64_t now) {
+  const bool computes = lanes_[static_cast<size_t>(Lane::kCompute)].in_flight > 0;
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane].in_flight == 0) continue;
+    times_.busy_ns[lane] += now - counted_until_ns_;
+    if (!computes) times_.exposed_ns[lane] += now - counted_until_ns_;
+  }
+  counted_until_ns_ = now;
+}
+
 // A hop that was under way has ended.
 void Executor::complete(int hop, const std::exception_ptr& error) {
   const Hop& what = program_->hops()[hop];
@@ -318,7 +330,8 @@ void Executor::complete(int hop, const std::exception_ptr& error) {
   end_ns_[hop] = now;
   times_.bytes[lane] += what.bytes;
   times_.group_bytes[lane][static_cast<int>(what.group)] += what.bytes;
-  if (--lanes_[lane].in_flight == 0) times_.busy_ns[lane] += now - lanes_[lane].busy_since_ns;
+  pass_time(now);
+  --lanes_[lane].in_flight;
   if (error) return fail(error);
   settle(hop);
 }

@@ -46,8 +46,9 @@ constexpr int kUpdateHopsPerThread = 2;
 
 // What the lanes did in one unit.
 struct UnitTimes {
-  std::array<int64_t, kLaneCount> busy_ns{};  // at least one hop under way
-  std::array<int64_t, kLaneCount> bytes{};    // payload
+  std::array<int64_t, kLaneCount> busy_ns{};     // at least one hop under way
+  std::array<int64_t, kLaneCount> exposed_ns{};  // of it, while no compute was
+  std::array<int64_t, kLaneCount> bytes{};       // payload
   int64_t group_bytes[kLaneCount][kGroupCount] = {};
   int64_t elapsed_ns = 0;
 };
@@ -92,7 +93,6 @@ class Executor final : private CopySink {
     std::span<const int32_t> hops;
     size_t next = 0;  // the first hop that has not started
     int in_flight = 0, limit = 1;
-    int64_t busy_since_ns = 0;
   };
   struct End {
     int32_t hop;
@@ -103,6 +103,7 @@ class Executor final : private CopySink {
   void run();
   void run_unit();
   bool start_ready();
+  void pass_time(int64_t now);
   void start(int hop);
   void start_or_fail(int hop);
   void start_copy(int hop, CopyLane lane);
@@ -125,6 +126,7 @@ class Executor final : private CopySink {
   std::vector<int64_t> begin_ns_, end_ns_;  // per hop; 0: it had nothing to do
   std::unique_ptr<TraceWriter> trace_;
   UnitTimes times_;
+  int64_t counted_until_ns_ = 0;  // of busy times
   int64_t unit_begin_ns_ = 0;
   std::vector<End> taken_;  // ends being handled
 

@@ -14,6 +14,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "offload/gpu.h"
+#include "tests/contract/every_device.h"
 #include "tests/offload/gradient_values.h"
 
 namespace sluice {
@@ -42,10 +43,11 @@ class Ends final : public CopySink {
   bool failed_ = false;
 };
 
-class EveryDevice : public ::testing::TestWithParam<DeviceKind> {
+class EveryDevice : public testing::OverDevices {
  protected:
   void SetUp() override {
-    if (GetParam() == DeviceKind::kCuda && !why_no_gpu().empty()) GTEST_SKIP() << "no GPU: " << why_no_gpu();
+    OverDevices::SetUp();
+    if (IsSkipped()) return;
     device_ = make_device(GetParam(), kMiB);
     device_->set_sink(&ends_);
   }
@@ -170,11 +172,7 @@ TEST_P(EveryDevice, rounds_in_place_with_the_bits_of_the_host) {
 
 TEST_P(EveryDevice, has_the_bytes_it_was_asked_for_in_whole_pages) { EXPECT_EQ(device_->bytes(), kMiB); }
 
-std::string kind_name(const testing::TestParamInfo<DeviceKind>& kind) {
-  return kind.param == DeviceKind::kHost ? "host" : kind.param == DeviceKind::kCuda ? "cuda" : "auto";
-}
-INSTANTIATE_TEST_SUITE_P(, EveryDevice, ::testing::Values(DeviceKind::kHost, DeviceKind::kAuto, DeviceKind::kCuda),
-                         kind_name);
+INSTANTIATE_TEST_SUITE_P(, EveryDevice, testing::every_device(), testing::name_of_device);
 
 TEST(Devices, a_cuda_device_asked_for_by_name_fails_loudly_where_there_is_none) {
   if (why_no_gpu().empty()) GTEST_SKIP() << "a GPU answers here: " << explain_device();

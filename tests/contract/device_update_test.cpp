@@ -12,6 +12,7 @@
 #include "core/half.h"
 #include "cpu_adam/adam.h"
 #include "offload/device.h"
+#include "tests/contract/every_device.h"
 
 namespace sluice {
 namespace {
@@ -58,7 +59,7 @@ std::vector<std::byte> filled(AdamFormat format, AdamKind kind = AdamKind::kAdam
   return memory;
 }
 
-class EveryOptimizer : public ::testing::TestWithParam<DeviceKind> {};
+class EveryOptimizer : public testing::OverDevices {};
 
 TEST_P(EveryOptimizer, updates_runs_of_other_hyper_parameters_to_the_bits_of_the_reference) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
@@ -108,7 +109,7 @@ TEST_P(EveryOptimizer, says_where_an_update_made_a_value_that_is_not_finite) {
   EXPECT_EQ(made->update(format, std::span(runs).last(1)), Finite::kYes);
 }
 
-INSTANTIATE_TEST_SUITE_P(, EveryOptimizer, ::testing::Values(DeviceKind::kHost, DeviceKind::kAuto));
+INSTANTIATE_TEST_SUITE_P(, EveryOptimizer, testing::every_device(), testing::name_of_device);
 
 }  // namespace
 }  // namespace sluice

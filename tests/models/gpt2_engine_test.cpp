@@ -60,7 +60,7 @@ struct Training {
       options.loss_scale = {.kind = LossScaleOptions::Kind::kDynamic, .first = 0x1p18, .window = 4, .hysteresis = 1};
     }
     engine = std::make_unique<Engine>(model.spec(), options, hugging_face_source(section.folder, model));
-    model.use_workspace(engine->workspace());
+    model.use_memory(*engine);
   }
   TempFolder folder;
   ModelSection section;

@@ -56,7 +56,7 @@ class Training {
     engine_.reset();
     options_.open = mode;
     engine_ = std::make_unique<Engine>(model_.spec(), options_, model_.initial_values(1));
-    model_.use_workspace(engine_->workspace());
+    model_.use_memory(*engine_);
   }
   void close() { engine_.reset(); }
   Engine& engine() { return *engine_; }

@@ -56,6 +56,9 @@ class MemoryModel::Turn final : public VisitTurn {
     SLUICE_CHECK(first + elements <= static_cast<int64_t>(open.size()), "a part outside its gradient");
     add_gradient(open.data() + first, gradient, dtype, elements, Contribution::kLater);
   }
+  std::span<float> open_gradient(int weight) override {
+    return model_.open_.at(weights_[static_cast<size_t>(weight)].parameter->name);
+  }
   double loss_scale() const override { return 1; }
   void report_loss(double reported) override { loss = reported; }
   double loss = 0;

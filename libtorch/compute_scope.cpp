@@ -1,0 +1,20 @@
+#include "libtorch/compute_scope.h"
+
+#include <utility>
+
+namespace sluice {
+namespace {
+
+thread_local void* current = nullptr;
+
+}  // namespace
+
+ComputeScope::ComputeScope(void* stream)
+    : before_(current), scope_(stream == nullptr ? nullptr : cuda_module().compute_on(stream)) {
+  current = stream;
+}
+ComputeScope::~ComputeScope() { current = before_; }
+
+void* current_compute_stream() { return current; }
+
+}  // namespace sluice

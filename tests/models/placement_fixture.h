@@ -1,0 +1,164 @@
+// A small GPT-2 that trains for a few steps with its bytes wherever a test puts them, on the host twin or on a GPU.
+#pragma once
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/random.h"
+#include "engine/planner.h"
+#include "libtorch/compute_device.h"
+#include "libtorch/process.h"
+#include "models/gpt2.h"
+#include "tests/fakes/temp_folder.h"
+
+namespace sluice::testing {
+
+constexpr int kMicroBatches = 2, kSteps = 3;
+
+// What a run gives; compared bit by bit.
+struct Record {
+  std::vector<double> losses, norms;
+  uint32_t weights_crc32c = 0, state_crc32c = 0;
+  bool operator==(const Record&) const = default;
+};
+
+struct Trained {
+  Record record;
+  StepLanes lanes;
+  int64_t elements = 0;  // of the model, with padding
+  int64_t graphs = 0;    // visits whose forward keeps one
+  bool every_step_commits = false;
+};
+
+class Gpt2Placement : public ::testing::Test {
+ protected:
+  Gpt2Placement(const Gpt2Config& config, const Gpt2Options& options) : config_(config), model_(config, options) {
+    const int64_t tokens = options.batch * options.sequence * kMicroBatches * kSteps;
+    for (int64_t i = 0; i <= tokens; ++i) {
+      ids_.push_back(static_cast<int64_t>(uniform_at(5, 0, static_cast<uint64_t>(i)) * 30) * 11);
+    }
+    ids_[3] = 330;
+  }
+
+  void SetUp() override {
+    if (model_.options().device == DeviceKind::kCuda) {
+      if (const std::string missing = why_no_gpu_compute(); !missing.empty()) GTEST_SKIP() << "no GPU: " << missing;
+    }
+    set_process({.compute_threads = 2});
+    memory_ = model_.measure_memory();
+  }
+
+  EngineOptions options_in(const TempFolder& folder) const {
+    EngineOptions options;
+    const Precision precision = model_.options().precision;
+    options.plan = {.precision = precision,
+                    .gradient_dtype = weights_dtype(precision),
+                    .device_bytes = 8 * kMiB + (on_gpu() ? memory_.workspace_bytes : 0),
+                    .host_bytes = 16 * kMiB,
+                    .workspace_bytes = memory_.workspace_bytes,
+                    .graph_bytes = memory_.graph_bytes,
+                    .micro_batches = kMicroBatches};
+    options.device = model_.options().device;
+    options.store.folder = folder.path();
+    options.adam.learning_rate = 1e-3;
+    options.max_norm = 0.5;
+    options.update_threads = 1;
+    return options;
+  }
+
+  Trained train(const std::function<void(EngineOptions&)>& change) {
+    const TempFolder folder;
+    EngineOptions options = options_in(folder);
+    change(options);
+    Engine engine(model_.spec(), options, model_.initial_values(1));
+    model_.use_memory(engine);
+    Trained run;
+    const size_t tokens = (ids_.size() - 1) / static_cast<size_t>(kSteps);
+    for (size_t step = 0; step < static_cast<size_t>(kSteps); ++step) {
+      const auto ids = std::span(ids_).subspan(step * tokens, tokens),
+                 next = std::span(ids_).subspan(step * tokens + 1, tokens);
+      const StepEnd end = engine.train_step(1e-3, model_.compute({.ids = ids, .targets = next}));
+      run.record.losses.push_back(end.loss);
+      run.record.norms.push_back(end.grad_norm);
+    }
+    run.lanes = engine.last_lanes();
+    run.elements = engine.geometry().padded_elements();
+    run.graphs = std::ranges::count_if(engine.plan().graphs, [](int64_t at) { return at >= 0; });
+    EXPECT_LE(model_.workspace_peak_bytes(), memory_.workspace_bytes);
+    run.every_step_commits = engine.plan().commit_interval == 1;
+    const Digests digests = engine.digests();
+    run.record.weights_crc32c = digests.weights_crc32c;
+    run.record.state_crc32c = digests.state_crc32c;
+    EXPECT_LE(engine.ledger().peak(Tier::kDevice), options.plan.device_bytes);
+    EXPECT_LE(engine.ledger().peak(Tier::kHost), options.plan.host_bytes);
+    return run;
+  }
+
+  void expect_same(const std::function<void(EngineOptions&)>& change) { EXPECT_EQ(train(change).record, expected()); }
+  std::function<void(EngineOptions&)> in_smallest_budgets() const {
+    return [this](EngineOptions& options) {
+      const Planner planner(model_.spec(), options.plan);
+      options.plan.device_bytes = planner.smallest_device(options.plan.host_bytes).value();
+      options.plan.host_bytes = planner.smallest_host(options.plan.device_bytes).value();
+    };
+  }
+  bool on_gpu() const { return model_.options().device == DeviceKind::kCuda; }
+  // The same model's run on the CPU, with everything as in expected().
+  Record on_cpu() {
+    Gpt2Options options = model_.options();
+    options.device = DeviceKind::kHost;
+    model_ = Gpt2(config_, options);
+    memory_ = model_.measure_memory();
+    return train([](EngineOptions&) {}).record;
+  }
+  const Record& expected() {
+    if (expected_.losses.empty()) expected_ = train([](EngineOptions&) {}).record;
+    return expected_;
+  }
+
+ private:
+  Gpt2Config config_;
+  Gpt2 model_;
+  ComputeMemory memory_;
+  std::vector<int64_t> ids_;
+  Record expected_;
+};
+
+struct FourHomes {
+  HomeKind weights, state, gradient, activations;
+  void operator()(EngineOptions& options) const {
+    options.plan.placement = {{{weights, 1}}, {{state, 1}}, {{gradient, 1}}, {{activations, 1}}};
+  }
+};
+template <typename Each>
+void for_every_combination_of_homes(Each each) {
+  using enum HomeKind;
+  for (const HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
+    for (const HomeKind state : {kHost, kNvme}) {
+      for (const HomeKind gradient : {kDevice, kHost, kNvme}) {
+        for (const HomeKind activations : {kDevice, kHost, kNvme}) {
+          SCOPED_TRACE(fmt::format("weights {} state {} gradient {} activations {}", name_of(weights), name_of(state),
+                                   name_of(gradient), name_of(activations)));
+          each(FourHomes{weights, state, gradient, activations});
+        }
+      }
+    }
+  }
+}
+
+inline Gpt2Config config_of(int64_t layers, int64_t width) {
+  Gpt2Config config;
+  config.vocab_size = 331, config.n_positions = 48, config.n_embd = width, config.n_layer = layers, config.n_head = 3;
+  return config;
+}
+inline Gpt2Config in_tiles(Gpt2Config config, Gpt2Tiling tiling) {
+  config.tiling = tiling;
+  return config;
+}
+
+}  // namespace sluice::testing
