@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Throws ConfigError naming the file and the key: one that is unknown, missing (compute_tflop_per_s, latencies and the
-// cores of compute and copies may be), or no number of its range. "measured_for" is for people and not looked at.
+// Throws ConfigError naming the file and the key: one that is unknown, missing (those that may be 0
+// may be), or no number of its range. "measured_for" is for people and not looked at.
 MachineSpeeds read_machine(const std::filesystem::path& file);
 // `measured_for` is JSON.
 std::string machine_text(const MachineSpeeds& speeds, const std::string& measured_for);

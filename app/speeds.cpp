@@ -11,6 +11,7 @@
 #include "core/errors.h"
 #include "core/topology.h"
 #include "engine/machine_probe.h"
+#include "offload/gpu.h"
 #include "swap/drive_wear.h"
 
 namespace sluice {
@@ -33,6 +34,10 @@ std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) 
   Json key = {{"cpu", topology->cpu_name()}, {"cores", topology->core_count()}, {"drives", Json::array()}};
   for (const fs::path& folder : folders) key["drives"].push_back(device_of(folder));
   key["io"] = {{"backend", name_of(sluice.io_backend)}, {"block", sluice.io_block_bytes}, {"depth", sluice.io_depth}};
+  if (setup.device == DeviceKind::kCuda) {
+    const Gpu gpu = list_gpus().at(0);
+    key["gpu"] = {{"name", gpu.name}, {"at", gpu.pci_address}};
+  }
   key["update_threads"] = sluice.update_threads;
   key["compute_threads"] = sluice.compute_threads;
   key["precision"] = name_of(setup.config.precision);
@@ -53,7 +58,8 @@ std::optional<MachineSpeeds> this_machine(const RunSetup& setup, const std::vect
                               .gradient_dtype = plan.gradient_dtype,
                               .kind = setup.config.optimizer.kind,
                               .update_threads = setup.config.sluice.update_threads,
-                              .compute_threads = setup.config.sluice.compute_threads};
+                              .compute_threads = setup.config.sluice.compute_threads,
+                              .device = setup.device};
   say(log, LogLevel::kInfo, "measuring this machine's drives, links and kernels, once");
   try {
     const MachineSpeeds speeds = probe_machine(options);

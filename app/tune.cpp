@@ -44,7 +44,7 @@ fs::path file_of(const TuneCommand& command) {
 }
 
 // Both budgets are the host's memory then, and what one has less the other may have more.
-bool budgets_share_memory() { return EngineOptions().device == DeviceKind::kHost; }
+bool budgets_share_memory(const RunSetup& setup) { return setup.device == DeviceKind::kHost; }
 
 int64_t largest_partition(const ModelSpec& model) {
   int64_t largest = 0;
@@ -166,8 +166,9 @@ void Tuning::add_batching(int64_t samples) {
   RunConfig config = config_;
   config.batch.micro = samples;
   config.batch.accumulation = config.batch.train / samples;
-  auto setup = std::make_unique<RunSetup>(set_up(std::move(config)));
-  if (!setups_.empty() && estimate_workspace(*setup).memory.workspace_bytes > space_.total_bytes) return;  // far from fitting
+  auto setup = std::make_unique<RunSetup>(set_up(std::move(config), setups_.empty() ? console_.log() : Log{}));
+  if (!setups_.empty() && estimate_workspace(*setup).memory.workspace_bytes > space_.total_bytes)
+    return;  // far from fitting
   const WorkspaceNeed workspace = find_workspace(*setup);
   std::optional<StepSpeeds> speeds;
   if (setups_.empty()) {
@@ -194,7 +195,8 @@ void Tuning::add_batching(int64_t samples) {
 TuneSearch Tuning::search_all() {
   space_.chunk_elements = chunk_sizes(largest_partition(space_.batchings.front().model), base_.chunk_elements);
   space_.device_bytes = {base_.device_bytes};
-  if (budgets_share_memory()) space_.device_bytes = device_shares(space_.total_bytes, base_.device_bytes);
+  if (budgets_share_memory(*setups_.front()))
+    space_.device_bytes = device_shares(space_.total_bytes, base_.device_bytes);
   TuneSearch search = search_settings(space_, base_, progress("predicting steps"));
   console_.finish_progress();
   // Refused as by `plan`, with what would do.

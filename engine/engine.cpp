@@ -27,7 +27,9 @@ std::string_view name_of(Pass pass) {
 StepLanes lanes_of(const UnitTimes& times) {
   const auto lane = [&](Lane which) {
     const int i = static_cast<int>(which);
-    return LaneUse{static_cast<double>(times.busy_ns[i]) / 1e6, times.bytes[i]};
+    return LaneUse{.busy_ms = static_cast<double>(times.busy_ns[i]) / 1e6,
+                   .exposed_ms = static_cast<double>(times.exposed_ns[i]) / 1e6,
+                   .bytes = times.bytes[i]};
   };
   const auto group = [&](Lane which, Group g) {
     return times.group_bytes[static_cast<int>(which)][static_cast<int>(g)];
@@ -298,6 +300,7 @@ std::span<std::byte> Engine::workspace() const {
   return {impl_->device->memory() + impl_->plan.workspace_offset,
           static_cast<size_t>(impl_->plan.options.workspace_bytes)};
 }
+void* Engine::compute_stream() const { return impl_->device->compute_stream(); }
 
 StepEnd Engine::train_step(double learning_rate, const Compute& compute) {
   const int last = static_cast<int>(impl_->model.visits.size()) - 1;

@@ -68,7 +68,10 @@ class Use {
   // Adds a gradient to weight i's open gradient (fp32, in arrival order). May be called several times a turn (tiles of
   // tokens), or never: no gradient.
   void contribute(int weight, const std::byte* gradient, DType dtype);
-  // The open gradient itself, zero where nothing has been contributed, for gradients that touch few elements.
+  // The same for elements [first, first + elements) of the weight alone.
+  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype);
+  // The open gradient itself, zero where nothing has been contributed, for gradients that touch few elements: on the
+  // device, in the order of its compute.
   std::span<float> open_gradient(int weight);
   // What a sink multiplies its loss with before the backward (1 but for fp16): gradients stay in that domain until the
   // update.
@@ -109,7 +112,8 @@ struct StepEnd {
 // What one lane did in a step.
 struct LaneUse {
   double busy_ms = 0;
-  int64_t bytes = 0;  // payload: elements moved x bytes per element, without the padding of planes
+  double exposed_ms = 0;  // of it, while nothing was computed
+  int64_t bytes = 0;      // payload: elements moved x bytes per element, without the padding of planes
 };
 struct StepLanes {
   LaneUse read, write, upload, download, compute, update;
@@ -167,6 +171,7 @@ class Engine {
   int64_t step() const;                    // steps ended so far, resumed ones included
   int64_t applied_steps() const;           // of them those that were not skipped
   std::span<std::byte> workspace() const;  // the device arena's part for the compute's own temporaries
+  void* compute_stream() const;            // Device::compute_stream(): where turns compute
 
   // One whole step: forward and backward of every micro-batch, clip; `learning_rate` is what the update will use.
   StepEnd train_step(double learning_rate, const Compute& compute);

@@ -100,13 +100,12 @@ HomePrices::OfGroup Pricer::of(Group group, const Bill& rest) {
 
 std::span<const HomeKind> homes_of(Group group) {
   using enum HomeKind;
-  static constexpr HomeKind kWeights[] = {kHostAndDevice, kNvmeAndDevice, kHost, kNvme}, kState[] = {kHost, kNvme},
+  static constexpr HomeKind kWeights[] = {kHostAndDevice, kNvmeAndDevice, kHost, kNvme},
                             kOthers[] = {kDevice, kHost, kNvme};
   switch (group) {
     case Group::kWeights:
       return kWeights;
     case Group::kState:
-      return kState;
     case Group::kGradient:
     case Group::kActivations:
       return kOthers;

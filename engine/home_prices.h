@@ -16,7 +16,8 @@ std::span<const HomeKind> homes_of(Group group);
 
 struct HomePrices {
   // ms of an average step, by home (as homes_of has them), beyond what the last home takes. Of a partition's elements
-  // for one group, all of them there; of a tensor for one micro-batch.
+  // for one group, all of them there; of a tensor for one micro-batch. State at home on the device: with the weights
+  // and the gradient that lie beside it, which have no price of their own then.
   struct OfGroup {
     std::vector<std::vector<LaneTimes>> items;  // [partition or tensor][home]
   };

@@ -26,8 +26,9 @@ class Solver {
       : program_(program), sums_(std::move(sums)), columns_(1) {
     LaneTimes all_ms = program.rest_ms;  // with everything at its last home
     for (const HomeClass& each : program.classes) {
-      columns_ += static_cast<int>(each.size());
-      for (size_t lane = 0; lane < all_ms.size(); ++lane) all_ms[lane] += each.back().work_ms[lane];
+      first_column_.push_back(columns_ + 1);
+      columns_ += static_cast<int>(each.homes.size());
+      for (size_t lane = 0; lane < all_ms.size(); ++lane) all_ms[lane] += each.homes.back().work_ms[lane];
     }
     for (const LaneTimes& sum : sums_) unit_ms_ = std::max(unit_ms_, dot(sum, all_ms));
     lp_.reset(make_lp(0, columns_));
@@ -51,8 +52,8 @@ class Solver {
     std::vector<std::vector<double>> shares;
     auto at = values.begin() + 1;
     for (const HomeClass& each : program_.classes) {
-      shares.emplace_back(at, at + static_cast<std::ptrdiff_t>(each.size()));
-      at += static_cast<std::ptrdiff_t>(each.size());
+      shares.emplace_back(at, at + static_cast<std::ptrdiff_t>(each.homes.size()));
+      at += static_cast<std::ptrdiff_t>(each.homes.size());
     }
     return shares;
   }
@@ -69,7 +70,7 @@ class Solver {
     Row row(columns_ + 1, 0);
     int column = 2;
     for (const HomeClass& each : program_.classes) {
-      for (const ClassAtHome& home : each) row[column++] = of(home);
+      for (const ClassAtHome& home : each.homes) row[column++] = of(home);
     }
     return row;
   }
@@ -94,10 +95,11 @@ class Solver {
     add_constraint(lp_.get(), row.data(), LE, there_are / unit);
   }
   void share_out() {
-    int column = 2;
-    for (const HomeClass& each : program_.classes) {
+    for (size_t c = 0; c < program_.classes.size(); ++c) {
+      const HomeClass& each = program_.classes[c];
       Row row(columns_ + 1, 0);
-      for (size_t home = 0; home < each.size(); ++home) row[column++] = 1;
+      for (size_t home = 0; home < each.homes.size(); ++home) row[first_column_[c] + home] = 1;
+      if (each.beside) row[first_column_[*each.beside]] = 1;
       add_constraint(lp_.get(), row.data(), EQ, 1);
     }
   }
@@ -105,6 +107,7 @@ class Solver {
   const HomeProgram& program_;
   std::vector<LaneTimes> sums_;
   int columns_;
+  std::vector<int> first_column_;  // of each class
   double unit_ms_ = 1e-9;
   std::unique_ptr<lprec, Delete> lp_;
 };
@@ -114,7 +117,7 @@ GroupTimes times_of(const HomeProgram& program, const std::vector<std::vector<do
   for (size_t c = 0; c < shares.size(); ++c) {
     for (size_t home = 0; home < shares[c].size(); ++home) {
       for (size_t lane = 0; lane < work_ms.size(); ++lane) {
-        work_ms[lane] += shares[c][home] * program.classes[c][home].work_ms[lane];
+        work_ms[lane] += shares[c][home] * program.classes[c].homes[home].work_ms[lane];
       }
     }
   }

@@ -20,7 +20,13 @@ struct ClassAtHome {
   double device_bytes = 0, host_bytes = 0;
   LaneTimes work_ms{};
 };
-using HomeClass = std::vector<ClassAtHome>;
+struct HomeClass {
+  using Homes = std::vector<ClassAtHome>;
+  Homes homes;
+  // Whatever share of that class is at its first home, as much of this one is there with it: in no home of its own, its
+  // memory and its work counted with the other's.
+  std::optional<size_t> beside;
+};
 
 struct HomeProgram {
   std::vector<HomeClass> classes;
@@ -30,8 +36,9 @@ struct HomeProgram {
 };
 
 struct HomeSolution {
-  std::vector<std::vector<double>> shares;  // [class][home], of a class they sum to 1
-  GroupTimes group_ms{};                    // each resource's time alone
+  std::vector<std::vector<double>>
+      shares;             // [class][home], of its own; of a class they sum to 1, or to what is left beside another
+  GroupTimes group_ms{};  // each resource's time alone
 };
 
 // Nothing: the bytes do not suffice whatever the homes.

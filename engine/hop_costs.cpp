@@ -49,7 +49,7 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
       return {
           .work_ms = ms_of(hop.bytes, machine_.download_gb_per_s), .latency_ms = hop_ms, .cores = machine_.copy_cores};
     case Verb::kUpdate:
-      return {.work_ms = update_ms(hop, commits), .latency_ms = hop_ms, .cores = 1};
+      return update(hop, commits);
     case Verb::kVerify:
     case Verb::kSeal:
       return {.work_ms = ms_of(hop.bytes, machine_.checksum_gb_per_s), .latency_ms = hop_ms, .cores = 1};
@@ -73,6 +73,19 @@ HopCost UnitCosts::transfer(const Hop& hop) const {
           .latency_ms = (machine_.transfer_us + machine_.hop_us) / 1e3};
 }
 
+// By one thread, or by a GPU for which one waits: what is under way at once shares the GPU's memory as threads share
+// the host's.
+HopCost UnitCosts::update(const Hop& hop, Commits commits) const {
+  const double hop_ms = machine_.hop_us / 1e3;
+  const double gb_per_s = machine_.device_update_gb_per_s / machine_.update_threads;
+  if (!plan_.chunks[hop.index].updated_on_device() || gb_per_s <= 0) {
+    return {.work_ms = update_ms(hop, commits), .latency_ms = hop_ms, .cores = 1};
+  }
+  const int64_t bytes = plan_.geometry.chunks()[hop.index].elements *
+                        bytes_updated_per_element(plan_.options.format(), plan_.options.gradient_dtype);
+  return {.work_ms = ms_of(bytes, gb_per_s), .latency_ms = hop_ms};
+}
+
 // As UpdatePass::run has it, by one thread.
 double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
   const ChunkHomes& homes = plan_.chunks[hop.index];
@@ -81,7 +94,7 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
   const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
   const double sweep_ms =
       static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6;
-  if (homes.updated_on_device()) return sweep_ms;  // as fast as a thread here: no machine's speeds say better
+  if (homes.updated_on_device()) return sweep_ms;
   int64_t summed = weights_come ? bytes(Group::kWeights) : 0;
   const bool done_early =
       hop.when != When::kSpeculating && kind_ == UnitKind::kTrainSpeculative && plan_.speculated(hop.index);

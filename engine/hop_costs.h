@@ -28,6 +28,7 @@ class UnitCosts {
  private:
   HopCost of(const Hop& hop, Commits commits) const;
   HopCost transfer(const Hop& hop) const;
+  HopCost update(const Hop& hop, Commits commits) const;
   double update_ms(const Hop& hop, Commits commits) const;
   double turn_ms(const Hop& hop) const;
 

@@ -19,6 +19,7 @@ std::span<const MachineField> machine_fields() {
                                              {"update_ns_per_element", &M::update_ns_per_element, kAbove},
                                              {"checksum_gb_per_s", &M::checksum_gb_per_s, kAbove},
                                              {"close_gb_per_s", &M::close_gb_per_s, kAbove},
+                                             {"device_update_gb_per_s", &M::device_update_gb_per_s, kZero},
                                              {"compute_tflop_per_s", &M::compute_tflop_per_s, kZero},
                                              {"commit_ms", &M::commit_ms, kZero},
                                              {"transfer_us", &M::transfer_us, kZero},

@@ -13,13 +13,14 @@ struct MachineSpeeds {
   // All drives of the store together: one way alone, and the sum of both while reads and writes take turns.
   double read_gb_per_s = 0, write_gb_per_s = 0, mixed_gb_per_s = 0;
   double upload_gb_per_s = 0, download_gb_per_s = 0;
-  double update_ns_per_element = 0;  // of all update threads together, without checksums
-  double checksum_gb_per_s = 0;      // of one thread
-  double close_gb_per_s = 0;         // of fp32 gradients that are read
-  double compute_tflop_per_s = 0;    // where visits are not timed
-  double commit_ms = 0;              // a commit's table, superblock and flushes
-  double transfer_us = 0;            // from a drive's last byte to the end of a transfer, whatever its size
-  double hop_us = 0;                 // from a hop's end to the start of those that waited for it
+  double update_ns_per_element = 0;   // of all update threads together, without checksums
+  double checksum_gb_per_s = 0;       // of one thread
+  double close_gb_per_s = 0;          // of fp32 gradients that are read
+  double device_update_gb_per_s = 0;  // of what the device's updates read and write; 0: host's update threads do them
+  double compute_tflop_per_s = 0;     // where visits are not timed
+  double commit_ms = 0;               // a commit's table, superblock and flushes
+  double transfer_us = 0;             // from a drive's last byte to the end of a transfer, whatever its size
+  double hop_us = 0;                  // from a hop's end to the start of those that waited for it
 
   // The host's CPU. Where host memory plays the device, compute and copies use it too.
   int update_threads = 1;
@@ -27,8 +28,8 @@ struct MachineSpeeds {
   double compute_cores = 0;  // while a visit computes
   double copy_cores = 0;     // of one copy under way, or while a gradient closes
 
-  // Throws ConfigError naming the first value that is not a number above 0; compute_tflop_per_s, latencies and the
-  // cores of compute and copies may be 0.
+  // Throws ConfigError naming the first value that is not a number above 0; compute_tflop_per_s, the device's updates,
+  // latencies and the cores of compute and copies may be 0.
   void validate() const;
 };
 

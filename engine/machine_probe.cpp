@@ -17,7 +17,9 @@
 #include "core/errors.h"
 #include "core/topology.h"
 #include "cpu_adam/update_team.h"
-#include "offload/device.h"
+#include "engine/device_probe.h"
+#include "engine/probe_time.h"
+#include "offload/gpu.h"
 #include "swap/bare_io.h"
 
 namespace sluice {
@@ -25,27 +27,10 @@ namespace {
 
 constexpr int64_t kScratchBytes = 64 * kMiB;  // of each drive
 constexpr int64_t kMemoryBytes = 16 * kMiB;   // of the requests
-constexpr int64_t kDriveNs = 200'000'000, kOtherNs = 60'000'000;
+constexpr int64_t kDriveNs = 200'000'000;
 // More than caches hold, as in a step.
 constexpr int64_t kUpdatedElements = 4 * kMiB;  // by all threads: 56 MiB in bf16
-constexpr int64_t kClosedElements = 8 * kMiB;
-constexpr int64_t kHomeBytes = 64 * kMiB;  // copied from and to, by way of a few buffers on the device
-constexpr int kSmallValue = 0x3c;          // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
-constexpr int64_t kCopyBytes = 2 * kMiB, kCopies = 8;
-
-// Runs `work` again and again for a while; nanoseconds of the median run.
-double median_ns(int64_t limit_ns, const std::function<void()>& work) {
-  work();
-  std::vector<double> runs;
-  const int64_t begin = now_ns();
-  while (runs.size() < 3 || now_ns() - begin < limit_ns) {
-    const int64_t from = now_ns();
-    work();
-    runs.push_back(static_cast<double>(now_ns() - from));
-  }
-  std::nth_element(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2), runs.end());
-  return runs[runs.size() / 2];
-}
+constexpr int kSmallValue = 0x3c;               // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
 
 // The drives of a store, all at once, by its kind of queue.
 class Drives {
@@ -68,8 +53,8 @@ class Drives {
     speeds.write_gb_per_s = run(BareOp::kWrite, INT64_MAX, kDriveNs);
     speeds.read_gb_per_s = run(BareOp::kRead, INT64_MAX, kDriveNs);
     speeds.mixed_gb_per_s = run(BareOp::kAlternate, INT64_MAX, kDriveNs);
-    speeds.commit_ms = median_ns(kOtherNs, [this] { commit(); }) / 1e6;
-    speeds.transfer_us = median_ns(kOtherNs / 4, [this] { one({.op = IoOp::kRead, .bytes = 4096}); }) / 1e3;
+    speeds.commit_ms = median_ns(kProbeNs, [this] { commit(); }) / 1e6;
+    speeds.transfer_us = median_ns(kProbeNs / 4, [this] { one({.op = IoOp::kRead, .bytes = 4096}); }) / 1e3;
   }
 
  private:
@@ -115,45 +100,6 @@ class Drives {
   std::unique_ptr<IoQueue> queue_;  // last: its end waits for what uses the memory
 };
 
-// Copies through the device's lanes, several under way as in a step.
-class Copies final : private CopySink {
- public:
-  Copies() : host_(kHomeBytes), device_(make_device_host(kCopyBytes * kCopies)) {
-    device_->set_sink(this);
-  }
-
-  double gb_per_s(CopyLane lane) {
-    const double ns = median_ns(kOtherNs, [&] { all(lane); });
-    return static_cast<double>(kCopyBytes * kCopies) / ns;
-  }
-
- private:
-  void all(CopyLane lane) {
-    under_way_ = kCopies;
-    for (int64_t i = 0; i < kCopies; ++i) {
-      std::byte* const host = host_.at(next_);
-      next_ = (next_ + kCopyBytes) % kHomeBytes;
-      std::byte* const device = device_->memory() + i * kCopyBytes;
-      const bool up = lane == CopyLane::kUpload;
-      device_->start({.lane = lane, .to = up ? device : host, .from = up ? host : device, .bytes = kCopyBytes});
-    }
-    std::unique_lock lock(mutex_);
-    all_done_.wait(lock, [this] { return under_way_ == 0; });
-  }
-  void copied(uint64_t, std::exception_ptr error) noexcept override {
-    std::lock_guard lock(mutex_);
-    SLUICE_CHECK(!error, "a copy failed");
-    if (--under_way_ == 0) all_done_.notify_one();
-  }
-
-  Arena host_;
-  int64_t next_ = 0;  // offset of the next copy's bytes
-  std::mutex mutex_;
-  std::condition_variable all_done_;
-  int64_t under_way_ = 0;
-  std::unique_ptr<Device> device_;  // last: its threads use all of the above
-};
-
 // The update's kernel by the whole team, each thread over memory of its own.
 class Updates {
  public:
@@ -175,7 +121,7 @@ class Updates {
 
   int threads() const { return team_->threads(); }
   double ns_per_element() {
-    return median_ns(kOtherNs, [this] { sweep(); }) / static_cast<double>(each_ * team_->threads());
+    return median_ns(kProbeNs, [this] { sweep(); }) / static_cast<double>(each_ * team_->threads());
   }
 
  private:
@@ -220,21 +166,11 @@ class Updates {
 double checksum_gb_per_s() {
   constexpr int64_t kTileBytes = 32 * kKiB, kTiles = 256;
   const std::vector<std::byte> tile(kTileBytes);
-  const double ns = median_ns(kOtherNs / 4, [&] {
+  const double ns = median_ns(kProbeNs / 4, [&] {
     uint32_t sum = 0;
     for (int64_t i = 0; i < kTiles; ++i) sum = crc32c(sum, tile);
   });
   return static_cast<double>(kTileBytes * kTiles) / ns;
-}
-
-double close_gb_per_s(DType dtype) {
-  const std::unique_ptr<Device> device = make_device_host(kClosedElements * 4);
-  device->zero(device->memory(), device->bytes());
-  auto* open = reinterpret_cast<float*>(device->memory());
-  const ClosedPiece piece{device->memory(), kClosedElements};
-  double norm_part = 0;
-  const double ns = median_ns(kOtherNs / 2, [&] { device->close_gradient(open, 1, dtype, {&piece, 1}, &norm_part); });
-  return static_cast<double>(kClosedElements * 4) / ns;
 }
 
 // A hop that ends wakes the executor, which wakes who runs the next: there and back between two threads.
@@ -251,7 +187,7 @@ double handover_us() {
       wake.notify_one();
     }
   });
-  const double ns = median_ns(kOtherNs / 4, [&] {
+  const double ns = median_ns(kProbeNs / 4, [&] {
     std::unique_lock lock(mutex);
     turn = Turn::kTheirs;
     wake.notify_one();
@@ -271,23 +207,28 @@ MachineSpeeds probe_machine(const MachineProbeOptions& options) {
   const auto topology = make_topology();
   MachineSpeeds speeds;
   Drives(options.store).measure(speeds);
-  {
-    Copies copies;
-    speeds.upload_gb_per_s = copies.gb_per_s(CopyLane::kUpload);
-    speeds.download_gb_per_s = copies.gb_per_s(CopyLane::kDownload);
-  }
+  const DeviceSpeeds device = probe_device({.device = options.device,
+                                            .format = options.format,
+                                            .gradient_dtype = options.gradient_dtype,
+                                            .kind = options.kind});
+  speeds.upload_gb_per_s = device.upload_gb_per_s;
+  speeds.download_gb_per_s = device.download_gb_per_s;
+  speeds.close_gb_per_s =
+      device.close_gb_per_s * 4 / static_cast<double>(4 + bytes_of(options.gradient_dtype));  // of what is read
   {
     Updates updates(options, *topology);
     speeds.update_threads = updates.threads();
     speeds.update_ns_per_element = updates.ns_per_element();
   }
   speeds.checksum_gb_per_s = checksum_gb_per_s();
-  speeds.close_gb_per_s = close_gb_per_s(options.gradient_dtype);
   speeds.hop_us = handover_us();
   speeds.cores = topology->core_count();
-  // Host memory plays the device: its compute and its copies are threads of this machine.
-  speeds.compute_cores = std::min<double>(options.compute_threads, speeds.cores);
-  speeds.copy_cores = 1;
+  if (options.device != DeviceKind::kHost && why_no_gpu().empty()) {
+    speeds.device_update_gb_per_s = device.update_gb_per_s;
+  } else {  // host memory plays the device: its compute and its copies are threads of this machine
+    speeds.compute_cores = std::min<double>(options.compute_threads, speeds.cores);
+    speeds.copy_cores = 1;
+  }
   return speeds;
 }
 

@@ -6,6 +6,7 @@
 #include "core/dtype.h"
 #include "cpu_adam/adam.h"
 #include "engine/machine.h"
+#include "offload/device.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -17,10 +18,12 @@ struct MachineProbeOptions {
   AdamKind kind = AdamKind::kAdamW;
   int update_threads = 0;  // 0: one a physical core
   int compute_threads = 1;
+  DeviceKind device = DeviceKind::kHost;
 };
 
 // Each part alone, one after the other, on the machine as it is: other programs' work makes it slower. Blocking. Throws
-// IoError (a folder without room, a queue that cannot be had). compute_tflop_per_s stays 0: visits are timed.
+// IoError (a folder without room, a queue that cannot be had), DeviceError. compute_tflop_per_s stays 0: visits are
+// timed. device_update_gb_per_s stays 0 where host memory plays the device.
 MachineSpeeds probe_machine(const MachineProbeOptions& options);
 
 }  // namespace sluice

@@ -48,7 +48,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
     prices = &known->second;
   }
   const Budgets budgets{options.device_bytes, options.host_bytes};
-  std::optional<Plan> plan = Planner(model_, options).attempt(budgets, prices, choice.depth);
+  std::optional<Plan> plan = Planner(model_, options).attempt(budgets, prices, choice.depth, choice.state);
   if (!plan || plan->homes_by != choice.homes) return std::nullopt;
   if (!options.speeds) return Candidate{choice, std::move(*plan)};
   const Prediction prediction = predict(model_, *plan, *options.speeds);
@@ -56,13 +56,12 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   return Candidate{choice, std::move(*plan), prediction.step_ms};
 }
 
-PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
-  start.choice.commit_interval = start.plan.commit_interval;
-  std::optional<Candidate> best;
-  const auto best_ms = [&] { return best ? best->step_ms : start.step_ms; };
+// Homes first, then the share of early updates, which may ask for other homes.
+PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
+  Candidate best = std::move(start);
   const auto consider = [&](const Choice& choice) {
     std::optional<Candidate> other = attempt(choice);
-    if (other && other->step_ms < best_ms()) best = std::move(other);
+    if (other && other->step_ms < best.step_ms) best = std::move(*other);
   };
   const auto consider_homes = [&](Choice choice) {
     choice.homes = HomesBy::kSpeeds;
@@ -71,20 +70,29 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
       consider(choice);
     }
   };
-  consider_homes(start.choice);
+  consider_homes(best.choice);
   const bool named = options_.speculated_share || options_.update == UpdateMode::kReplay;
-  if (!named && (best ? best->plan : start.plan).any_speculated()) {
-    Choice choice = best ? best->choice : start.choice;
-    for (const double share : kShares) {
-      if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
-      choice.speculated_share = share;
-      consider(choice);
-    }
-    // Other updates may ask for other homes.
-    if (best && best->choice.speculated_share) consider_homes(best->choice);
+  if (named || !best.plan.any_speculated()) return best;
+  Choice choice = best.choice;
+  for (const double share : kShares) {
+    if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
+    choice.speculated_share = share;
+    consider(choice);
   }
-  if (best && best->step_ms < start.step_ms * kWorthChanging) return std::move(*best);
-  return start;
+  if (best.choice.speculated_share) consider_homes(best.choice);
+  return best;
+}
+
+PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
+  start.choice.commit_interval = start.plan.commit_interval;
+  Candidate best = best_homes(start);
+  Choice elsewhere = start.choice;
+  elsewhere.state = StateOnDevice::kWhereForced;
+  if (std::optional<Candidate> other = attempt(elsewhere)) {
+    Candidate found = best_homes(std::move(*other));
+    if (found.step_ms < best.step_ms) best = std::move(found);
+  }
+  return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }
 
 // With a commit in every step there can be early updates. Never the other way: where state is on NVMe it is written in

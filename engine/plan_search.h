@@ -28,6 +28,7 @@ class PlanSearch {
     std::optional<double> speculated_share;
     HomesBy homes = HomesBy::kOrder;
     RingDepth depth = RingDepth::kAsInOrder;
+    StateOnDevice state = StateOnDevice::kWhereItFits;
   };
   struct Candidate {
     Choice choice;
@@ -41,6 +42,8 @@ class PlanSearch {
   std::optional<Candidate> best_candidate();
   // Among the plans that commit as often as `start`.
   Candidate best_like(Candidate start);
+  // Of them, those that may put state on the device as `start` may, or may not.
+  Candidate best_homes(Candidate start);
   bool may_commit_oftener(const Plan& plan) const;
 
   const ModelSpec& model_;

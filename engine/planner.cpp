@@ -183,14 +183,18 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   return needs;
 }
 
-std::optional<Plan> Planner::attempt(Budgets budgets, const HomePrices* prices, RingDepth depth) const {
+std::optional<Plan> Planner::attempt(Budgets budgets, const HomePrices* prices, RingDepth depth,
+                                     StateOnDevice state) const {
   if (prices != nullptr) {
-    if (std::optional<Plan> plan = settle(budgets, {prices, depth})) return plan;
+    if (std::optional<Plan> plan = settle(budgets, {prices, depth, state})) return plan;
   }
-  return settle(budgets, {});
+  if (std::optional<Plan> plan = settle(budgets, {.state = state})) return plan;
+  if (state == StateOnDevice::kWhereForced || !may_update_on_device()) return std::nullopt;
+  // Programs that bring records to the device and copy them to the store are longer: their tables may not fit.
+  return settle(budgets, {.state = StateOnDevice::kWhereForced});
 }
 
-std::optional<Plan> Planner::settle(Budgets budgets, Pricing pricing) const {
+std::optional<Plan> Planner::settle(Budgets budgets, const Pricing& pricing) const {
   // Tables cost host memory and their size depends on the plan: a few rounds settle it.
   int64_t table_bytes = 0;
   for (int round = 0; round < 6; ++round) {
@@ -220,30 +224,30 @@ Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
               least.staging_slot - least.gradient_slot - least.tensor_slot};
 }
 
-std::optional<Plan> Planner::place(Budgets budgets, Pricing pricing) const {
+std::optional<Plan> Planner::place(Budgets budgets, const Pricing& pricing) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(budgets.host_bytes);
   spill_to_host(plan, budgets);
   Room room = room_beside(plan, budgets);
   if (room.host < 0) spill(plan, budgets, room);
   if (room.device < 0 || room.host < 0) return std::nullopt;
-  // The program over homes knows nothing of chunks that the device updates: beside them the order is the fixed one.
-  if (pricing.prices != nullptr && std::ranges::none_of(plan.chunks, &ChunkHomes::updated_on_device)) {
+  if (pricing.prices != nullptr) {
     plan = balance(plan, budgets, pricing, room);
   } else {
     size_rings(plan, needs(plan), room);
-    fill(plan, room);
+    fill(plan, room, pricing.state);
   }
   assign_offsets(plan);
   return plan;
 }
 
 // What is left goes to homes in the fixed order, then to rings.
-void Planner::fill(Plan& plan, Room room) const {
+void Planner::fill(Plan& plan, Room room, StateOnDevice state) const {
   fill_device(plan, room);
   shrink_rings(plan, room);  // what has a home on the device passes through no ring: room for more of it
   fill_device(plan, room);
   fill_graphs(plan, room);
+  if (state == StateOnDevice::kWhereItFits) fill_state(plan, room);
   fill_host(plan, room);
   shrink_rings(plan, room);
   fill_host(plan, room);
@@ -299,6 +303,42 @@ void Planner::fill_graphs(Plan& plan, Room& room) const {
     plan.graphs[visit] = 0;
     room.device -= bytes;
   }
+}
+
+// What the user says of one group goes for all of a chunk. Under replay no gradient is to be kept.
+bool Planner::may_update_on_device() const {
+  const Placement& wish = options_.placement;
+  return options_.update != UpdateMode::kReplay && free_to_choose(wish.state) && free_to_choose(wish.weights) &&
+         free_to_choose(wish.gradient);
+}
+
+// Of weights that are kept. Their records pass through the host's staging ring as they come and at commits; what leaves
+// host memory makes room for it.
+void Planner::fill_state(Plan& plan, Room& room) const {
+  if (!may_update_on_device()) return;
+  std::vector<int> found;
+  Room left = room;
+  int64_t slot = 0;
+  for (const int c : plan.update_order) {
+    const ChunkHomes& homes = plan.chunks[c];
+    if (homes.updated_on_device() || plan.kept_offset[plan.geometry.chunks()[c].partition] < 0) continue;
+    const int64_t state = record_bytes(plan, c, Group::kState), weights = record_bytes(plan, c, Group::kWeights);
+    const int64_t gradient = gradient_home_bytes(plan, c);
+    const int64_t taken = state + (homes.gradient == Home::kDevice ? 0 : gradient);
+    if (taken > left.device) continue;
+    left.device -= taken;
+    left.host += (homes.state == Home::kHost ? state : 0) + (homes.weights == Home::kHost ? weights : 0) +
+                 (homes.gradient == Home::kHost ? gradient : 0);
+    slot = std::max({slot, state, weights});
+    found.push_back(c);
+  }
+  const auto staging = [&](int64_t slots) { return std::max<int64_t>(0, slots * slot - plan.host_staging.bytes); };
+  const int64_t more = staging(2) <= left.host ? staging(2) : staging(1);
+  if (found.empty() || more > left.host) return;
+  plan.host_staging.bytes += more;
+  left.host -= more;
+  room = left;
+  for (const int c : found) update_on_device(plan, c);
 }
 
 void Planner::fill_host(Plan& plan, Room& room) const {

@@ -4,8 +4,8 @@
 // device, in host memory where they do not fit; gradients and activations in host memory, on the device where they do
 // not fit, on NVMe where that has no room either); then rings deep enough to work ahead; then homes. Where prices are
 // known a linear program chooses among all of them that are free (planner_homes.cpp). Without, and for what that
-// leaves, the order is fixed: activations, kept weights and then graphs that save a recompute on the device, weights
-// and then state in host memory, first-needed chunks first.
+// leaves, the order is fixed: activations, kept weights, graphs that save a recompute and then state on the device,
+// weights and then state in host memory, first-needed chunks first.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,6 +23,9 @@ struct Budgets {
 
 // Ring depth where homes go by prices: that of the fixed order, which may leave one buffer each, or all that is wanted.
 enum class RingDepth : uint8_t { kAsInOrder, kWanted };
+// State that the device updates is never updated early, which prices do not know: plans with it and without are
+// compared.
+enum class StateOnDevice : uint8_t { kWhereItFits, kWhereForced };
 
 class Planner {
  public:
@@ -32,7 +35,8 @@ class Planner {
   // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
   // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so.
   std::optional<Plan> attempt(Budgets budgets, const HomePrices* prices = nullptr,
-                              RingDepth depth = RingDepth::kAsInOrder) const;
+                              RingDepth depth = RingDepth::kAsInOrder,
+                              StateOnDevice state = StateOnDevice::kWhereItFits) const;
   // The smallest budget of one tier that would do, the other as given; nullopt: none would.
   std::optional<int64_t> smallest_device(int64_t host_bytes) const;
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
@@ -66,33 +70,42 @@ class Planner {
   struct Pricing {
     const HomePrices* prices = nullptr;
     RingDepth depth = RingDepth::kAsInOrder;
+    StateOnDevice state = StateOnDevice::kWhereItFits;
   };
-  std::optional<Plan> settle(Budgets budgets, Pricing pricing) const;
-  std::optional<Plan> place(Budgets budgets, Pricing pricing) const;
+  std::optional<Plan> settle(Budgets budgets, const Pricing& pricing) const;
+  std::optional<Plan> place(Budgets budgets, const Pricing& pricing) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
   void spill_to_host(Plan& plan, Budgets budgets) const;
   void spill(Plan& plan, Budgets budgets, Room& room) const;
   void spill_to_device(Plan& plan, Room& room) const;
-  void spill_gradients(Plan& plan, Room& room) const;
-  void spill_activations(Plan& plan, Room& room) const;
+  struct InHost {  // what may leave host memory
+    Home* home = nullptr;
+    int64_t bytes = 0, buffer_bytes = 0;  // the latter: of the rings that it passes through then
+  };
+  std::vector<InHost> gradients_in_host(Plan& plan) const;
+  std::vector<InHost> activations_in_host(Plan& plan) const;
+  static void spill_to_nvme(const std::vector<InHost>& list, Room& room);
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
-  void fill(Plan& plan, Room room) const;
+  void fill(Plan& plan, Room room, StateOnDevice state) const;
   struct Passing;
   struct Shares;
-  Plan balance(const Plan& plan, Budgets budgets, Pricing pricing, Room room) const;
-  std::optional<Room> share_memory(Plan& plan, Budgets budgets, Shares shares, Room rings) const;
+  struct Shared;
+  Plan balance(const Plan& plan, Budgets budgets, const Pricing& pricing, Room room) const;
+  std::optional<Shared> share_memory(const Plan& draft, Budgets budgets, Shares shares, Room rings) const;
   Room room_for_homes(Plan& plan, Budgets budgets, Room rings) const;
   static Room ring_bytes(const Plan& plan);
   GroupTimes times_of(const Plan& plan, const HomePrices& prices) const;
   double part_of(const Plan& plan, Group group, int64_t amount, int priced) const;
   Shares shares_of(const Plan& plan, const HomePrices& prices, Passing passing) const;
+  std::span<const HomeKind> choice_of(const Plan& plan, Group group, int item, Passing passing) const;
   void share_out(Plan& plan, const Shares& shares, const HomeSolution& solution) const;
-  void share_out_weights(Plan& plan, const std::vector<int>& chunks, double amount,
-                         const std::vector<double>& share) const;
-  void share_out_tensors(Plan& plan, const std::vector<int>& tensors, double amount,
-                         const std::vector<double>& share) const;
+  struct Quotas;
+  static void share_out_state(Plan& plan, const Quotas& quotas);
+  static void share_out_weights(Plan& plan, const Quotas& quotas);
+  static void share_out_gradients(Plan& plan, const Quotas& quotas);
+  void share_out_tensors(Plan& plan, const Quotas& quotas) const;
   template <typename Each>
   void each_item(const Plan& plan, Each each) const;
   Room chosen_bytes(const Plan& plan) const;
@@ -102,6 +115,8 @@ class Planner {
   void fill_device(Plan& plan, Room& room) const;
   void fill_graphs(Plan& plan, Room& room) const;
   bool may_keep_graph(const Plan& plan, int visit) const;
+  void fill_state(Plan& plan, Room& room) const;
+  bool may_update_on_device() const;
   void fill_host(Plan& plan, Room& room) const;
   void assign_offsets(Plan& plan) const;
   void assign_device(Plan& plan) const;

@@ -13,14 +13,15 @@ namespace {
 
 constexpr int kRounds = 6;         // rings depend on homes, and homes on what rings leave
 constexpr double kNothing = 1e-9;  // of a share: solutions are floating-point numbers
+constexpr Group kChunkGroups[] = {Group::kState, Group::kWeights, Group::kGradient};
 
 // How many of these elements or bytes are still to be given to a home.
 class Quota {
  public:
   Quota(double share, double all) : left_(share * all + kNothing * all) {}
-  double left() const { return left_; }
+  bool holds(int64_t amount) const { return left_ >= static_cast<double>(amount); }
   bool take(int64_t amount) {
-    if (left_ < static_cast<double>(amount)) return false;
+    if (!holds(amount)) return false;
     left_ -= static_cast<double>(amount);
     return true;
   }
@@ -31,10 +32,18 @@ class Quota {
 
 // Prices of an element or a byte, as floats: what was added up in another order is still the same.
 using Key = std::pair<Group, std::vector<float>>;
-Key key_of(Group group, const std::vector<LaneTimes>& prices, double amount) {
+enum class ChunkGroups : uint8_t { kApart, kTogether };  // together: as far as homes on the device take all of them
+Key key_of(const HomePrices& prices, Group group, int priced, double amount, ChunkGroups groups) {
   Key key{group, {}};
-  for (const LaneTimes& home : prices) {
-    for (const double ms : home) key.second.push_back(static_cast<float>(ms / amount));
+  const auto append = [&](Group each) {
+    for (const LaneTimes& home : prices.of(each).items[priced]) {
+      for (const double ms : home) key.second.push_back(static_cast<float>(ms / amount));
+    }
+  };
+  if (group == Group::kActivations || groups == ChunkGroups::kApart) {
+    append(group);
+  } else {
+    for (const Group each : kChunkGroups) append(each);
   }
   return key;
 }
@@ -53,20 +62,36 @@ HomeKind kind_of(Home home) {
 
 }  // namespace
 
-// Which of them may be at home on NVMe.
+// What may pass through rings of the host that nothing else needs: gradients and activations at home on NVMe, records
+// at home on the device.
 struct Planner::Passing {
-  bool gradients = true, activations = true;
+  bool gradients = true, activations = true, records = true;
 };
 
 // What the planner may place, by what is alike, and the program that says how much of it goes where.
 struct Planner::Shares {
   struct Alike {
     Group group = Group::kWeights;
-    std::vector<int> items;  // chunks in the order of their updates; of activations the plan's tensors
-    double amount = 0;       // elements; of activations bytes
+    std::span<const HomeKind> homes;  // to choose from
+    std::vector<int> items;           // chunks in the order of their updates; of activations the plan's tensors
+    double amount = 0;                // elements; of activations bytes
   };
   std::vector<Alike> alike;
   HomeProgram program;  // a class each
+};
+
+struct Planner::Shared {
+  Plan plan;
+  Room left;
+};
+
+// How much of what is alike each home gets.
+struct Planner::Quotas {
+  const Shares::Alike& alike;
+  const std::vector<double>& shares;
+  bool offers(HomeKind home) const { return place_of(alike.homes, home) < alike.homes.size(); }
+  double share(HomeKind home) const { return offers(home) ? shares[place_of(alike.homes, home)] : 0; }
+  Quota of(HomeKind home) const { return {share(home), alike.amount}; }
 };
 
 const HomeShares& Planner::wish_for(Group group) const {
@@ -97,17 +122,19 @@ Planner::Room Planner::bytes_at(const Plan& plan, Group group, int item, HomeKin
   } else {
     host = record_bytes(plan, item, group);
     device = plan.weights_bytes(plan.geometry.chunks()[item].elements);
+    if (group == Group::kState) device += host + gradient_home_bytes(plan, item);
   }
   return {on_device ? device : 0, in_host ? host : 0};
 }
 
-// Calls `each` with group, item, the item's elements or bytes, and the partition or tensor that has its prices.
+// Calls `each` with group, item, the item's elements or bytes, and the partition or tensor that has its prices. Weights
+// and gradient beside state on the device are part of its item.
 template <typename Each>
 void Planner::each_item(const Plan& plan, Each each) const {
-  for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
+  for (const Group group : kChunkGroups) {
     if (group == Group::kGradient && options_.update == UpdateMode::kReplay) continue;
     for (const int c : plan.update_order) {
-      if (plan.chunks[c].state == Home::kDevice) continue;  // weights and gradient lie beside it: nothing is chosen
+      if (group != Group::kState && plan.chunks[c].updated_on_device()) continue;
       const Chunk& chunk = plan.geometry.chunks()[c];
       each(group, c, chunk.elements, chunk.partition);
     }
@@ -129,6 +156,17 @@ Planner::Room Planner::chosen_bytes(const Plan& plan) const {
   return sum;
 }
 
+// The homes that it may have, of those that prices name.
+std::span<const HomeKind> Planner::choice_of(const Plan& plan, Group group, int item, Passing passing) const {
+  const std::span<const HomeKind> homes = homes_of(group);
+  if (group == Group::kState) return passing.records ? homes : homes.subspan(1);
+  if (group == Group::kWeights) {  // kept already: beside state that is forced to be on the device
+    return plan.kept_offset[plan.geometry.chunks()[item].partition] < 0 ? homes : homes.first(2);
+  }
+  const bool passes = group == Group::kGradient ? passing.gradients : passing.activations;
+  return passes ? homes : homes.first(2);
+}
+
 Planner::Shares Planner::shares_of(const Plan& plan, const HomePrices& prices, Passing passing) const {
   Shares shares;
   shares.program.rest_ms = prices.rest_ms;
@@ -137,33 +175,38 @@ Planner::Shares Planner::shares_of(const Plan& plan, const HomePrices& prices, P
   std::array<std::vector<std::optional<size_t>>, kGroupCount> class_of;  // by group and what has the prices
   for (size_t group = 0; group < class_of.size(); ++group) class_of[group].resize(prices.groups[group].items.size());
   each_item(plan, [&](Group group, int item, int64_t amount, int priced) {
-    const bool passes = group == Group::kGradient ? passing.gradients : passing.activations;
-    const bool may_pass = group == Group::kWeights || group == Group::kState || passes;
-    const std::span<const HomeKind> homes = homes_of(group).first(homes_of(group).size() - (may_pass ? 0 : 1));
     const std::vector<LaneTimes>& price = prices.of(group).items[priced];
+    const auto price_at = [&](HomeKind home) { return price[place_of(homes_of(group), home)]; };
     const double part = part_of(plan, group, amount, priced);
     if (!free_to_choose(wish_for(group))) {
-      add(shares.program.rest_ms, price[place_of(homes_of(group), home_kind(plan, group, item))], part);
+      add(shares.program.rest_ms, price_at(home_kind(plan, group, item)), part);
       return;
     }
+    const std::span<const HomeKind> homes = choice_of(plan, group, item, passing);
     std::optional<size_t>& mine = class_of[static_cast<size_t>(group)][priced];
     if (!mine) {
-      const auto [at, is_new] =
-          found.emplace(key_of(group, price, static_cast<double>(amount) / part), shares.alike.size());
+      Key key = key_of(prices, group, priced, static_cast<double>(amount) / part,
+                       passing.records ? ChunkGroups::kTogether : ChunkGroups::kApart);
+      key.second.push_back(static_cast<float>(homes.size()));
+      const auto [at, is_new] = found.emplace(std::move(key), shares.alike.size());
       if (is_new) {
-        shares.alike.push_back({.group = group});
-        shares.program.classes.emplace_back(homes.size());
+        shares.alike.push_back({.group = group, .homes = homes});
+        shares.program.classes.push_back({.homes = HomeClass::Homes(homes.size())});
+        const bool beside_state = group == Group::kWeights || group == Group::kGradient;
+        if (beside_state && passing.records) {
+          shares.program.classes.back().beside = class_of[static_cast<size_t>(Group::kState)][priced];
+        }
       }
       mine = at->second;
     }
     shares.alike[*mine].items.push_back(item);
     shares.alike[*mine].amount += static_cast<double>(amount);
     for (size_t home = 0; home < homes.size(); ++home) {
-      ClassAtHome& all = shares.program.classes[*mine][home];
+      ClassAtHome& all = shares.program.classes[*mine].homes[home];
       const Room bytes = bytes_at(plan, group, item, homes[home]);
       all.device_bytes += static_cast<double>(bytes.device);
       all.host_bytes += static_cast<double>(bytes.host);
-      add(all.work_ms, price[home], part);
+      add(all.work_ms, price_at(homes[home]), part);
     }
   });
   return shares;
@@ -185,39 +228,59 @@ GroupTimes Planner::times_of(const Plan& plan, const HomePrices& prices) const {
   return group_times(work_ms, prices.machine);
 }
 
-// In whole items: what is left of a share goes to the furthest home that there is a share for.
+// In whole items: what is left of a share goes to the furthest home that there is a choice of. State comes first: what
+// lies beside it on the device has no other home.
 void Planner::share_out(Plan& plan, const Shares& shares, const HomeSolution& solution) const {
   for (size_t i = 0; i < shares.alike.size(); ++i) {
     const Shares::Alike& alike = shares.alike[i];
-    const std::vector<double>& share = solution.shares[i];
-    const auto elements = [&](int c) { return plan.geometry.chunks()[c].elements; };
-    if (alike.group == Group::kWeights) {
-      share_out_weights(plan, alike.items, alike.amount, share);
-    } else if (alike.group == Group::kState) {
-      Quota host(share[0], alike.amount);
-      for (const int c : alike.items) plan.chunks[c].state = host.take(elements(c)) ? Home::kHost : Home::kNvme;
-    } else if (alike.group == Group::kGradient) {
-      Quota device(share[0], alike.amount), host(share[1], alike.amount);
-      for (const int c : alike.items) {
-        const bool in_host = share.size() < 3 || host.left() >= elements(c);
-        plan.chunks[c].gradient = device.take(elements(c)) ? Home::kDevice : in_host ? Home::kHost : Home::kNvme;
-        if (plan.chunks[c].gradient == Home::kHost) host.take(elements(c));
-      }
+    const Quotas quotas{alike, solution.shares[i]};
+    switch (alike.group) {
+      case Group::kState:
+        share_out_state(plan, quotas);
+        break;
+      case Group::kWeights:
+        share_out_weights(plan, quotas);
+        break;
+      case Group::kGradient:
+        share_out_gradients(plan, quotas);
+        break;
+      case Group::kActivations:
+        share_out_tensors(plan, quotas);
+        break;
+    }
+  }
+}
+
+// A partition is updated on the device as a whole.
+void Planner::share_out_state(Plan& plan, const Quotas& quotas) {
+  Quota device = quotas.of(HomeKind::kDevice), host = quotas.of(HomeKind::kHost);
+  int last = -1;
+  for (const int c : quotas.alike.items) {
+    const Chunk& chunk = plan.geometry.chunks()[c];
+    const bool first = chunk.partition != last;
+    last = chunk.partition;
+    if (first && device.take(plan.geometry.partitions()[chunk.partition].elements)) {
+      plan.kept_offset[chunk.partition] = 0;
+    }
+    if (quotas.offers(HomeKind::kDevice) && plan.kept_offset[chunk.partition] >= 0) {
+      update_on_device(plan, c);
     } else {
-      share_out_tensors(plan, alike.items, alike.amount, share);
+      plan.chunks[c].state = host.take(chunk.elements) ? Home::kHost : Home::kNvme;
     }
   }
 }
 
 // A partition is kept as a whole; its chunks have homes of their own.
-void Planner::share_out_weights(Plan& plan, const std::vector<int>& chunks, double amount,
-                                const std::vector<double>& share) const {
-  Quota kept(share[0] + share[1], amount), kept_in_host(share[0], amount), host(share[2], amount);
+void Planner::share_out_weights(Plan& plan, const Quotas& quotas) {
+  using enum HomeKind;
+  Quota kept(quotas.share(kHostAndDevice) + quotas.share(kNvmeAndDevice), quotas.alike.amount);
+  Quota kept_in_host = quotas.of(kHostAndDevice), host = quotas.of(kHost);
   int last = -1;
-  for (const int c : chunks) {
+  for (const int c : quotas.alike.items) {
+    if (plan.chunks[c].updated_on_device()) continue;
     const Chunk& chunk = plan.geometry.chunks()[c];
     int64_t& offset = plan.kept_offset[chunk.partition];
-    if (chunk.partition != last) {
+    if (chunk.partition != last && quotas.offers(kHost)) {
       offset = kept.take(plan.geometry.partitions()[chunk.partition].elements) ? 0 : -1;
     }
     last = chunk.partition;
@@ -225,16 +288,28 @@ void Planner::share_out_weights(Plan& plan, const std::vector<int>& chunks, doub
   }
 }
 
+void Planner::share_out_gradients(Plan& plan, const Quotas& quotas) {
+  Quota device = quotas.of(HomeKind::kDevice), host = quotas.of(HomeKind::kHost);
+  for (const int c : quotas.alike.items) {
+    if (plan.chunks[c].updated_on_device()) continue;
+    const int64_t elements = plan.geometry.chunks()[c].elements;
+    const bool in_host = host.holds(elements) || !quotas.offers(HomeKind::kNvme);
+    plan.chunks[c].gradient = device.take(elements) ? Home::kDevice : in_host ? Home::kHost : Home::kNvme;
+    if (plan.chunks[c].gradient == Home::kHost) host.take(elements);
+  }
+}
+
 // To NVMe goes what rests longest between forward and backward.
-void Planner::share_out_tensors(Plan& plan, const std::vector<int>& tensors, double amount,
-                                const std::vector<double>& share) const {
-  Quota device(share[0], amount), host(share.size() < 3 ? 1 : share[1], amount);
+void Planner::share_out_tensors(Plan& plan, const Quotas& quotas) const {
+  Quota device = quotas.of(HomeKind::kDevice), host = quotas.of(HomeKind::kHost);
+  const std::vector<int>& tensors = quotas.alike.items;
   for (const int i : tensors) {
     plan.tensors[i].home = device.take(tensor_bytes(tensor_of(i))) ? Home::kDevice : Home::kNvme;
   }
   for (auto i = tensors.rbegin(); i != tensors.rend(); ++i) {
     Home& home = plan.tensors[*i].home;
-    if (home == Home::kNvme && host.take(tensor_bytes(tensor_of(*i)))) home = Home::kHost;
+    if (home != Home::kNvme) continue;
+    if (host.take(tensor_bytes(tensor_of(*i))) || !quotas.offers(HomeKind::kNvme)) home = Home::kHost;
   }
 }
 
@@ -258,32 +333,34 @@ Planner::Room Planner::room_for_homes(Plan& plan, Budgets budgets, Room rings) c
 }
 
 // Rings depend on homes, and homes on what rings leave: a few rounds settle it. Nothing where they do not.
-std::optional<Planner::Room> Planner::share_memory(Plan& plan, Budgets budgets, Shares shares, Room rings) const {
+std::optional<Planner::Shared> Planner::share_memory(const Plan& draft, Budgets budgets, Shares shares,
+                                                     Room rings) const {
+  Plan plan = draft;
   Room limit = room_for_homes(plan, budgets, rings);
   for (int round = 0; round < kRounds; ++round) {
     shares.program.device_bytes = static_cast<double>(limit.device);
     shares.program.host_bytes = static_cast<double>(limit.host);
     const std::optional<HomeSolution> solution = solve(shares.program);
     if (!solution) return std::nullopt;
+    plan = draft;
     share_out(plan, shares, *solution);
     const Room room = room_for_homes(plan, budgets, rings), taken = chosen_bytes(plan);
-    if (taken.device <= room.device && taken.host <= room.host) {
-      return Room{room.device - taken.device, room.host - taken.host};
-    }
-    limit = {std::min(limit.device, room.device), std::min(limit.host, room.host)};
+    const Room left = {room.device - taken.device, room.host - taken.host};
+    if (left.device >= 0 && left.host >= 0) return Shared{std::move(plan), left};
+    limit = {std::min(limit.device + std::min<int64_t>(0, left.device), room.device),
+             std::min(limit.host + std::min<int64_t>(0, left.host), room.host)};
   }
   return std::nullopt;
 }
 
-// Homes and rings. The rings for gradients and activations on NVMe take memory as soon as one of them is there, which
-// no linear program knows: it is asked with them and without. Where none of its answers is better than the fixed order,
-// that decides.
-Plan Planner::balance(const Plan& plan, Budgets budgets, Pricing pricing, Room room) const {
+// Homes and rings. What passes through rings takes memory for them as soon as there is any, which no linear program
+// knows: it is asked with them and without. Where none of its answers is better than the fixed order, that decides.
+Plan Planner::balance(const Plan& plan, Budgets budgets, const Pricing& pricing, Room room) const {
   const HomePrices& prices = *pricing.prices;
   Plan best = plan;
   size_rings(best, needs(best), room);
   Room rings = ring_bytes(best);
-  fill(best, room);
+  fill(best, room, pricing.state);
   double least = burden_ms(times_of(best, prices));
   if (pricing.depth == RingDepth::kWanted) {
     Plan deep = plan;
@@ -293,17 +370,21 @@ Plan Planner::balance(const Plan& plan, Budgets budgets, Pricing pricing, Room r
     rings = ring_bytes(deep);
     least = std::numeric_limits<double>::infinity();  // no homes by the fixed order leave so much to rings
   }
-  for (const Passing passing :
-       {Passing{true, true}, Passing{true, false}, Passing{false, true}, Passing{false, false}}) {
-    Plan tried = plan;
-    std::optional<Room> left = share_memory(tried, budgets, shares_of(plan, prices, passing), rings);
-    if (!left) continue;
-    fill(tried, *left);
-    const double burden = burden_ms(times_of(tried, prices));
-    if (burden >= least) continue;
+  const auto consider = [&](Passing passing) {
+    std::optional<Shared> tried = share_memory(plan, budgets, shares_of(plan, prices, passing), rings);
+    if (!tried) return;
+    fill(tried->plan, tried->left, passing.records ? StateOnDevice::kWhereItFits : StateOnDevice::kWhereForced);
+    const double burden = burden_ms(times_of(tried->plan, prices));
+    if (burden >= least) return;
     least = burden;
-    best = std::move(tried);
+    best = std::move(tried->plan);
     best.homes_by = HomesBy::kSpeeds;
+  };
+  for (const bool records : {true, false}) {
+    if (records && (pricing.state == StateOnDevice::kWhereForced || !may_update_on_device())) continue;
+    for (const bool gradients : {true, false}) {
+      for (const bool activations : {true, false}) consider({gradients, activations, records});
+    }
   }
   return best;
 }

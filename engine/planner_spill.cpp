@@ -21,10 +21,11 @@ void Planner::spill_to_host(Plan& plan, Budgets budgets) const {
 
 // Gradients and activations start in host memory; what does not fit there goes to the device, and to NVMe what that has
 // no room for. A gradient moves over NVMe twice in a step, an activation and its own gradient oftener: it goes last.
+// First go gradients that the next forward needs last, and activations that rest longest between forward and backward.
 void Planner::spill(Plan& plan, Budgets budgets, Room& room) const {
   spill_to_device(plan, room);
-  if (room.host < 0) spill_gradients(plan, room);
-  if (room.host < 0) spill_activations(plan, room);
+  if (room.host < 0) spill_to_nvme(gradients_in_host(plan), room);
+  if (room.host < 0) spill_to_nvme(activations_in_host(plan), room);
   room = room_beside(plan, budgets);
 }
 
@@ -51,40 +52,41 @@ void Planner::spill_to_device(Plan& plan, Room& room) const {
   }
 }
 
-// Those that the next forward needs last. Each buffer is counted once, and the gain must be more than that.
-void Planner::spill_gradients(Plan& plan, Room& room) const {
-  if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
-  int64_t in_host = 0, block = 0;
-  for (int c : plan.update_order) {
-    if (plan.chunks[c].gradient != Home::kHost) continue;
-    in_host += gradient_home_bytes(plan, c);
-    block = std::max(block, gradient_block_bytes(plan, c));
+std::vector<Planner::InHost> Planner::gradients_in_host(Plan& plan) const {
+  std::vector<InHost> list;
+  if (!free_to_choose(options_.placement.gradient)) return list;
+  for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend(); ++c) {
+    // Two buffers: in the update's slot, and on the way there.
+    Home& home = plan.chunks[*c].gradient;
+    if (home == Home::kHost) list.push_back({&home, gradient_home_bytes(plan, *c), 2 * gradient_block_bytes(plan, *c)});
   }
-  const int64_t buffers = 2 * block;  // in the update's slot, and on the way there
-  if (in_host <= buffers) return;
-  room.host -= buffers;
-  for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend() && room.host < 0; ++c) {
-    if (plan.chunks[*c].gradient != Home::kHost) continue;
-    plan.chunks[*c].gradient = Home::kNvme;
-    room.host += gradient_home_bytes(plan, *c);
-  }
+  return list;
 }
 
-// Those that rest longest between forward and backward.
-void Planner::spill_activations(Plan& plan, Room& room) const {
-  if (!free_to_choose(options_.placement.activations)) return;
-  int64_t in_host = 0, block = 0;
+std::vector<Planner::InHost> Planner::activations_in_host(Plan& plan) const {
+  std::vector<InHost> list;
+  if (!free_to_choose(options_.placement.activations)) return list;
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
-    if (plan.tensors[i].home != Home::kHost) continue;
-    in_host += tensor_bytes(tensor_of(i));
-    block = std::max(block, tensor_block_bytes(tensor_of(i)));
+    const int tensor = tensor_of(i);
+    Home& home = plan.tensors[i].home;
+    if (home == Home::kHost) list.push_back({&home, tensor_bytes(tensor), tensor_block_bytes(tensor)});
   }
-  if (in_host <= block) return;
-  room.host -= block;
-  for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
-    if (plan.tensors[i].home != Home::kHost) continue;
-    plan.tensors[i].home = Home::kNvme;
-    room.host += tensor_bytes(tensor_of(i));
+  return list;
+}
+
+// In the order of the list. The buffers that they then pass through are counted once, and the gain must be more.
+void Planner::spill_to_nvme(const std::vector<InHost>& list, Room& room) {
+  int64_t in_host = 0, buffers = 0;
+  for (const InHost& each : list) {
+    in_host += each.bytes;
+    buffers = std::max(buffers, each.buffer_bytes);
+  }
+  if (in_host <= buffers) return;
+  room.host -= buffers;
+  for (const InHost& each : list) {
+    if (room.host >= 0) return;
+    *each.home = Home::kNvme;
+    room.host += each.bytes;
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include "core/errors.h"
 #include "engine/step_passage.h"
+#include "engine/step_turns.h"
 #include "engine/step_verbs.h"
 #include "offload/byte_ring.h"
 
@@ -30,7 +31,7 @@ class Step {
 
   // The parts of a unit.
   WeightsOnDevice fetch(int visit);  // through their update where this unit has not updated them yet
-  void forward(int visit, const WeightsOnDevice& weights);
+  void forward(int visit, const WeightsOnDevice& weights) { turns_.forward(visit, weights); }
   void backward(int visit, const WeightsOnDevice& weights);
   void read_ahead();
   void prefetch();
@@ -46,10 +47,6 @@ class Step {
     int64_t base = 0;
     int64_t at(int64_t part, int64_t home) const { return part >= 0 ? base + part : home; }
   };
-  // Where the tensors of one turn are on the device, and the sums of their gradients (-1: there is none).
-  struct Boundary {
-    std::vector<int64_t> inputs, outputs, contributions, input_sums, output_sums;
-  };
 
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
@@ -59,16 +56,7 @@ class Step {
   When weights_read_when(bool ahead) const;
   void fetch_partition(int partition, int64_t at);
   OpenOnDevice open(int visit);
-  Boundary boundary(const Turn& turn);
-  void forward_turn(const Turn& turn, const WeightsOnDevice& weights);
-  void backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open);
-  void take_output_gradients(const Turn& turn, const Boundary& at, std::vector<Range>& reads,
-                             std::vector<Range>& fills);
-  void give_gradients_back(const Turn& turn, const Boundary& at);
   void close(int visit, const OpenOnDevice& open);
-  std::vector<Range> read_weights(int visit, const WeightsOnDevice& weights) const;
-  void remember(const std::vector<int64_t>& addresses);
-  Turn turn(int visit, int micro_batch, Pass pass) const;
 
   const ModelSpec& model_;
   const Plan& plan_;
@@ -76,8 +64,9 @@ class Step {
   UnitKind kind_;
   Verbs verbs_;
   Passage passage_;
-  ByteRing update_ring_;                               // in host memory
-  ByteRing weights_ring_, open_ring_, boundary_ring_;  // on the device
+  Turns turns_;
+  ByteRing update_ring_;               // in host memory
+  ByteRing weights_ring_, open_ring_;  // on the device
   std::vector<Updated> updated_;
   std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
   size_t next_read_ = 0;          // of them
@@ -91,10 +80,10 @@ Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
       kind_(kind),
       verbs_(model, plan),
       passage_(plan, verbs_),
+      turns_({.model = model, .plan = plan, .uses = uses_, .verbs = verbs_, .passage = passage_}, kind),
       update_ring_(plan.host_update.offset, plan.host_update.bytes),
       weights_ring_(plan.device_weights.offset, plan.device_weights.bytes),
       open_ring_(plan.device_open.offset, plan.device_open.bytes),
-      boundary_ring_(plan.device_boundary.offset, plan.device_boundary.bytes),
       updated_(model.partitions.size(), Updated::kNo) {
   if (kind != UnitKind::kTrainSpeculative) return;
   for (int visit = static_cast<int>(model.visits.size()) - 1; visit >= 0; --visit) {
@@ -113,8 +102,7 @@ UnitProgram Step::take() {
   return std::move(verbs_.unit);
 }
 
-// --- weights: through their update, or again from home
-// ----------------------------------------------------------------
+// --- weights: through their update, or again from home --------------------------------------------------------------
 
 Step::Slot Step::take_slot(int chunk) {
   Slot slot{plan_.update_layout(chunk)};
@@ -269,85 +257,7 @@ void Step::prefetch() {
   }
 }
 
-// --- turns -----------------------------------------------------------------------------------------------------------
-
-void Step::remember(const std::vector<int64_t>& addresses) {
-  verbs_.unit.addresses.insert(verbs_.unit.addresses.end(), addresses.begin(), addresses.end());
-}
-
-// An evaluation has no backward to keep a graph for.
-Turn Step::turn(int visit, int micro_batch, Pass pass) const {
-  Turn turn{visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
-  if (kind_ != UnitKind::kEvaluate && plan_.keeps_graph(visit)) {
-    turn.graph = plan_.graphs[visit] + micro_batch * plan_.graph_bytes(visit);
-  }
-  return turn;
-}
-
-std::vector<Range> Step::read_weights(int visit, const WeightsOnDevice& weights) const {
-  std::vector<Range> reads;
-  const auto& partitions = model_.visits[visit].partitions;
-  for (size_t i = 0; i < partitions.size(); ++i) {
-    reads.push_back(verbs_.weights_on_device(partitions[i], weights.at[i]));
-  }
-  return reads;
-}
-
-// Where a turn's tensors are: at home on the device, or passing through the boundary ring. Brings its inputs.
-Step::Boundary Step::boundary(const Turn& turn) {
-  const VisitSpec& visit = model_.visits[turn.visit];
-  const int m = turn.micro_batch;
-  const BoundaryLayout layout = boundary_layout(model_, uses_, plan_, turn);
-  const int64_t base = layout.bytes > 0 ? boundary_ring_.take(layout.bytes) : 0;
-  const auto place = [&](int64_t passing, int64_t home) { return passing >= 0 ? base + passing : home; };
-  Boundary at;
-  for (size_t i = 0; i < visit.takes.size(); ++i) {
-    const int t = visit.takes[i];
-    at.inputs.push_back(place(layout.inputs[i], plan_.tensor(t, m).offset));
-    at.contributions.push_back(place(layout.contributions[i], at.inputs.back()));
-    passage_.bring({turn.visit, t, m, at.inputs.back(), Content::kTensor});
-  }
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    at.outputs.push_back(place(layout.outputs[i], plan_.tensor(visit.gives[i], m).offset));
-  }
-  if (turn.pass != Pass::kBackward) return at;
-  for (size_t i = 0; i < visit.takes.size(); ++i) {
-    at.input_sums.push_back(place(layout.input_sums[i], plan_.tensor_open(visit.takes[i], m).offset));
-  }
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    at.output_sums.push_back(place(layout.output_sums[i], plan_.tensor_open(visit.gives[i], m).offset));
-  }
-  return at;
-}
-
-void Step::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
-  const VisitSpec& visit = model_.visits[turn.visit];
-  const Boundary at = boundary(turn);
-  const auto tensor = [&](int t, int64_t where) { return TensorMove{turn.visit, t, turn.micro_batch, where}; };
-  std::vector<Range> reads = read_weights(turn.visit, weights), fills;
-  for (size_t i = 0; i < visit.takes.size(); ++i) {
-    reads.push_back(verbs_.tensor_on_device(tensor(visit.takes[i], at.inputs[i])));
-  }
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    const TensorMove output = tensor(visit.gives[i], at.outputs[i]);
-    fills.push_back(verbs_.tensor_on_device(output));
-    if (uses_.first_giver[output.tensor] == turn.visit) continue;  // else it rewrites what is there
-    passage_.bring(output);
-    reads.push_back(fills.back());
-  }
-  if (turn.graph >= 0) fills.push_back(verbs_.graph_on_device(turn));
-  remember(weights.at);
-  remember(at.inputs);
-  remember(at.outputs);
-  verbs_.compute(turn, reads, fills);
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    passage_.take_home(tensor(visit.gives[i], at.outputs[i]));
-  }
-}
-
-void Step::forward(int visit, const WeightsOnDevice& weights) {
-  for (int m = 0; m < plan_.options.micro_batches; ++m) forward_turn(turn(visit, m, Pass::kForward), weights);
-}
+// --- gradients: open, then closed -----------------------------------------------------------------------------------
 
 // This visit's open gradients: sums at home on the device have a place of their own, the others pass through the ring.
 OpenOnDevice Step::open(int visit) {
@@ -366,70 +276,6 @@ OpenOnDevice Step::open(int visit) {
     if (begun && plan_.partition_open(p).home == Home::kHost) verbs_.upload_open(visit, p, open.at.back());
   }
   return open;
-}
-
-// A sum of contributions is rounded to the gradient as the turn begins.
-void Step::take_output_gradients(const Turn& turn, const Boundary& at, std::vector<Range>& reads,
-                                 std::vector<Range>& fills) {
-  const VisitSpec& visit = model_.visits[turn.visit];
-  const int m = turn.micro_batch;
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    const int t = visit.gives[i];
-    const TensorMove gradient{turn.visit, t, m, at.outputs[i], Content::kTensorGradient};
-    if (uses_.shared_tensor(t)) {
-      const TensorMove sum{turn.visit, t, m, at.output_sums[i], Content::kOpen};
-      passage_.bring(sum);
-      reads.push_back(verbs_.tensor_on_device(sum));
-      fills.push_back(verbs_.tensor_on_device(gradient));
-    } else {
-      passage_.bring(gradient);
-      reads.push_back(verbs_.tensor_on_device(gradient));
-    }
-  }
-}
-
-// The block is recomputed from its checkpoint, unless its forward kept the graph, and back-propagated. A tensor's
-// gradient takes the tensor's own place, unless several visits read it: then it has an open gradient of its own,
-// rounded once as its giver's turn begins.
-void Step::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open) {
-  const VisitSpec& visit = model_.visits[turn.visit];
-  const int m = turn.micro_batch;
-  const Boundary at = boundary(turn);
-  std::vector<Range> reads = read_weights(turn.visit, weights), fills;
-  take_output_gradients(turn, at, reads, fills);
-  for (size_t i = 0; i < visit.takes.size(); ++i) {
-    const int t = visit.takes[i];
-    reads.push_back(verbs_.tensor_on_device({turn.visit, t, m, at.inputs[i], Content::kTensor}));
-    fills.push_back(verbs_.tensor_on_device({turn.visit, t, m, at.contributions[i], Content::kTensorGradient}));
-    if (!uses_.shared_tensor(t)) continue;
-    const TensorMove sum{turn.visit, t, m, at.input_sums[i], Content::kOpen};
-    fills.push_back(verbs_.tensor_on_device(sum));
-    if (uses_.last_taker[t] == turn.visit) continue;  // the first contribution begins it
-    passage_.bring(sum);
-    reads.push_back(fills.back());
-  }
-  for (size_t i = 0; i < visit.partitions.size(); ++i) {
-    fills.push_back(verbs_.open_on_device(visit.partitions[i], open.at[i]));
-  }
-  if (turn.graph >= 0) reads.push_back(verbs_.graph_on_device(turn));
-  remember(weights.at);
-  remember(at.inputs);
-  remember(at.outputs);
-  remember(at.contributions);
-  remember(open.at);
-  remember(at.input_sums);
-  remember(at.output_sums);
-  verbs_.compute(turn, reads, fills);
-  give_gradients_back(turn, at);
-}
-
-void Step::give_gradients_back(const Turn& turn, const Boundary& at) {
-  const auto& takes = model_.visits[turn.visit].takes;
-  for (size_t i = 0; i < takes.size(); ++i) {
-    const int t = takes[i], m = turn.micro_batch;
-    passage_.take_home({turn.visit, t, m, at.input_sums[i], Content::kOpen});
-    if (!uses_.shared_tensor(t)) passage_.take_home({turn.visit, t, m, at.contributions[i], Content::kTensorGradient});
-  }
 }
 
 void Step::close(int visit, const OpenOnDevice& open) {
@@ -453,7 +299,7 @@ void Step::close(int visit, const OpenOnDevice& open) {
 
 void Step::backward(int visit, const WeightsOnDevice& weights) {
   const OpenOnDevice opened = open(visit);
-  for (int m = 0; m < plan_.options.micro_batches; ++m) backward_turn(turn(visit, m, Pass::kBackward), weights, opened);
+  turns_.backward(visit, weights, opened);
   close(visit, opened);
 }
 

@@ -29,6 +29,10 @@ void Use::contribute(int weight, const std::byte* gradient, DType dtype) {
   state_->engine->contribute(weight, gradient, dtype);
 }
 
+void Use::contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) {
+  state_->engine->contribute_part(weight, first, gradient, elements, dtype);
+}
+
 std::span<float> Use::open_gradient(int weight) {
   float* open = state_->engine->zeroed_open(weight);
   return {open, static_cast<size_t>(state_->weights[weight].parameter->elements)};
@@ -109,6 +113,13 @@ void Engine::Impl::contribute(int weight, const std::byte* gradient, DType dtype
   device->add_gradient(turn.open[weight], gradient, dtype, parameter.elements,
                        seen == Flag::kYes ? Contribution::kLater : Contribution::kFirst);
   seen = Flag::kYes;
+}
+
+void Engine::Impl::contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements,
+                                   DType dtype) {
+  SLUICE_CHECK(first >= 0 && first + elements <= turn.weights[weight].parameter->elements,
+               "a part outside its gradient");
+  device->add_gradient(zeroed_open(weight) + first, gradient, dtype, elements, Contribution::kLater);
 }
 
 float* Engine::Impl::zeroed_open(int weight) {

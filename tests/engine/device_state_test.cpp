@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/engine/engine_fixture.h"
@@ -100,19 +101,43 @@ TEST_F(DeviceState, goes_on_in_any_other_home_and_comes_back) {
   }
 }
 
+TEST_F(DeviceState, that_the_planner_chooses_changes_no_bit) {
+  int chosen[3] = {};  // no chunk, some, all
+  const StepSpeeds speeds{.machine = {.read_gb_per_s = 0.01,
+                                      .write_gb_per_s = 0.01,
+                                      .mixed_gb_per_s = 0.01,
+                                      .upload_gb_per_s = 0.01,
+                                      .download_gb_per_s = 0.01,
+                                      .update_ns_per_element = 1,
+                                      .checksum_gb_per_s = 1,
+                                      .close_gb_per_s = 1},
+                          .visits = std::vector<VisitTime>(model_.visits.size())};
+  for (const UpdateMode update : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (const auto& known : {std::optional<StepSpeeds>(), std::optional(speeds)}) {
+      for (const int64_t device : {40, 80, 120, 160, 400}) {
+        TempFolder folder;
+        EngineOptions options = engine_options(folder, reference_);
+        options.plan.update = update;
+        options.plan.speeds = known;
+        options.plan.device_bytes = device * kKiB;
+        Engine engine(model_, options, toy_source());
+        EXPECT_EQ(train_engine(engine, model_, reference_), expected_) << name_of(update) << ", " << device;
+        const auto& chunks = engine.plan().chunks;
+        const auto there = std::ranges::count_if(chunks, &ChunkHomes::updated_on_device);
+        ++chosen[there == 0 ? 0 : there < std::ssize(chunks) ? 1 : 2];
+      }
+    }
+  }
+  for (const int count : chosen) EXPECT_GT(count, 0);
+}
+
 TEST_F(DeviceState, of_a_step_that_threw_is_that_of_the_step_before) {
   for (const int interval : {1, 3}) {
     EngineOptions with = options({{kDevice, 0.6}, {kNvme, 0.4}});
     with.plan.commit_interval = interval;
     Engine engine(model_, with, toy_source());
     for (int bad_turn = 0; bad_turn < 22; bad_turn += 2) {  // of which the first brings the records
-      int turn = 0;
-      const int64_t number = engine.step() + 1;
-      const Compute bad = [&, good = toy_compute(model_, number)](Use& use) {
-        if (turn++ == bad_turn) throw std::runtime_error("out of data");
-        good(use);
-      };
-      EXPECT_THROW(engine.train_step(reference_.learning_rate, bad), std::runtime_error);
+      expect_step_to_throw(engine, model_, bad_turn);
       if (bad_turn == 4 || bad_turn == 10) step(engine);
     }
     EXPECT_EQ(train_engine(engine, model_, reference_).state_crc32c, expected_.state_crc32c);

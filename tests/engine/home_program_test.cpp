@@ -6,23 +6,20 @@
 #include <functional>
 #include <random>
 
+#include "tests/engine/machines.h"
+
 namespace sluice::testing {
 namespace {
 
-constexpr double kEndless = 1e9;
-
 // Lanes' work is given as it is; drives may gain or lose by doing both.
 MachineSpeeds machine_whose_drives_do(double both, double alone) {
-  return {.read_gb_per_s = alone,
-          .write_gb_per_s = alone,
-          .mixed_gb_per_s = both,
-          .upload_gb_per_s = kEndless,
-          .download_gb_per_s = kEndless,
-          .update_ns_per_element = 1,
-          .checksum_gb_per_s = kEndless,
-          .close_gb_per_s = kEndless,
-          .update_threads = 2,
-          .cores = 2};
+  MachineSpeeds machine = endless();
+  machine.read_gb_per_s = machine.write_gb_per_s = alone;
+  machine.mixed_gb_per_s = both;
+  machine.update_ns_per_element = 1;
+  machine.update_threads = 2;
+  machine.cores = 2;
+  return machine;
 }
 
 // Classes of a few items that are alike, each of which can be at one home alone.
@@ -40,7 +37,7 @@ SmallCase random_case(uint64_t seed) {
   double host = 0, device = 0;
   for (int c = 0; c < classes; ++c) {
     const int homes = 2 + static_cast<int>(random() % 3);
-    HomeClass each;
+    HomeClass::Homes each;
     for (int home = 0; home < homes; ++home) {
       ClassAtHome at{.device_bytes = home == 0 ? any(random) * 1e9 : 0,
                      .host_bytes = home == 1 ? any(random) * 1e9 : 0};
@@ -50,8 +47,10 @@ SmallCase random_case(uint64_t seed) {
       each.push_back(at);
     }
     each.back().device_bytes = each.back().host_bytes = 0;
-    small.program.classes.push_back(each);
-    small.items.push_back(2 + static_cast<int>(random() % 3));
+    // Some go along with the first class to its first home: then they have as many items.
+    const bool beside = c > 0 && random() % 2 == 0;
+    small.program.classes.push_back({each, beside ? std::optional<size_t>(0) : std::nullopt});
+    small.items.push_back(beside ? small.items[0] : 2 + static_cast<int>(random() % 3));
   }
   for (double& ms : small.program.rest_ms) ms = any(random) * 10;
   small.program.rest_ms[static_cast<size_t>(random() % kLaneCount)] += any(random) * 40;
@@ -68,6 +67,7 @@ double longest_ms(const LaneTimes& work_ms, const MachineSpeeds& machine) {
 // The least over every assignment of whole items that fits.
 double by_enumeration(const SmallCase& small) {
   double best = std::numeric_limits<double>::infinity();
+  int first_at_first = 0;  // items of the first class at its first home: those of others beside them are there as well
   // Item by item: the class, how many of its items have a home, from which home on the next may choose.
   std::function<void(size_t, int, size_t, LaneTimes, double, double)> visit =
       [&](size_t c, int placed, size_t from, LaneTimes work_ms, double device, double host) {
@@ -76,13 +76,16 @@ double by_enumeration(const SmallCase& small) {
           best = std::min(best, longest_ms(work_ms, small.program.machine));
           return;
         }
-        if (placed == small.items[c]) return visit(c + 1, 0, 0, work_ms, device, host);
-        for (size_t home = from; home < small.program.classes[c].size(); ++home) {
-          const ClassAtHome& all = small.program.classes[c][home];
+        const bool beside = small.program.classes[c].beside.has_value();
+        if (placed + (beside ? first_at_first : 0) == small.items[c]) return visit(c + 1, 0, 0, work_ms, device, host);
+        for (size_t home = from; home < small.program.classes[c].homes.size(); ++home) {
+          const ClassAtHome& all = small.program.classes[c].homes[home];
+          first_at_first += c == 0 && home == 0 ? 1 : 0;
           LaneTimes sum = work_ms;
           for (size_t lane = 0; lane < sum.size(); ++lane) sum[lane] += all.work_ms[lane] / small.items[c];
           visit(c, placed + 1, home, sum, device - all.device_bytes / small.items[c],
                 host - all.host_bytes / small.items[c]);
+          first_at_first -= c == 0 && home == 0 ? 1 : 0;
         }
       };
   visit(0, 0, 0, small.program.rest_ms, small.program.device_bytes, small.program.host_bytes);
@@ -90,7 +93,7 @@ double by_enumeration(const SmallCase& small) {
 }
 
 TEST(HomeProgram, no_assignment_of_whole_items_is_better_and_what_it_says_fits) {
-  int binding_seen[kLaneGroupCount] = {};
+  int binding_seen[kLaneGroupCount] = {}, went_along = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     const SmallCase small = random_case(seed);
     const std::optional<HomeSolution> solution = solve(small.program);
@@ -100,15 +103,17 @@ TEST(HomeProgram, no_assignment_of_whole_items_is_better_and_what_it_says_fits) 
     double device = 0, host = 0;
     LaneTimes work_ms = small.program.rest_ms;
     for (size_t c = 0; c < small.program.classes.size(); ++c) {
-      double sum = 0;
-      for (size_t home = 0; home < small.program.classes[c].size(); ++home) {
+      const HomeClass& each = small.program.classes[c];
+      double sum = each.beside ? solution->shares[*each.beside][0] : 0;
+      went_along += sum > 0.01 ? 1 : 0;
+      for (size_t home = 0; home < each.homes.size(); ++home) {
         const double share = solution->shares[c][home];
         EXPECT_GE(share, -1e-9);
         sum += share;
-        device += share * small.program.classes[c][home].device_bytes;
-        host += share * small.program.classes[c][home].host_bytes;
+        device += share * each.homes[home].device_bytes;
+        host += share * each.homes[home].host_bytes;
         for (size_t lane = 0; lane < work_ms.size(); ++lane) {
-          work_ms[lane] += share * small.program.classes[c][home].work_ms[lane];
+          work_ms[lane] += share * each.homes[home].work_ms[lane];
         }
       }
       EXPECT_NEAR(sum, 1, 1e-9);
@@ -118,6 +123,7 @@ TEST(HomeProgram, no_assignment_of_whole_items_is_better_and_what_it_says_fits) 
     EXPECT_NEAR(longest_ms(solution->group_ms), longest_ms(work_ms, small.program.machine), 1e-9) << seed;
     ++binding_seen[static_cast<size_t>(longest(solution->group_ms))];
   }
+  EXPECT_GT(went_along, 20);
   for (int g = 0; g < kLaneGroupCount; ++g) EXPECT_GT(binding_seen[g], 0) << name_of(static_cast<LaneGroup>(g));
 }
 
@@ -127,7 +133,8 @@ TEST(HomeProgram, the_binding_resource_switches_where_memory_goes_to_both_sides)
   LaneTimes reads{}, uploads{};
   reads[static_cast<size_t>(Lane::kRead)] = 10;
   uploads[static_cast<size_t>(Lane::kUpload)] = 10;
-  program.classes = {{{.device_bytes = 8}, {.work_ms = reads}}, {{.device_bytes = 8}, {.work_ms = uploads}}};
+  program.classes = {{.homes = {{.device_bytes = 8}, {.work_ms = reads}}},
+                     {.homes = {{.device_bytes = 8}, {.work_ms = uploads}}}};
   program.device_bytes = 8;
   const auto solution = solve(program);
   ASSERT_TRUE(solution);
@@ -141,7 +148,7 @@ TEST(HomeProgram, of_equals_the_least_work_is_taken) {
   program.rest_ms[static_cast<size_t>(Lane::kCompute)] = 100;  // binds, whatever the homes
   LaneTimes reads{};
   reads[static_cast<size_t>(Lane::kRead)] = 10;
-  program.classes = {{{.host_bytes = 8}, {.work_ms = reads}}};
+  program.classes = {{.homes = {{.host_bytes = 8}, {.work_ms = reads}}}};
   program.host_bytes = 8;
   const auto solution = solve(program);
   ASSERT_TRUE(solution);
@@ -150,7 +157,7 @@ TEST(HomeProgram, of_equals_the_least_work_is_taken) {
 
 TEST(HomeProgram, bytes_that_fit_nowhere_have_no_solution) {
   HomeProgram program{.machine = machine_whose_drives_do(2, 1)};
-  program.classes = {{{.device_bytes = 8}, {.host_bytes = 8}}};
+  program.classes = {{.homes = {{.device_bytes = 8}, {.host_bytes = 8}}}};
   program.device_bytes = program.host_bytes = 3;
   EXPECT_FALSE(solve(program));
   program.host_bytes = 5;

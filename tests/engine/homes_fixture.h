@@ -13,9 +13,9 @@
 
 namespace sluice::testing {
 
-// Four partitions of two chunks each.
-inline ModelSpec small_model() {
-  ModelSpec model = toy_model({.visits = 4, .tensor_elements = 4096}, Precision::kBf16);
+// Partitions of two chunks each.
+inline ModelSpec small_model(int visits = 4) {
+  ModelSpec model = toy_model({.visits = visits, .tensor_elements = 4096}, Precision::kBf16);
   for (size_t p = 0; p < model.partitions.size(); ++p) {
     model.partitions[p].parameters = {{model.partitions[p].parameters[0].name, {4096}}};
   }

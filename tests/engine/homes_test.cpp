@@ -39,6 +39,7 @@ void add(LaneTimes& sum, const LaneTimes& work_ms, double times) {
 }
 
 TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
+  int on_device = 0, all = 0;
   for (const int micro_batches : {1, 3}) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
       PlanOptions wish = options(seed);
@@ -46,11 +47,16 @@ TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
       wish.commit_interval = seed % 2 == 0 ? 1 : 4;
       const HomePrices prices = price_homes(model_, wish, wish.commit_interval);
       make_scarce(wish, seed);
+      wish.device_bytes += static_cast<int64_t>(seed % 5) * 64 * kKiB;
       const std::optional<Plan> plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
       ASSERT_TRUE(plan);
       LaneTimes sum = prices.rest_ms;
+      all += static_cast<int>(plan->chunks.size());
       for (int c = 0; c < static_cast<int>(plan->chunks.size()); ++c) {
-        for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
+        const bool together = plan->chunks[c].updated_on_device();
+        on_device += together ? 1 : 0;
+        for (const Group group : {Group::kState, Group::kWeights, Group::kGradient}) {
+          if (together && group != Group::kState) continue;
           const auto& price = prices.of(group).items[plan->geometry.chunks()[c].partition];
           add(sum, price[place_of(group, home_of_chunk(*plan, group, c))], 0.5);  // two chunks a partition
         }
@@ -70,6 +76,8 @@ TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
       }
     }
   }
+  EXPECT_GT(on_device, all / 10);
+  EXPECT_LT(on_device, all * 9 / 10);
 }
 
 // --- every assignment ------------------------------------------------------------------------------------------------
@@ -79,25 +87,30 @@ struct Item {
   std::vector<LaneTimes> work_ms;  // by home
   std::vector<int64_t> device, host;
   int alike = 0;
+  std::vector<int> updated_there;  // by home: chunks whose state and gradient are at home on the device with it
+  int number = -1;                 // of a chunk: it has no home of its own where so many are on the device
 };
 
 class Enumeration {
  public:
   Enumeration(const ModelSpec& model, const Plan& plan, const HomePrices& prices, Group forced)
       : forms_(group_forms(prices.machine)), rest_ms_(prices.rest_ms) {
-    const double chunk_bytes = 4096;
+    constexpr int64_t kChunkBytes = 4096, kStateBytes = 5 * kChunkBytes;
     for (int p = 0; p < static_cast<int>(model.partitions.size()); ++p) {
-      // Both chunks of a partition at once: it is kept or not, and none, one or both of them are in host memory.
+      // Both chunks of a partition at once: it is kept or not, none, one or both of them are updated on the device, and
+      // of the others' weights none, one or both are in host memory.
       Item weights{.alike = p};
-      for (const int kept : {1, 0}) {
-        for (const int in_host : {2, 1, 0}) {
+      for (const auto& [kept, updated] : {std::pair(1, 2), {1, 1}, {1, 0}, {0, 0}}) {
+        for (int in_host = 2 - updated; in_host >= 0; --in_host) {
           LaneTimes work_ms{};
           const auto& price = prices.of(Group::kWeights).items[p];
           add(work_ms, price[kept ? 0 : 2], in_host / 2.0);
-          add(work_ms, price[kept ? 1 : 3], 1 - in_host / 2.0);
+          add(work_ms, price[kept ? 1 : 3], (2 - updated - in_host) / 2.0);
+          add(work_ms, prices.of(Group::kState).items[p][0], updated / 2.0);
           weights.work_ms.push_back(work_ms);
-          weights.device.push_back(kept * 8192);
-          weights.host.push_back(in_host * 4096);
+          weights.device.push_back(kept * 2 * kChunkBytes + updated * (kStateBytes + kChunkBytes));
+          weights.host.push_back(in_host * kChunkBytes);
+          weights.updated_there.push_back(updated);
         }
       }
       if (forced != Group::kWeights) items_.push_back(weights);
@@ -105,11 +118,12 @@ class Enumeration {
     }
     for (const Group group : {Group::kState, Group::kGradient}) {
       for (int c = 0; c < static_cast<int>(plan.chunks.size()); ++c) {
-        Item item{.alike = 100 + static_cast<int>(group)};
+        Item item{.alike = 100 + static_cast<int>(group), .number = c};
         for (const HomeKind home : homes_of(group)) {
+          if (group == Group::kState && home == HomeKind::kDevice) continue;  // with the partition's weights
           LaneTimes work_ms{};
           add(work_ms, prices.of(group).items[c / 2][place_of(group, home)], 0.5);
-          const auto bytes = static_cast<int64_t>(group == Group::kState ? 5 * chunk_bytes : chunk_bytes);
+          const int64_t bytes = group == Group::kState ? kStateBytes : kChunkBytes;
           item.work_ms.push_back(work_ms);
           item.device.push_back(home == HomeKind::kDevice ? bytes : 0);
           item.host.push_back(home == HomeKind::kHost ? bytes : 0);
@@ -130,7 +144,7 @@ class Enumeration {
   // The least of the longest resource over every assignment within these bytes.
   double best_ms(int64_t device, int64_t host) {
     best_ms_ = std::numeric_limits<double>::infinity();
-    visit(0, 0, rest_ms_, device, host);
+    visit(0, 0, 0, rest_ms_, device, host);
     return best_ms_;
   }
   // What one item of each group can change at the most: as far as whole items may be from shares.
@@ -158,7 +172,7 @@ class Enumeration {
   }
 
  private:
-  void visit(size_t i, size_t from, const LaneTimes& work_ms, int64_t device, int64_t host) {
+  void visit(size_t i, size_t from, int updated, const LaneTimes& work_ms, int64_t device, int64_t host) {
     if (device < 0 || host < 0) return;
     if (i == items_.size()) {
       double longest = 0;
@@ -167,11 +181,13 @@ class Enumeration {
       return;
     }
     const Item& item = items_[i];
+    if (item.number >= 0 && item.number < updated) return visit(i + 1, 0, updated, work_ms, device, host);
     const bool next_alike = i + 1 < items_.size() && items_[i + 1].alike == item.alike;
     for (size_t home = from; home < item.work_ms.size(); ++home) {
       LaneTimes sum = work_ms;
       add(sum, item.work_ms[home], 1);
-      visit(i + 1, next_alike ? home : 0, sum, device - item.device[home], host - item.host[home]);
+      const int more = item.updated_there.empty() ? 0 : item.updated_there[home];
+      visit(i + 1, next_alike ? home : 0, updated + more, sum, device - item.device[home], host - item.host[home]);
     }
   }
 
@@ -195,19 +211,21 @@ Budgets bytes_at_home(const Plan& plan) {
 }
 
 TEST_F(Homes, no_assignment_in_the_same_memory_leaves_the_busiest_resource_less_to_do) {
-  int compared = 0, best = 0, better = 0, switched = 0;
+  model_ = small_model(3);
+  int compared = 0, best = 0, better = 0, switched = 0, on_device = 0, in_part = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const Group forced = seed % 2 == 0 ? Group::kActivations : Group::kWeights;
     PlanOptions wish = options(seed);
     shares_of(wish.placement, forced) = {{HomeKind::kHost, 1}};
     make_scarce(wish, seed);
+    wish.device_bytes += static_cast<int64_t>(seed / 2 % 4) * 48 * kKiB;
     const auto plans = both(wish);
     if (!plans) continue;
     const HomePrices prices = price_homes(model_, wish, 1);
     Enumeration every(model_, plans->speeds, prices, forced);
     Budgets bytes = bytes_at_home(plans->speeds);
-    if (forced == Group::kActivations) bytes.host_bytes -= 3 * 8192;
-    if (forced == Group::kWeights) bytes.host_bytes -= 8 * 4096;
+    if (forced == Group::kActivations) bytes.host_bytes -= 2 * 8192;
+    if (forced == Group::kWeights) bytes.host_bytes -= 6 * 4096;
     const GroupTimes chosen = times_of(plans->speeds), ordered = times_of(plans->order);
     const double best_ms = every.best_ms(bytes.device_bytes, bytes.host_bytes);
     EXPECT_LE(longest_ms(chosen), best_ms + every.granularity_ms()) << "seed " << seed;
@@ -215,18 +233,39 @@ TEST_F(Homes, no_assignment_in_the_same_memory_leaves_the_busiest_resource_less_
     best += longest_ms(chosen) < 1.001 * best_ms ? 1 : 0;
     better += longest_ms(chosen) < 0.95 * longest_ms(ordered) ? 1 : 0;
     switched += longest(chosen) != longest(ordered) ? 1 : 0;
+    const auto updated = std::ranges::count_if(plans->speeds.chunks, &ChunkHomes::updated_on_device);
+    on_device += updated > 0 ? 1 : 0;
+    in_part += updated > 0 && updated < 6 ? 1 : 0;
   }
   EXPECT_GT(compared, 40);
   EXPECT_GT(best, compared * 3 / 4);  // most are the very optimum, the others within what one item changes
   EXPECT_GT(better, 20);
   EXPECT_GT(switched, 0);
+  EXPECT_GT(on_device, 5);
+  EXPECT_GT(in_part, 4);
 }
 
 // --- what no choice may touch
 // ------------------------------------------------------------------------------------------
 
+// What the device updates lies there. Is there any?
+bool expect_records_together(const Plan& plan) {
+  bool any = false;
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    const ChunkHomes& homes = plan.chunks[c];
+    EXPECT_EQ(homes.updated_on_device(), homes.weights == Home::kDevice);
+    if (!homes.updated_on_device()) continue;
+    any = true;
+    EXPECT_EQ(homes.gradient, Home::kDevice);
+    EXPECT_GE(plan.kept_offset[plan.geometry.chunks()[c].partition], 0);
+    EXPECT_GE(plan.host_staging.bytes,
+              record_layout(plan.options.format(), Group::kState, plan.geometry.chunks()[c].elements).bytes);
+  }
+  return any;
+}
+
 TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
-  int by_speeds = 0;
+  int by_speeds = 0, on_device = 0;
   for (uint64_t seed = 1; seed <= 24; ++seed) {
     model_ = random_model(seed, Precision::kBf16);
     PlanOptions wish = options(seed);
@@ -234,18 +273,74 @@ TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
     wish.micro_batches = 1 + static_cast<int>(seed % 3);
     wish.update = seed % 4 == 0 ? UpdateMode::kReplay : UpdateMode::kAuto;
     make_scarce(wish, seed);
+    wish.device_bytes *= 1 + static_cast<int64_t>(seed % 5);
     const HomePrices prices = price_homes(model_, wish, 1);
-    const auto plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}, &prices);
-    ASSERT_TRUE(plan) << seed;
-    by_speeds += plan->homes_by == HomesBy::kSpeeds ? 1 : 0;
-    int64_t host = 0;
-    for (const UseRow& row : plan->uses) host += row.tier == Tier::kHost ? row.bytes : 0;
-    EXPECT_LE(plan->device_arena_bytes, wish.device_bytes) << seed;
-    EXPECT_LE(plan->host_arena_bytes + plan->table_bytes, wish.host_bytes) << seed;
-    EXPECT_LE(host, wish.host_bytes) << seed;
-    EXPECT_NO_THROW(build_unit(model_, *plan, UnitKind::kTrain)) << seed;  // no two live hops own the same bytes
+    for (const HomePrices* known : {&prices, static_cast<const HomePrices*>(nullptr)}) {
+      const auto plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}, known);
+      ASSERT_TRUE(plan) << seed;
+      by_speeds += plan->homes_by == HomesBy::kSpeeds ? 1 : 0;
+      int64_t host = 0, device = 0;
+      for (const UseRow& row : plan->uses) (row.tier == Tier::kHost ? host : device) += row.bytes;
+      for (const UseRow& row : plan->uses) device -= row.tier == Tier::kNvme ? row.bytes : 0;
+      EXPECT_LE(plan->device_arena_bytes, wish.device_bytes) << seed;
+      EXPECT_LE(plan->host_arena_bytes + plan->table_bytes, wish.host_bytes) << seed;
+      EXPECT_LE(host, wish.host_bytes) << seed;
+      EXPECT_LE(device, wish.device_bytes) << seed;
+      for (const UnitKind kind : unit_kinds(*plan)) {
+        EXPECT_NO_THROW(build_unit(model_, *plan, kind)) << seed;  // no two live hops own the same bytes
+      }
+      on_device += expect_records_together(*plan) ? 1 : 0;
+    }
   }
   EXPECT_GT(by_speeds, 8);
+  EXPECT_GT(on_device, 8);
+}
+
+int updated_on_device(const Plan& plan) {
+  return static_cast<int>(std::ranges::count_if(plan.chunks, &ChunkHomes::updated_on_device));
+}
+
+TEST_F(Homes, state_is_on_the_device_where_that_makes_a_step_shorter_and_nowhere_else) {
+  PlanOptions wish = options(1);
+  wish.device_bytes = kMiB;
+  wish.commit_interval = 50;  // a commit brings every record to the host
+  for (const HomeKind forced : {HomeKind::kNvme, HomeKind::kHost}) {  // of activations
+    wish.placement.activations = {{forced, 1}};
+    wish.speeds->machine.device_update_gb_per_s = 1000;
+    EXPECT_EQ(updated_on_device(make_plan(model_, wish)), 8);
+    wish.speeds->machine.device_update_gb_per_s = 1e-9;
+    EXPECT_EQ(updated_on_device(make_plan(model_, wish)), 0);
+  }
+}
+
+TEST_F(Homes, in_the_fixed_order_state_has_what_weights_and_graphs_leave_of_the_device) {
+  PlanOptions wish = options(1);
+  wish.speeds.reset();
+  wish.graph_bytes.assign(model_.visits.size(), 20000);
+  int seen[3] = {};  // none, some, all of it
+  for (int64_t device = Planner(model_, wish).smallest_device(wish.host_bytes).value(); device < 400 * kKiB;
+       device += 5 * kKiB) {
+    wish.device_bytes = device;
+    const Plan plan = make_plan(model_, wish);
+    const int there = updated_on_device(plan);
+    ++seen[there == 0 ? 0 : there < 8 ? 1 : 2];
+    if (there == 0) continue;
+    expect_records_together(plan);
+    for (const int64_t offset : plan.kept_offset) EXPECT_GE(offset, 0);
+    for (int visit = 0; visit < 3; ++visit) EXPECT_TRUE(plan.keeps_graph(visit));
+    for (int i = 0; i < there; ++i) EXPECT_TRUE(plan.chunks[plan.update_order[i]].updated_on_device());
+  }
+  for (const int count : seen) EXPECT_GT(count, 0);
+}
+
+TEST_F(Homes, where_one_group_of_a_chunk_is_forced_its_state_is_not_put_on_the_device) {
+  for (const Group forced : {Group::kWeights, Group::kState, Group::kGradient}) {
+    PlanOptions wish = options(1);
+    shares_of(wish.placement, forced) = {{HomeKind::kHost, 1}};
+    EXPECT_EQ(updated_on_device(make_plan(model_, wish)), 0);
+    wish.speeds.reset();
+    EXPECT_EQ(updated_on_device(make_plan(model_, wish)), 0);
+  }
 }
 
 TEST_F(Homes, what_is_forced_stays_where_it_was_forced_to) {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/bytes.h"
-#include "tests/engine/reference_trainer.h"
+#include "tests/engine/toy_engine.h"
 
 namespace sluice::testing {
 

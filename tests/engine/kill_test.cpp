@@ -8,6 +8,7 @@
 
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/kill_run.h"
+#include "tests/fakes/beside.h"
 
 namespace sluice::testing {
 namespace {
@@ -29,13 +30,13 @@ Ended run_child(const TempFolder& folder, const Child& child) {
   std::array<int, 2> pipe_ends{};
   EXPECT_EQ(pipe(pipe_ends.data()), 0);
   const std::string bytes = std::to_string(child.kill_after_bytes), nth = std::to_string(child.kill_at_superblock);
-  const std::string path = folder.path().string();
+  const std::string path = folder.path().string(), program = beside_this_program("toy_train");
   const pid_t pid = fork();
   if (pid == 0) {
     dup2(pipe_ends[1], 1);
     close(pipe_ends[0]);
-    execl(TOY_TRAIN, TOY_TRAIN, path.c_str(), child.mode.c_str(), bytes.c_str(), nth.c_str(), child.update.c_str(),
-          nullptr);
+    execl(program.c_str(), program.c_str(), path.c_str(), child.mode.c_str(), bytes.c_str(), nth.c_str(),
+          child.update.c_str(), nullptr);
     _exit(127);
   }
   close(pipe_ends[1]);

@@ -1,38 +1,16 @@
-// What happens around steps: resume, skipped and aborted steps, evaluation, damage and faults.
-#include <fcntl.h>
+// What happens around steps: resume, aborted steps, evaluation, traces.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <fstream>
-#include <limits>
 
-#include "tests/engine/engine_fixture.h"
-#include "tests/fakes/faulty_queue.h"
+#include "tests/engine/lifecycle_fixture.h"
 
 namespace sluice::testing {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-class Lifecycle : public ::testing::Test {
- protected:
-  EngineOptions options() const { return engine_options(folder_, reference_); }
-  std::unique_ptr<Engine> engine(const EngineOptions& with) const {
-    return std::make_unique<Engine>(model_, with, toy_source());
-  }
-  StepEnd step(Engine& engine) const {
-    const int64_t number = engine.step() + 1;
-    return engine.train_step(reference_.learning_rate, toy_compute(model_, number));
-  }
-  RunRecord finish(Engine& engine) const { return train_engine(engine, model_, reference_); }
-
-  TempFolder folder_;
-  ReferenceOptions reference_{.micro_batches = 2, .steps = 6, .max_norm = 0.05};
-  ModelSpec model_ = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
-  RunRecord expected_ = train_reference(model_, reference_);
-};
 
 TEST_F(Lifecycle, a_resumed_run_ends_like_one_that_never_stopped_whatever_homes_it_moves_to) {
   for (int interval : {1, 2, 4}) {
@@ -175,14 +153,7 @@ TEST_F(Lifecycle, a_step_that_throws_never_happened) {
   step(*running);
   step(*running);
   for (int bad_turn = 0; bad_turn < 18; bad_turn += 3) {
-    int turn = 0;
-    const int64_t number = running->step() + 1;
-    const Compute good = toy_compute(model_, number);
-    const Compute bad = [&](Use& use) {
-      if (turn++ == bad_turn) throw std::runtime_error("out of data");
-      good(use);
-    };
-    EXPECT_THROW(running->train_step(reference_.learning_rate, bad), std::runtime_error);
+    expect_step_to_throw(*running, model_, bad_turn);
     EXPECT_EQ(running->step(), 2);
   }
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
@@ -199,191 +170,6 @@ TEST_F(Lifecycle, a_turn_out_of_order_is_an_error_that_names_both_visits) {
   }
   running->abort_step();
   EXPECT_EQ(finish(*running), expected_);
-}
-
-// A contribution of NaN in the chosen steps.
-Compute poisoned(const ModelSpec& model, const int64_t& step, std::vector<int64_t> bad_steps) {
-  return [good = toy_compute(model, step), &step, bad_steps](Use& use) {
-    good(use);
-    if (use.pass() != Pass::kBackward || use.visit() != 2) return;
-    if (std::find(bad_steps.begin(), bad_steps.end(), step) == bad_steps.end()) return;
-    use.open_gradient(1)[0] = std::numeric_limits<float>::quiet_NaN();
-  };
-}
-
-TEST_F(Lifecycle, a_non_finite_gradient_skips_the_update_and_leaves_every_bit) {
-  for (int interval : {1, 2}) {
-    for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
-      EngineOptions with = options();
-      with.plan.commit_interval = interval;
-      put_records(with.plan, home);
-      auto running = engine(with);
-      int64_t number = 1;
-      const Compute compute = poisoned(model_, number, {2, 4});
-      EXPECT_FALSE(running->train_step(reference_.learning_rate, compute).skipped);
-      const Digests before = running->digests();
-      number = 2;
-      EXPECT_TRUE(running->train_step(reference_.learning_rate, compute).skipped);
-      const Digests after = running->digests();
-      EXPECT_EQ(before.weights_crc32c, after.weights_crc32c);
-      EXPECT_EQ(before.state_crc32c, after.state_crc32c);
-      number = 3;
-      running->train_step(reference_.learning_rate, compute);
-      number = 4;
-      EXPECT_TRUE(running->train_step(reference_.learning_rate, compute).skipped);
-      const Digests last = running->digests();
-      running.reset();
-      with.open = OpenMode::kResume;
-      auto resumed = engine(with);
-      EXPECT_EQ(resumed->committed().step, 4);
-      EXPECT_EQ(resumed->committed().applied_steps, 2);
-      EXPECT_EQ(resumed->committed().skipped_steps, 2);
-      EXPECT_EQ(resumed->digests().state_crc32c, last.state_crc32c);
-    }
-  }
-}
-
-class SkippedCommit : public Lifecycle, public ::testing::WithParamInterface<HomeKind> {};
-INSTANTIATE_TEST_SUITE_P(, SkippedCommit, ::testing::Values(HomeKind::kDevice, HomeKind::kHost),
-                         [](const auto& home) { return std::string(name_of(home.param)); });
-
-TEST_P(SkippedCommit, writes_homes_in_memory_that_an_earlier_step_changed) {
-  EngineOptions with = options();
-  with.plan.commit_interval = 2;
-  put_records(with.plan, GetParam());
-  Digests one_step;
-  {
-    TempFolder other;
-    EngineOptions alone = with;
-    alone.store.folder = other.path();
-    auto running = engine(alone);
-    step(*running);
-    one_step = running->digests();
-  }
-  auto running = engine(with);
-  int64_t number = 1;
-  const Compute compute = poisoned(model_, number, {2, 3});
-  for (; number <= 3; ++number) running->train_step(reference_.learning_rate, compute);
-  running.reset();  // step 2, skipped, was committed during step 3
-  with.open = OpenMode::kResume;
-  auto resumed = engine(with);
-  EXPECT_EQ(resumed->step(), 2);
-  EXPECT_EQ(resumed->digests().state_crc32c, one_step.state_crc32c);
-}
-
-TEST_F(Lifecycle, ten_skips_in_a_row_stop_the_run_naming_the_block) {
-  auto running = engine(options());
-  int64_t number = 1;
-  std::vector<int64_t> all;
-  for (int64_t i = 1; i <= 20; ++i) all.push_back(i);
-  const Compute compute = poisoned(model_, number, all);
-  for (; number < 10; ++number) EXPECT_TRUE(running->train_step(0.1, compute).skipped);
-  try {
-    running->train_step(0.1, compute);
-    FAIL();
-  } catch (const NumericsError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("p2"), HasSubstr("b2.weight")));
-  }
-}
-
-TEST_F(Lifecycle, an_update_that_is_not_finite_is_not_committed) {
-  EngineOptions with = options();
-  with.plan.commit_interval = 1;
-  auto running = engine(with);
-  step(*running);
-  const int64_t number = 2;
-  running->train_step(std::numeric_limits<double>::infinity(), toy_compute(model_, number));
-  try {
-    running->drain();
-    FAIL();
-  } catch (const NumericsError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk"), HasSubstr("parameter")));
-  }
-  running.reset();
-  with.open = OpenMode::kResume;
-  auto resumed = engine(with);
-  EXPECT_EQ(resumed->step(), 1);
-  EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
-}
-
-// Damages every page of every slot: records are the file's last bytes.
-void damage(const std::filesystem::path& file, int64_t records_bytes) {
-  const int fd = open(file.c_str(), O_RDWR);
-  const auto size = static_cast<int64_t>(std::filesystem::file_size(file));
-  for (int64_t at = size - records_bytes; at < size; at += 4096) {
-    char byte = 0;
-    if (pread(fd, &byte, 1, at) == 1) {
-      byte = static_cast<char>(byte ^ 0x10);
-      EXPECT_EQ(pwrite(fd, &byte, 1, at), 1);
-    }
-  }
-  close(fd);
-}
-
-TEST_F(Lifecycle, a_flipped_bit_is_named_and_never_trained_on) {
-  for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
-    EngineOptions with = options();
-    put_records(with.plan, home);
-    int64_t records_bytes = 0;
-    {
-      auto running = engine(with);
-      step(*running);
-      running->drain();
-      for (const UseRow& row : running->plan().uses) records_bytes += row.tier == Tier::kNvme ? row.bytes : 0;
-    }
-    damage(folder_.path() / "sluice-0.swap", records_bytes);
-    with.open = OpenMode::kResume;
-    try {
-      auto resumed = engine(with);
-      step(*resumed);
-      step(*resumed);
-      FAIL();
-    } catch (const CorruptionError& error) {
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk"), HasSubstr("expected"), HasSubstr("sluice-0.swap")));
-    }
-  }
-}
-
-TEST_F(Lifecycle, a_failing_request_stops_the_run_with_its_error_and_a_resume_ends_the_same) {
-  for (IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
-    for (int64_t nth = 3; nth < 400; nth += 37) {
-      for (IoOp op : {IoOp::kRead, IoOp::kWrite, IoOp::kSync}) {
-        EngineOptions with = options();
-        with.store.queue.backend = backend;
-        auto faults = std::make_shared<Faults>();
-        faults->list = {{.op = op, .nth = op == IoOp::kSync ? nth / 30 : nth, .error_number = EIO}};
-        with.store.make_queue = faulty_queue_factory(faults);
-        bool failed = false;
-        try {
-          auto running = engine(with);
-          finish(*running);
-        } catch (const IoError& error) {
-          failed = true;
-          EXPECT_EQ(error.details().error_number, EIO);
-          EXPECT_THAT(error.what(), HasSubstr("sluice-0.swap"));
-        }
-        EXPECT_TRUE(failed || faults->reads <= nth || faults->writes <= nth || faults->syncs <= nth / 30);
-        EngineOptions again = options();
-        again.open = OpenMode::kResume;
-        auto resumed = engine(again);
-        EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
-      }
-    }
-  }
-}
-
-TEST_F(Lifecycle, short_and_reordered_transfers_change_no_bit) {
-  for (Order order : {Order::kReversed, Order::kShuffled}) {
-    EngineOptions with = options();
-    auto faults = std::make_shared<Faults>();
-    faults->order = order;
-    for (int64_t nth = 0; nth < 400; nth += 7) {
-      faults->list.push_back({.op = nth % 2 ? IoOp::kRead : IoOp::kWrite, .nth = nth, .short_bytes = 700});
-    }
-    with.store.make_queue = faulty_queue_factory(faults);
-    auto running = engine(with);
-    EXPECT_EQ(finish(*running), expected_);
-  }
 }
 
 TEST_F(Lifecycle, two_engines_live_in_one_process_and_do_not_meet) {

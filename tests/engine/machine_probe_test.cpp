@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/device_probe.h"
+#include "tests/contract/every_device.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace sluice::testing {
@@ -33,6 +35,24 @@ TEST(MachineProbe, of_two_drives_uses_both_folders) {
   EXPECT_NO_THROW(probe_machine(options).validate());
   EXPECT_TRUE(std::filesystem::exists(second.path() / "new"));
 }
+
+class DeviceSpeedsOf : public OverDevices {};
+
+TEST_P(DeviceSpeedsOf, are_there_for_every_format_of_records) {
+  for (const RecordFormat format : {RecordFormat(Precision::kBf16), RecordFormat(Precision::kFp16),
+                                    RecordFormat(Precision::kFp32, Optimizer::kLion, DType::kBf16)}) {
+    const DeviceSpeeds speeds =
+        probe_device({.device = GetParam(),
+                      .format = format,
+                      .gradient_dtype = weights_dtype(format.precision),
+                      .kind = format.optimizer == Optimizer::kLion ? AdamKind::kLion : AdamKind::kAdamW});
+    for (const double gb_per_s : {speeds.upload_gb_per_s, speeds.download_gb_per_s, speeds.copy_gb_per_s,
+                                  speeds.update_gb_per_s, speeds.add_gb_per_s, speeds.close_gb_per_s}) {
+      EXPECT_GT(gb_per_s, 0);
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(, DeviceSpeedsOf, every_device(), name_of_device);
 
 }  // namespace
 }  // namespace sluice::testing

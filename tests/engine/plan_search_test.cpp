@@ -1,7 +1,10 @@
 // Which plan is taken: homes by speeds or in the fixed order, rings, shares of early updates, commit intervals.
 #include "engine/plan_search.h"
 
+#include <algorithm>
+
 #include "tests/engine/homes_fixture.h"
+#include "tests/engine/machines.h"
 
 namespace sluice::testing {
 namespace {
@@ -11,12 +14,22 @@ TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     PlanOptions wish = options(seed);
     make_scarce(wish, seed);
+    wish.device_bytes += static_cast<int64_t>(seed % 4) * 64 * kKiB;
     const auto order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
     ASSERT_TRUE(order);
+    const HomePrices prices = price_homes(model_, wish, 1);
+    const auto elsewhere =
+        Planner(model_, wish)
+            .attempt({wish.device_bytes, wish.host_bytes}, &prices, RingDepth::kAsInOrder, StateOnDevice::kWhereForced);
+    ASSERT_TRUE(elsewhere);
+    EXPECT_TRUE(std::ranges::none_of(elsewhere->chunks, &ChunkHomes::updated_on_device));
     const Plan taken = make_plan(model_, wish);
     const double order_ms = predict(model_, *order, *wish.speeds).step_ms;
     const double taken_ms = predict(model_, taken, *wish.speeds).step_ms;
     EXPECT_LE(taken_ms, order_ms) << "seed " << seed;
+    if (elsewhere->homes_by == HomesBy::kSpeeds) {
+      EXPECT_LE(taken_ms, predict(model_, *elsewhere, *wish.speeds).step_ms * 1.011) << "seed " << seed;
+    }
     shorter += taken_ms < 0.9 * order_ms ? 1 : 0;
     ASSERT_TRUE(taken.binding);
     EXPECT_EQ(*taken.binding, longest(times_of(taken)));
@@ -36,16 +49,12 @@ TEST_F(Homes, rings_get_what_they_want_where_a_step_is_then_shorter) {
   wish.chunk_elements = 1 << 15;  // every partition is one chunk
   wish.placement.weights = wish.placement.state = {{HomeKind::kNvme, 1}};
   wish.placement.activations = {{HomeKind::kDevice, 1}};
-  wish.speeds->machine = {.read_gb_per_s = 0.1,
-                          .write_gb_per_s = 0.1,
-                          .mixed_gb_per_s = 0.1,
-                          .upload_gb_per_s = 1,
-                          .download_gb_per_s = 1,
-                          .update_ns_per_element = 100,
-                          .checksum_gb_per_s = 1,
-                          .close_gb_per_s = 1,
-                          .update_threads = 4,
-                          .cores = 4};
+  MachineSpeeds& machine = wish.speeds->machine;
+  machine = machine_of(1);
+  set_drives(machine, 0.1);
+  machine.update_ns_per_element = 100;
+  machine.update_threads = 4;
+  machine.cores = 4;
   wish.host_bytes = Planner(model_, wish).smallest_host(wish.device_bytes).value() + 256 * kKiB;
   const Budgets budgets{wish.device_bytes, wish.host_bytes};
   const Plan order = Planner(model_, wish).attempt(budgets).value(), taken = make_plan(model_, wish);
@@ -88,16 +97,12 @@ class Commits : public Homes {
     wish.commit_interval = 0;
     wish.update = UpdateMode::kAuto;
     wish.host_bytes = 16 * kMiB;
-    wish.speeds->machine = {.read_gb_per_s = 1,
-                            .write_gb_per_s = 1,
-                            .mixed_gb_per_s = 1,
-                            .upload_gb_per_s = 1,
-                            .download_gb_per_s = 1,
-                            .update_ns_per_element = 0.1,
-                            .checksum_gb_per_s = 10,
-                            .close_gb_per_s = 10,
-                            .update_threads = 2,
-                            .cores = 2};
+    MachineSpeeds& machine = wish.speeds->machine;
+    machine = machine_of(1);
+    machine.update_ns_per_element = 0.1;
+    machine.checksum_gb_per_s = machine.close_gb_per_s = 10;
+    machine.update_threads = 2;
+    machine.cores = 2;
     return wish;
   }
 };

@@ -10,6 +10,7 @@
 #include "engine/planner.h"
 #include "engine/simulate.h"
 #include "offload/executor.h"
+#include "tests/engine/machines.h"
 #include "tests/engine/toy_model.h"
 
 namespace sluice::testing {
@@ -27,19 +28,6 @@ PlanOptions options_of(const HomeShares& weights, const HomeShares& state) {
   options.placement.weights = weights;
   options.placement.state = state;
   return options;
-}
-
-// A machine on which one thing alone takes time.
-MachineSpeeds endless() {
-  constexpr double kEndless = 1e9;
-  return {.read_gb_per_s = kEndless,
-          .write_gb_per_s = kEndless,
-          .mixed_gb_per_s = kEndless,
-          .upload_gb_per_s = kEndless,
-          .download_gb_per_s = kEndless,
-          .update_ns_per_element = 1 / kEndless,
-          .checksum_gb_per_s = kEndless,
-          .close_gb_per_s = kEndless};
 }
 
 class Predict : public ::testing::Test {
@@ -78,7 +66,7 @@ TEST_F(Predict, a_link_alone_takes_the_time_of_the_bytes_that_a_step_moves_over_
 TEST_F(Predict, reads_and_writes_alone_take_what_the_drive_needs_for_both) {
   const Plan plan = make_plan(model_, options_of(kHost, kNvme));
   MachineSpeeds machine = endless();
-  machine.read_gb_per_s = machine.write_gb_per_s = machine.mixed_gb_per_s = 0.004;
+  set_drives(machine, 0.004);
   const Prediction prediction = predict(model_, plan, speeds(machine));
   const double bytes = static_cast<double>(moved(plan, "nvme read") + moved(plan, "nvme write"));
   EXPECT_NEAR(prediction.alone(LaneGroup::kNvme), bytes / 0.004 / 1e6, 1e-6);
@@ -176,7 +164,7 @@ TEST_F(Predict, a_step_is_no_shorter_than_any_resource_and_a_faster_machine_is_n
 
 TEST_F(Predict, compute_binds_above_the_critical_batch_and_not_below) {
   MachineSpeeds machine = endless();
-  machine.read_gb_per_s = machine.write_gb_per_s = machine.mixed_gb_per_s = 0.004;
+  set_drives(machine, 0.004);
   const StepSpeeds with = speeds(machine, {.forward_ms = 0.1, .backward_ms = 0.3});
   const auto predicted = [&](int micro_batches) {
     PlanOptions options = options_of(kHost, kNvme);
@@ -211,7 +199,7 @@ TEST_F(Predict, the_share_of_early_updates_is_the_best_predicted_one_where_speed
   EXPECT_NEAR(share_of(unknown), 0.75, 0.15);
   // Nearly all of the compute is in the backward: so must be the updates.
   MachineSpeeds machine = endless();
-  machine.read_gb_per_s = machine.write_gb_per_s = machine.mixed_gb_per_s = 0.01;
+  set_drives(machine, 0.01);
   options.speeds = speeds(machine, {.forward_ms = 0.01, .backward_ms = 5});
   const Plan known = make_plan(model_, options);
   EXPECT_GT(share_of(known), share_of(unknown));

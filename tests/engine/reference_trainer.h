@@ -43,10 +43,4 @@ RunRecord train_reference(const ModelSpec& model, const ReferenceOptions& option
 // A max_norm that about half of this run's steps exceed.
 double median_norm(const ModelSpec& model, ReferenceOptions options);
 
-// The same turns by the engine: `step` says which data they see.
-Compute toy_compute(const ModelSpec& model, const int64_t& step);
-// Trains until `options.steps` steps have ended (fewer for a resumed engine); the record holds the steps run here.
-RunRecord train_engine(Engine& engine, const ModelSpec& model, const ReferenceOptions& options);
-ParameterSource toy_source();
-
 }  // namespace sluice::testing

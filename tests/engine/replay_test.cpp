@@ -61,6 +61,9 @@ TEST_F(Replays, move_what_a_step_in_the_middle_of_training_moves_and_nothing_of_
     const Replay compute = replay(*running, LaneGroup::kCompute);
     EXPECT_EQ(bytes(compute.lanes), (std::array{0L, 0L, 0L, 0L, all[4], 0L}));
     EXPECT_GT(compute.lanes.compute.busy_ms, 0);
+    EXPECT_EQ(compute.lanes.compute.exposed_ms, 0);
+    const LaneUse reads = replay(*running, LaneGroup::kNvme).lanes.read;
+    EXPECT_EQ(reads.exposed_ms, reads.busy_ms);  // no compute hides any of it
   }
 }
 

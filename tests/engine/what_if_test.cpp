@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "engine/predict.h"
+#include "tests/engine/machines.h"
 #include "tests/engine/toy_model.h"
 
 namespace sluice::testing {
@@ -24,14 +25,9 @@ class WhatIf : public ::testing::Test {
     options_.speeds = StepSpeeds{slow_drive(), std::vector<VisitTime>(model_.visits.size())};
   }
   static MachineSpeeds slow_drive() {
-    return {.read_gb_per_s = 0.001,
-            .write_gb_per_s = 0.001,
-            .mixed_gb_per_s = 0.001,
-            .upload_gb_per_s = 1e9,
-            .download_gb_per_s = 1e9,
-            .update_ns_per_element = 1e-9,
-            .checksum_gb_per_s = 1e9,
-            .close_gb_per_s = 1e9};
+    MachineSpeeds machine = endless();
+    set_drives(machine, 0.001);
+    return machine;
   }
   double step_ms(const Resources& resources) const {
     const PlanOptions changed = with_resources(options_, resources);

@@ -1,0 +1,145 @@
+#include "engine/device_probe.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "cpu_adam/adam.h"
+#include "engine/probe_time.h"
+#include "offload/gpu.h"
+
+namespace sluice {
+namespace {
+
+// More than caches hold, as in a step.
+constexpr int64_t kHostBytes = 64 * kMiB, kHostDeviceBytes = 32 * kMiB, kGpuBytes = kGiB;
+constexpr int64_t kCopyBytes = 2 * kMiB, kCopies = 8;
+constexpr int64_t kChunkElements = 4 * kMiB;
+constexpr int64_t kLargestElement = 20;  // bytes of its planes: four of 4 and closed gradients of 4
+constexpr int kSmallValue = 0x3c;        // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
+
+class DeviceProbe final : private CopySink {
+ public:
+  explicit DeviceProbe(const DeviceProbeOptions& options)
+      : options_(options),
+        format_{options.format.precision, options.gradient_dtype, options.format.moments},
+        host_(kHostBytes) {
+    const bool gpu = options.device != DeviceKind::kHost && why_no_gpu().empty();
+    device_ = make_device(options.device, gpu ? kGpuBytes : kHostDeviceBytes, adam_simd(format_));
+    device_->set_sink(this);
+    device_->register_host(host_.span());
+    std::ranges::fill(host_.span(), std::byte{kSmallValue});
+    for (int64_t at = 0; at < device_->bytes(); at += kHostBytes) {
+      device_->copy_now(device_->memory() + at, host_.at(0), std::min(kHostBytes, device_->bytes() - at));
+    }
+  }
+
+  // Copies from and to other host memory each time.
+  double copy_gb_per_s(CopyLane lane) {
+    const double ns = median_ns(kProbeNs, [&] {
+      under_way_ = kCopies;
+      for (int64_t i = 0; i < kCopies; ++i) {
+        std::byte* const host = host_.at(next_);
+        next_ = (next_ + kCopyBytes) % kHostBytes;
+        std::byte* const device = device_->memory() + i * kCopyBytes;
+        const bool up = lane == CopyLane::kUpload;
+        device_->start({.lane = lane, .to = up ? device : host, .from = up ? host : device, .bytes = kCopyBytes});
+      }
+      wait();
+    });
+    return static_cast<double>(kCopyBytes * kCopies) / ns;
+  }
+
+  double inner_copy_gb_per_s() {
+    const int64_t half = device_->bytes() / 2;
+    const double ns =
+        median_ns(kProbeNs, [&] { device_->copy_now(device_->memory(), device_->memory() + half, half); });
+    return static_cast<double>(2 * half) / ns;
+  }
+
+  double update_gb_per_s() {
+    const int64_t elements = device_->bytes() / kLargestElement / 64 * 64;
+    int64_t next = 0;
+    const auto plane = [&] { return device_->memory() + 4 * elements * next++; };
+    AdamPlanes planes{.weights = plane(), .gradient = plane()};
+    std::byte* const rest = plane();
+    if (format_.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(rest);
+    if (format_.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(rest);
+    std::byte* const moment1 = plane();
+    set_moments(planes, format_.moments, moment1, moments_of(options_.format.optimizer) > 1 ? plane() : nullptr);
+    const AdamRun run{adam_step({.kind = options_.kind, .learning_rate = 0}, 1, 1.0), planes, elements};
+    const double ns = median_ns(kProbeNs, [&] { device_->update(format_, {&run, 1}); });
+    return static_cast<double>(elements * bytes_updated_per_element(options_.format, format_.gradient)) / ns;
+  }
+
+  double add_gb_per_s() {
+    const int64_t elements = device_->bytes() / 8;
+    auto* const open = reinterpret_cast<float*>(device_->memory());
+    const double ns = median_ns(kProbeNs, [&] {
+      device_->add_gradient(open, device_->memory() + 4 * elements, format_.gradient, elements, Contribution::kLater);
+      finish();
+    });
+    return static_cast<double>(elements * (8 + bytes_of(format_.gradient))) / ns;
+  }
+
+  // Chunks of a partition, in place: nothing is left of the values.
+  double close_gb_per_s() {
+    const auto* const open = reinterpret_cast<const float*>(device_->memory());
+    std::vector<ClosedPiece> pieces;
+    for (int64_t at = 0; at < device_->bytes(); at += kChunkElements * 4) {
+      pieces.push_back({device_->memory() + at, kChunkElements});
+    }
+    double norm_part = 0;
+    const double ns = median_ns(kProbeNs, [&] {
+      device_->close_gradient(open, 1, format_.gradient, pieces, &norm_part);
+      finish();
+    });
+    return static_cast<double>(device_->bytes() / 4 * (4 + bytes_of(format_.gradient))) / ns;
+  }
+
+ private:
+  void finish() {
+    under_way_ = 1;
+    device_->finish_compute(0);
+    wait();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    all_done_.wait(lock, [this] { return under_way_ == 0; });
+  }
+  void copied(uint64_t, std::exception_ptr error) noexcept override {
+    std::lock_guard lock(mutex_);
+    SLUICE_CHECK(!error, "a copy failed");
+    if (--under_way_ == 0) all_done_.notify_one();
+  }
+
+  DeviceProbeOptions options_;
+  AdamFormat format_;
+  Arena host_;
+  int64_t next_ = 0;  // offset of the next copy's bytes
+  std::mutex mutex_;
+  std::condition_variable all_done_;
+  int64_t under_way_ = 0;
+  std::unique_ptr<Device> device_;  // last: its threads use all of the above
+};
+
+}  // namespace
+
+DeviceSpeeds probe_device(const DeviceProbeOptions& options) {
+  DeviceProbe probe(options);
+  DeviceSpeeds speeds;
+  speeds.upload_gb_per_s = probe.copy_gb_per_s(CopyLane::kUpload);
+  speeds.download_gb_per_s = probe.copy_gb_per_s(CopyLane::kDownload);
+  speeds.copy_gb_per_s = probe.inner_copy_gb_per_s();
+  speeds.update_gb_per_s = probe.update_gb_per_s();
+  speeds.add_gb_per_s = probe.add_gb_per_s();
+  speeds.close_gb_per_s = probe.close_gb_per_s();
+  return speeds;
+}
+
+}  // namespace sluice

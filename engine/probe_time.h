@@ -1,0 +1,12 @@
+// How long something takes on this machine, again and again for a while. For probes.
+#pragma once
+#include <cstdint>
+#include <functional>
+
+namespace sluice {
+
+// Of so long, and of three runs at least, after one that does not count; nanoseconds of the median run.
+constexpr int64_t kProbeNs = 60'000'000;
+double median_ns(int64_t limit_ns, const std::function<void()>& work);
+
+}  // namespace sluice

@@ -1,0 +1,110 @@
+// Steps and updates whose numbers are not finite: skipped, counted, never committed.
+#include <gmock/gmock.h>
+
+#include "tests/engine/lifecycle_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using SkippedSteps = Lifecycle;
+
+TEST_F(SkippedSteps, a_non_finite_gradient_skips_the_update_and_leaves_every_bit) {
+  for (int interval : {1, 2}) {
+    for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
+      EngineOptions with = options();
+      with.plan.commit_interval = interval;
+      put_records(with.plan, home);
+      auto running = engine(with);
+      int64_t number = 1;
+      const Compute compute = poisoned(model_, number, {2, 4});
+      EXPECT_FALSE(running->train_step(reference_.learning_rate, compute).skipped);
+      const Digests before = running->digests();
+      number = 2;
+      EXPECT_TRUE(running->train_step(reference_.learning_rate, compute).skipped);
+      const Digests after = running->digests();
+      EXPECT_EQ(before.weights_crc32c, after.weights_crc32c);
+      EXPECT_EQ(before.state_crc32c, after.state_crc32c);
+      number = 3;
+      running->train_step(reference_.learning_rate, compute);
+      number = 4;
+      EXPECT_TRUE(running->train_step(reference_.learning_rate, compute).skipped);
+      const Digests last = running->digests();
+      running.reset();
+      with.open = OpenMode::kResume;
+      auto resumed = engine(with);
+      EXPECT_EQ(resumed->committed().step, 4);
+      EXPECT_EQ(resumed->committed().applied_steps, 2);
+      EXPECT_EQ(resumed->committed().skipped_steps, 2);
+      EXPECT_EQ(resumed->digests().state_crc32c, last.state_crc32c);
+    }
+  }
+}
+
+class SkippedCommit : public Lifecycle, public ::testing::WithParamInterface<HomeKind> {};
+INSTANTIATE_TEST_SUITE_P(, SkippedCommit, ::testing::Values(HomeKind::kDevice, HomeKind::kHost),
+                         [](const auto& home) { return std::string(name_of(home.param)); });
+
+TEST_P(SkippedCommit, writes_homes_in_memory_that_an_earlier_step_changed) {
+  EngineOptions with = options();
+  with.plan.commit_interval = 2;
+  put_records(with.plan, GetParam());
+  Digests one_step;
+  {
+    TempFolder other;
+    EngineOptions alone = with;
+    alone.store.folder = other.path();
+    auto running = engine(alone);
+    step(*running);
+    one_step = running->digests();
+  }
+  auto running = engine(with);
+  int64_t number = 1;
+  const Compute compute = poisoned(model_, number, {2, 3});
+  for (; number <= 3; ++number) running->train_step(reference_.learning_rate, compute);
+  running.reset();  // step 2, skipped, was committed during step 3
+  with.open = OpenMode::kResume;
+  auto resumed = engine(with);
+  EXPECT_EQ(resumed->step(), 2);
+  EXPECT_EQ(resumed->digests().state_crc32c, one_step.state_crc32c);
+}
+
+TEST_F(SkippedSteps, ten_skips_in_a_row_stop_the_run_naming_the_block) {
+  auto running = engine(options());
+  int64_t number = 1;
+  std::vector<int64_t> all;
+  for (int64_t i = 1; i <= 20; ++i) all.push_back(i);
+  const Compute compute = poisoned(model_, number, all);
+  for (; number < 10; ++number) EXPECT_TRUE(running->train_step(0.1, compute).skipped);
+  try {
+    running->train_step(0.1, compute);
+    FAIL();
+  } catch (const NumericsError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("p2"), HasSubstr("b2.weight")));
+  }
+}
+
+TEST_F(SkippedSteps, an_update_that_is_not_finite_is_not_committed) {
+  EngineOptions with = options();
+  with.plan.placement.state = {{HomeKind::kHost, 1}};  // the device names the block alone
+  with.plan.commit_interval = 1;
+  auto running = engine(with);
+  step(*running);
+  const int64_t number = 2;
+  running->train_step(std::numeric_limits<double>::infinity(), toy_compute(model_, number));
+  try {
+    running->drain();
+    FAIL();
+  } catch (const NumericsError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk"), HasSubstr("parameter")));
+  }
+  running.reset();
+  with.open = OpenMode::kResume;
+  auto resumed = engine(with);
+  EXPECT_EQ(resumed->step(), 1);
+  EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
+}
+
+}  // namespace
+}  // namespace sluice::testing
