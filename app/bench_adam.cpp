@@ -5,8 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "app/device_kinds.h"
 #include "bench/adam.h"
+#include "core/bytes.h"
+#include "engine/device_probe.h"
 
 namespace sluice {
 namespace {
@@ -15,6 +19,7 @@ using Json = nlohmann::ordered_json;
 
 struct Arguments {
   AdamBenchOptions options;
+  std::optional<DeviceKind> device;  // not said: the host's kernels
   enum class Print { kTable, kJson } print = Print::kTable;
 };
 
@@ -34,8 +39,8 @@ void print_row(const char* name, const AdamRow& row) {
 }
 
 void print_text(const Arguments& arguments, const AdamBench& bench) {
-  fmt::print("AdamW {}, {} parameters, {} thread(s), {}; medians\n", name_of(arguments.options.precision),
-             bench.elements, bench.threads, bench.isa);
+  fmt::print("AdamW {}, moments {}, {} parameters, {} thread(s), {}; medians\n", name_of(arguments.options.precision),
+             name_of(arguments.options.moments), bench.elements, bench.threads, bench.isa);
   fmt::print(
       "  ceiling {:.1f} GB/s: the better of reading and writing the same planes in place ({:.1f}) and a triad "
       "({:.1f})\n",
@@ -50,13 +55,49 @@ void print_text(const Arguments& arguments, const AdamBench& bench) {
   fmt::print(
       "  {:<24}{:>8.3f} ns per parameter, one thread; two divisions and a root alone {:.3f} ({:.0f} % of that bound)\n",
       "in cache, 2 MiB", around.in_cache_ns, around.bound_ns, 100 * around.bound_ns / around.in_cache_ns);
+  fmt::print("  {:<24}{:>8.1f} GB/s of 16 KiB, {:.1f} of 256 KiB, {:.1f} of memory, one thread\n", "checksum",
+             around.checksum_l1_gb_per_s, around.checksum_l2_gb_per_s, around.checksum_memory_gb_per_s);
   fmt::print("  {:<24}{:>8.3f} ns per parameter; {:.3f} where the pass itself touches them first\n", "4 KiB pages",
              around.small_pages_ns, around.first_touch_ns);
   fmt::print("  {:<24}{:>8.1f} % of an ideal split; the first of equal chunks is ready after {:.2f} ms of {:.2f} ms\n",
              "chunks of many sizes", around.percent_of_ideal_split, around.first_chunk_ms, around.all_chunks_ms);
 }
 
+struct DeviceRow {
+  const char* kernel;
+  double gb_per_s;
+};
+
+// Of the device's memory, one kernel at a time; the ceiling is a copy within it.
+void run_on_device(const Arguments& arguments) {
+  const Precision precision = arguments.options.precision;
+  const DeviceProbeOptions options{.device = *arguments.device,
+                                   .format = {precision, Optimizer::kAdam, arguments.options.moments},
+                                   .gradient_dtype = weights_dtype(precision)};
+  const std::string device = make_device(options.device, kMiB)->describe();
+  const DeviceSpeeds speeds = probe_device(options);
+  const DeviceRow rows[] = {{"update", speeds.update_gb_per_s},
+                            {"add_gradient", speeds.add_gb_per_s},
+                            {"close_gradient", speeds.close_gb_per_s}};
+  const double ceiling = speeds.copy_gb_per_s;
+  const auto percent = [ceiling](const DeviceRow& row) { return 100 * row.gb_per_s / ceiling; };
+  if (arguments.print == Arguments::Print::kTable) {
+    fmt::print("{}; {}, moments {}; ceiling {:.1f} GB/s: a copy within its memory\n", device, name_of(precision),
+               name_of(arguments.options.moments), ceiling);
+    for (const DeviceRow& row : rows) {
+      fmt::print("  {:<24}{:>8.1f} GB/s {:>6.1f} % of the ceiling\n", row.kernel, row.gb_per_s, percent(row));
+    }
+    return;
+  }
+  Json json = {{"device", device}, {"precision", name_of(precision)}, {"ceiling_gb_per_s", ceiling}};
+  for (const DeviceRow& row : rows) {
+    json[row.kernel] = {{"gb_per_s", row.gb_per_s}, {"percent_of_ceiling", percent(row)}};
+  }
+  fmt::print("{}\n", json.dump());
+}
+
 void run(const Arguments& arguments) {
+  if (arguments.device) return run_on_device(arguments);
   const AdamBench bench = measure_adam(arguments.options);
   if (arguments.print == Arguments::Print::kTable) return print_text(arguments, bench);
   Json json = json_of(bench, bench.plain);
@@ -70,17 +111,28 @@ void add_bench_adam(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
   AdamBenchOptions& options = arguments->options;
   CLI::App* adam = bench.add_subcommand("adam", "The optimizer's pass on this CPU, beside what its memory gives");
-  adam->add_option("--elements", options.elements, "Parameters (26 B of traffic each in bf16)")->capture_default_str();
-  adam->add_option("--threads", options.threads, "Threads; 0: one a physical core")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  CLI::Option* const elements =
+      adam->add_option("--elements", options.elements, "Parameters (26 B of traffic each in bf16)")
+          ->capture_default_str();
+  CLI::Option* const threads = adam->add_option("--threads", options.threads, "Threads; 0: one a physical core")
+                                   ->check(CLI::Range(0, 4096))
+                                   ->capture_default_str();
   adam->add_option("--precision", options.precision, "Of the weights and gradients")
       ->transform(CLI::CheckedTransformer(std::map<std::string, Precision>{
           {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}}))
       ->default_str("bf16");
-  adam->add_option("--isa", options.isa, "Instructions of the kernel; auto: the best one here")
-      ->check(CLI::IsMember(adam_bench_isas()))
-      ->capture_default_str();
+  adam->add_option("--moments", options.moments, "Of the state; bf16: rounded by chance (18 B of traffic in bf16)")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, DType>{{"fp32", DType::kFp32}, {"bf16", DType::kBf16}}))
+      ->default_str("fp32");
+  CLI::Option* const isa = adam->add_option("--isa", options.isa, "Instructions of the kernel; auto: the best one here")
+                               ->check(CLI::IsMember(adam_bench_isas()))
+                               ->capture_default_str();
+  adam->add_option("--device", arguments->device,
+                   "The device's own kernels, in its memory: auto (a GPU where one answers), cuda or cpu")
+      ->transform(CLI::CheckedTransformer(device_kinds(), CLI::ignore_case))
+      ->excludes(elements)
+      ->excludes(threads)
+      ->excludes(isa);
   adam->add_flag_callback(
       "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the table");
   adam->callback([arguments] { run(*arguments); });

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console.h"
+#include "app/device_kinds.h"
 #include "bench/copy_bench.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -93,11 +94,8 @@ void add_bench_copy(CLI::App& bench) {
   CopyBenchOptions& options = arguments->options;
   CLI::App* copy =
       bench.add_subcommand("copy", "Copies to and from the device, beside plain copies of the same memory");
-  copy->add_option("--device", options.device, "auto (a GPU where one answers), cuda or host (default: auto)")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, DeviceKind>{
-              {"auto", DeviceKind::kAuto}, {"cuda", DeviceKind::kCuda}, {"host", DeviceKind::kHost}},
-          CLI::ignore_case));
+  copy->add_option("--device", options.device, "auto (a GPU where one answers), cuda or cpu (default: auto)")
+      ->transform(CLI::CheckedTransformer(device_kinds(), CLI::ignore_case));
   copy->add_option("--size", arguments->size, "Bytes of host and of device memory; half of it goes each way")
       ->capture_default_str();
   copy->add_option("--path", arguments->folder,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/console.h"
+#include "app/device_option.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
 #include "app/setup.h"
@@ -18,6 +19,7 @@
 #include "app/speeds.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
+#include "core/errors.h"
 
 namespace sluice {
 namespace {
@@ -64,7 +66,7 @@ std::string ceiling_words(LaneGroup resource) {
     case LaneGroup::kCpu:
       return "AdamW and its checksums, nothing else";
     case LaneGroup::kCopies:
-      return "memcpy, a thread each way";
+      return "plain copies, a thread each way";
     case LaneGroup::kCompute:
       return "";
   }
@@ -75,7 +77,17 @@ struct Measured {
   StepFigures figures;
   std::optional<Prediction> predicted;
   int64_t tokens_of_micro_batch = 0;
+  double tokens_per_s = 0, tflop_per_s = 0;  // the model's own operations, without recompute
 };
+
+// What the last step had under way while nothing was computed.
+std::array<std::pair<std::string_view, double>, kLaneCount - 1> exposed_ms(const StepLanes& lanes) {
+  return {{{name_of(Lane::kRead), lanes.read.exposed_ms},
+           {name_of(Lane::kWrite), lanes.write.exposed_ms},
+           {name_of(Lane::kUpload), lanes.upload.exposed_ms},
+           {name_of(Lane::kDownload), lanes.download.exposed_ms},
+           {name_of(Lane::kUpdate), lanes.update.exposed_ms}}};
+}
 
 std::string figures_text(const Measured& measured) {
   const StepFigures& figures = measured.figures;
@@ -84,6 +96,11 @@ std::string figures_text(const Measured& measured) {
   fmt::format_to(out, "step         {:9.1f} ms  median of {} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}\n",
                  figures.step_ms, figures.steps_ms.size(), figures.steps_ms.front(), figures.steps_ms.back(),
                  figures.grad_norm, figures.clipped_steps);
+  fmt::format_to(out,
+                 "             {:9.0f} tokens/s, {:.3f} TFLOP/s; while nothing is computed:", measured.tokens_per_s,
+                 measured.tflop_per_s);
+  for (const auto& [lane, ms] : exposed_ms(figures.lanes)) fmt::format_to(out, " {} {:.1f}", lane, ms);
+  text += " ms\n";
   if (measured.predicted) text += prediction_words(*measured.predicted, measured.tokens_of_micro_batch);
   fmt::format_to(out, "its hops replayed alone:\n");
   for (int i = 0; i < kLaneGroupCount; ++i) {
@@ -101,14 +118,18 @@ std::string figures_text(const Measured& measured) {
   return text;
 }
 
-Json figures_json(const StepFigures& figures, const std::optional<Prediction>& predicted) {
+Json figures_json(const Measured& measured) {
+  const StepFigures& figures = measured.figures;
   Json json = {{"step_ms", figures.step_ms}, {"replay_ms", Json::object()}};
   for (int i = 0; i < kLaneGroupCount; ++i) {
     json["replay_ms"][std::string(name_of(static_cast<LaneGroup>(i)))] = figures.replays[static_cast<size_t>(i)].ms;
   }
   json["overlap_efficiency"] = figures.overlap_efficiency;
   json["binding_lane"] = std::string(name_of(figures.binding));
-  json["predicted_step_ms"] = predicted ? Json(predicted->step_ms) : Json(nullptr);
+  json["predicted_step_ms"] = measured.predicted ? Json(measured.predicted->step_ms) : Json(nullptr);
+  json["tokens_per_s"] = measured.tokens_per_s;
+  json["tflop_per_s"] = measured.tflop_per_s;
+  for (const auto& [lane, ms] : exposed_ms(figures.lanes)) json["exposed_ms"][std::string(lane)] = ms;
   return json;
 }
 
@@ -122,7 +143,10 @@ std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& p
 Measured measure(const BenchStepCommand& command, Console& console) {
   RunConfig config = load_config(command.config, command.overrides);
   make_paths_absolute(config);
-  RunSetup setup = set_up(std::move(config));
+  RunSetup setup = set_up(std::move(config), console.log());
+  if (command.compute_ms_per_visit && setup.device != DeviceKind::kHost) {
+    throw ConfigError("--compute-ms-per-visit waits in the host's memory: say --device cpu with it");
+  }
   const StopRequests requests;
   const auto between = [&requests] { stop_where_asked(requests); };
   const WorkspaceNeed workspace = find_workspace(setup);
@@ -152,7 +176,13 @@ Measured measure(const BenchStepCommand& command, Console& console) {
                                     .steps = command.steps,
                                     .between = between});
   const std::optional<Prediction> predicted = predict_measured(setup.model.spec(), engine.plan(), figures);
-  return {.figures = std::move(figures), .predicted = predicted, .tokens_of_micro_batch = tokens_of_micro_batch(setup)};
+  const int64_t of_micro_batch = tokens_of_micro_batch(setup);
+  const double tokens_per_s = static_cast<double>(of_micro_batch * plan.micro_batches) / figures.step_ms * 1e3;
+  return {.figures = std::move(figures),
+          .predicted = predicted,
+          .tokens_of_micro_batch = of_micro_batch,
+          .tokens_per_s = tokens_per_s,
+          .tflop_per_s = setup.model.training_flops_per_token() * tokens_per_s / 1e12};
 }
 
 void run_bench_step(const BenchStepCommand& command, int& exit_code) {
@@ -160,7 +190,7 @@ void run_bench_step(const BenchStepCommand& command, int& exit_code) {
   try {
     const Measured measured = measure(command, console);
     const bool json = command.output == BenchStepCommand::Output::kJson;
-    console.print(json ? figures_json(measured.figures, measured.predicted).dump() : figures_text(measured));
+    console.print(json ? figures_json(measured).dump() : figures_text(measured));
   } catch (const Stopped& stopped) {
     exit_code = 128 + stopped.signal;
   }
@@ -181,6 +211,7 @@ void add_bench_step(CLI::App& bench, int& exit_code) {
   command->add_option("CONFIG", options->config, "The configuration file (JSON)")->required();
   command->add_option("--set", options->overrides, "path.to.key=value, in place of the file's; may be repeated")
       ->allow_extra_args(false);
+  add_device(*command, options->overrides);
   command
       ->add_option("--compute-ms-per-visit", options->compute_ms_per_visit,
                    "In place of the compute, waits that use no CPU: so long for a visit's forward of a micro-batch, "

@@ -45,11 +45,11 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   if (options.elements < kLeastElements) {
     throw ConfigError(fmt::format("elements is {}; allowed: {} or more", options.elements, kLeastElements));
   }
-  const AdamFormat format{options.precision, weights_dtype(options.precision)};
+  const AdamFormat format = format_of(options);
   const AdamKernel kernel = kernel_named(options.isa, format);
   const auto topology = make_topology();
   const auto team = make_update_team(*topology, options.threads);
-  const BenchPlanes planes(options.precision, options.elements);
+  const BenchPlanes planes(format, options.elements);
   const auto chunks = equal_chunks(options.elements, team->threads());
   const AdamStep step = adam_step({}, 10, 1.0);
 
@@ -58,7 +58,8 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
       stream_in_place(plane.data(), static_cast<int64_t>(plane.size()));
   };
   const auto triads = [&](int64_t first, int64_t elements) {
-    triad(planes.scratch() + first, planes.moment1() + first, planes.moment2() + first, elements);
+    const auto [b, c] = planes.moments(first, elements);
+    triad(planes.scratch() + first, b.data(), c.data(), static_cast<int64_t>(b.size()));
   };
   const auto plain = [&](int64_t first, int64_t elements) { kernel(step, planes.at(first), elements); };
   const auto checksummed = [&](int64_t first, int64_t elements) {
@@ -80,9 +81,11 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   bench.elements = options.elements;
   const double stream_bytes = 8.0 * static_cast<double>(planes.floats(0, options.elements).size() * options.elements);
   bench.stream_gb_per_s = stream_bytes / median(stream_ns);
-  bench.triad_gb_per_s = 12.0 * static_cast<double>(options.elements) / median(triad_ns);
+  const double triad_elements = static_cast<double>(planes.moments(0, options.elements)[0].size());
+  bench.triad_gb_per_s = 12.0 * triad_elements / median(triad_ns);
   bench.ceiling_gb_per_s = std::max(bench.stream_gb_per_s, bench.triad_gb_per_s);
-  const int64_t moved = bytes_moved_per_element(format);
+  const RecordFormat records(format.precision, Optimizer::kAdam, format.moments);
+  const int64_t moved = bytes_updated_per_element(records, format.gradient);
   bench.plain = row_of(plain_ns, bench, moved);
   bench.with_checksum = row_of(checksum_ns, bench, moved);
   return bench;

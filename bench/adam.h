@@ -14,12 +14,13 @@ struct AdamBenchOptions {
   int64_t elements = int64_t{32} << 20;
   int threads = 0;  // 0: one a physical core
   Precision precision = Precision::kBf16;
-  std::string isa = "auto";  // or one of adam_bench_isas()
+  DType moments = DType::kFp32;  // or kBf16, as `sluice.state_dtype` has it
+  std::string isa = "auto";      // or one of adam_bench_isas()
 };
 
 struct AdamRow {
   double ns_per_param = 0;
-  double gb_per_s = 0;  // of the bytes that the algorithm must move: bf16 26 B a parameter
+  double gb_per_s = 0;  // of the bytes that the algorithm must move: bf16 26 B a parameter, 18 B with moments in bf16
   double percent_of_ceiling = 0;
 };
 
@@ -40,6 +41,7 @@ struct AdamSurroundings {
   double small_pages_ns = 0, first_touch_ns = 0;
   double percent_of_ideal_split = 0;  // chunks of different sizes
   double first_chunk_ms = 0, all_chunks_ms = 0;
+  double checksum_l1_gb_per_s = 0, checksum_l2_gb_per_s = 0, checksum_memory_gb_per_s = 0;  // one thread
   struct Gradient {
     std::string kernel;
     double ns_per_param = 0, gb_per_s = 0, percent_of_ceiling = 0;

@@ -19,12 +19,21 @@ constexpr int64_t kMostChunkElements = int64_t{1} << 20;
 
 int64_t plane_bytes(int64_t elements, int64_t each) { return round_up(elements * each, int64_t{2} << 20); }
 
-int64_t arena_bytes(Precision precision, int64_t elements) {
+RecordFormat record_format(AdamFormat format) { return {format.precision, Optimizer::kAdam, format.moments}; }
+
+int64_t arena_bytes(AdamFormat format, int64_t elements) {
   int64_t bytes = plane_bytes(elements, 4);  // scratch
   for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
-    for (const Plane& plane : planes_of(precision, group)) bytes += plane_bytes(elements, plane.bytes_per_element);
+    for (const Plane& plane : planes_of(record_format(format), group))
+      bytes += plane_bytes(elements, plane.bytes_per_element);
   }
   return bytes;
+}
+
+void put(DType type, std::byte* plane, int64_t i, float value) {
+  if (type == DType::kFp32) reinterpret_cast<float*>(plane)[i] = value;
+  if (type == DType::kBf16) reinterpret_cast<uint16_t*>(plane)[i] = bf16_of_float(value);
+  if (type == DType::kFp16) reinterpret_cast<uint16_t*>(plane)[i] = fp16_of_float(value);
 }
 
 struct IsaName {
@@ -44,8 +53,12 @@ std::string isa_of(std::string_view target) {
 
 }  // namespace
 
-BenchPlanes::BenchPlanes(Precision precision, int64_t elements)
-    : format_{precision, weights_dtype(precision)}, elements_(elements), arena_(arena_bytes(precision, elements)) {
+AdamFormat format_of(const AdamBenchOptions& options) {
+  return {.precision = options.precision, .gradient = weights_dtype(options.precision), .moments = options.moments};
+}
+
+BenchPlanes::BenchPlanes(AdamFormat format, int64_t elements)
+    : format_(format), elements_(elements), arena_(arena_bytes(format, elements)) {
   int64_t end = 0;
   const auto take = [&](int64_t each) {
     std::byte* at = arena_.at(end);
@@ -55,24 +68,20 @@ BenchPlanes::BenchPlanes(Precision precision, int64_t elements)
   const int64_t half = bytes_of(format_.gradient);
   std::byte* gradient = take(half);
   planes_ = {.weights = take(half), .gradient = gradient};
-  if (precision == Precision::kBf16) planes_.residual = reinterpret_cast<int16_t*>(take(2));
-  if (precision == Precision::kFp16) planes_.master = reinterpret_cast<float*>(take(4));
-  planes_.moment1 = reinterpret_cast<float*>(take(4));
-  planes_.moment2 = reinterpret_cast<float*>(take(4));
+  if (format.precision == Precision::kBf16) planes_.residual = reinterpret_cast<int16_t*>(take(2));
+  if (format.precision == Precision::kFp16) planes_.master = reinterpret_cast<float*>(take(4));
+  for (std::byte*& moment : moments_) moment = take(bytes_of(format.moments));
+  set_moments(planes_, format.moments, moments_[0], moments_[1]);
   scratch_ = reinterpret_cast<float*>(take(4));
   // Ordinary values: subnormals would show in the figures.
-  const auto set = [&](std::byte* plane, int64_t i, float value) {
-    if (format_.gradient == DType::kFp32) reinterpret_cast<float*>(plane)[i] = value;
-    if (format_.gradient == DType::kBf16) reinterpret_cast<uint16_t*>(plane)[i] = bf16_of_float(value);
-    if (format_.gradient == DType::kFp16) reinterpret_cast<uint16_t*>(plane)[i] = fp16_of_float(value);
-  };
   for (int64_t i = 0; i < elements; ++i) {
     const auto value = static_cast<float>(i % 1000 + 1);
-    set(planes_.weights, i, 1e-2f * value);
-    set(gradient, i, 1e-2f * value);
+    put(format.gradient, planes_.weights, i, 1e-2f * value);
+    put(format.gradient, gradient, i, 1e-2f * value);
     if (planes_.master) planes_.master[i] = 1e-2f * value;
-    planes_.moment1[i] = 1e-3f * value;
-    planes_.moment2[i] = 1e-6f * value;
+    put(format.moments, moments_[0], i, 1e-3f * value);
+    put(format.moments, moments_[1], i, 1e-6f * value);
+    scratch_[i] = value;
   }
 }
 
@@ -89,16 +98,27 @@ std::vector<std::span<const std::byte>> BenchPlanes::written(int64_t element, in
   add(from.master, 4);
   add(from.moment1, 4);
   add(from.moment2, 4);
+  add(from.half_moment1, 2);
+  add(from.half_moment2, 2);
   return planes;
 }
 
 std::vector<std::span<float>> BenchPlanes::floats(int64_t element, int64_t elements) const {
   std::vector<std::span<float>> planes;
   const AdamPlanes from = at(element);
-  for (float* plane : {from.master, from.moment1, from.moment2}) {
+  float* const in_place_of_halves = format_.moments == DType::kFp32 ? nullptr : scratch_ + element;
+  for (float* plane : {from.master, from.moment1, from.moment2, in_place_of_halves}) {
     if (plane) planes.push_back({plane, static_cast<size_t>(elements)});
   }
   return planes;
+}
+
+std::array<std::span<const float>, 2> BenchPlanes::moments(int64_t element, int64_t elements) const {
+  const int64_t each = bytes_of(format_.moments);
+  const auto floats = [&](const std::byte* plane) {
+    return std::span(reinterpret_cast<const float*>(plane + element * each), static_cast<size_t>(elements * each / 4));
+  };
+  return {floats(moments_[0]), floats(moments_[1])};
 }
 
 std::vector<BenchChunk> equal_chunks(int64_t elements, int threads) {
@@ -134,13 +154,6 @@ SweepTimes sweep(UpdateTeam& team, std::span<const BenchChunk> chunks, const Chu
   const int all = static_cast<int>(chunks.size());
   for (int done = run.done; done < all; done = run.done) run.done.wait(done);
   return {.first_ns = static_cast<double>(run.first_end - begin), .all_ns = static_cast<double>(now_ns() - begin)};
-}
-
-int64_t bytes_moved_per_element(AdamFormat format) {
-  const int64_t state = bytes_per_element(format.precision, Group::kState);
-  const int64_t weights = bytes_of(weights_dtype(format.precision));
-  const int64_t weight_reads = format.precision == Precision::kFp16 ? 0 : weights;
-  return 2 * state + weights + weight_reads + bytes_of(format.gradient);
 }
 
 std::vector<std::string> adam_bench_isas() {

@@ -1,9 +1,11 @@
 // Planes of a benchmark, filled as in training, and the tasks that sweep over them on the update team.
 #pragma once
+#include <array>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "bench/adam.h"
 #include "core/arena.h"
 #include "core/topology.h"
 #include "cpu_adam/adam.h"
@@ -11,26 +13,31 @@
 
 namespace sluice {
 
+// What the options ask for, with gradients of the weights' type.
+AdamFormat format_of(const AdamBenchOptions& options);
+
 class BenchPlanes {
  public:
-  BenchPlanes(Precision precision, int64_t elements);
+  BenchPlanes(AdamFormat format, int64_t elements);
 
   int64_t elements() const { return elements_; }
   AdamFormat format() const { return format_; }
   AdamPlanes at(int64_t element) const;
   // What a record of these elements writes, for its checksum: weights and state planes, from `element` on.
   std::vector<std::span<const std::byte>> written(int64_t element, int64_t elements) const;
-  // The same memory as floats, for streams: every written plane.
+  // Memory to stream over, as floats: the master and the moments, in whose place, where they are halves, the scratch
+  // plane stands, which is as long as both.
   std::vector<std::span<float>> floats(int64_t element, int64_t elements) const;
   float* scratch() const { return scratch_; }  // fp32, one for each element
-  float* moment1() const { return planes_.moment1; }
-  float* moment2() const { return planes_.moment2; }
+  // Both moments as floats to be read: halves in pairs.
+  std::array<std::span<const float>, 2> moments(int64_t element, int64_t elements) const;
 
  private:
   AdamFormat format_;
   int64_t elements_;
   Arena arena_;
   AdamPlanes planes_;
+  std::array<std::byte*, 2> moments_ = {};
   float* scratch_ = nullptr;
 };
 
@@ -46,7 +53,6 @@ struct SweepTimes {
 };
 SweepTimes sweep(UpdateTeam& team, std::span<const BenchChunk> chunks, const ChunkPass& pass);
 
-int64_t bytes_moved_per_element(AdamFormat format);
 AdamKernel kernel_named(const std::string& isa, AdamFormat format);
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "bench/median.h"
 #include "bench/streams.h"
 #include "core/bytes.h"
+#include "core/checksum.h"
 #include "core/clock.h"
 #include "core/errors.h"
 #include "offload/gradient_kernels.h"
@@ -30,11 +31,12 @@ double median_ns(int rounds, const Pass& pass) {
 }
 
 void measure_in_cache(const AdamBenchOptions& options, AdamSurroundings& result) {
-  const int64_t bytes = bytes_per_element(options.precision, Group::kWeights) +
-                        bytes_per_element(options.precision, Group::kState) +
-                        bytes_per_element(options.precision, Group::kGradient);
+  const RecordFormat format{options.precision, Optimizer::kAdam, options.moments};
+  int64_t bytes = 0;
+  for (const Group group : {Group::kWeights, Group::kState, Group::kGradient})
+    bytes += bytes_per_element(format, group);
   const int64_t elements = (int64_t{2} << 20) / bytes;
-  const BenchPlanes planes(options.precision, elements);
+  const BenchPlanes planes(format_of(options), elements);
   const AdamKernel kernel = kernel_named(options.isa, planes.format());
   const AdamStep step = adam_step({}, 10, 1.0);
   const auto pass = [&] { kernel(step, planes.at(0), elements); };
@@ -63,15 +65,14 @@ class SmallPages {
 };
 
 void measure_pages(const AdamBenchOptions& options, UpdateTeam& team, AdamSurroundings& result) {
-  const AdamFormat format{options.precision, weights_dtype(options.precision)};
+  const AdamFormat format = format_of(options);
   const AdamKernel kernel = kernel_named(options.isa, format);
   const int64_t plane = round_up(options.elements * 4, 4096);
   const SmallPages pages(5 * plane);
   AdamPlanes planes{.weights = pages.at(0), .gradient = pages.at(4 * plane)};
   if (format.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(pages.at(plane));
   if (format.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(pages.at(plane));
-  planes.moment1 = reinterpret_cast<float*>(pages.at(2 * plane));
-  planes.moment2 = reinterpret_cast<float*>(pages.at(3 * plane));
+  set_moments(planes, format.moments, pages.at(2 * plane), pages.at(3 * plane));
   const AdamStep step = adam_step({}, 10, 1.0);
   const auto chunks = equal_chunks(options.elements, team.threads());
   const auto pass = [&](int64_t first, int64_t elements) { kernel(step, planes_at(planes, format, first), elements); };
@@ -85,7 +86,7 @@ void measure_pages(const AdamBenchOptions& options, UpdateTeam& team, AdamSurrou
 // Sizes as a model has them: from a bias' worth to whole chunks. The ideal split gives every thread the same number of
 // elements and the speed that equal chunks have.
 void measure_uneven(const AdamBenchOptions& options, UpdateTeam& team, AdamSurroundings& result) {
-  const BenchPlanes planes(options.precision, options.elements);
+  const BenchPlanes planes(format_of(options), options.elements);
   const AdamKernel kernel = kernel_named(options.isa, planes.format());
   const AdamStep step = adam_step({}, 10, 1.0);
   const auto pass = [&](int64_t first, int64_t elements) { kernel(step, planes.at(first), elements); };
@@ -112,9 +113,27 @@ void measure_uneven(const AdamBenchOptions& options, UpdateTeam& team, AdamSurro
   result.all_chunks_ms = median(ideal_ns) / 1e6;
 }
 
+// Of spans that the nearest cache holds, the next one, and neither.
+void measure_checksum(AdamSurroundings& result) {
+  constexpr int64_t kMostBytes = 256 * kMiB, kLeastBytes = 16 * kMiB;
+  const Arena memory(kMostBytes);
+  volatile uint32_t kept = 0;
+  const auto gb_per_s = [&](int64_t span_bytes) {
+    const int64_t spans = std::max<int64_t>(1, kLeastBytes / span_bytes);
+    const std::span<const std::byte> span = memory.span().first(static_cast<size_t>(span_bytes));
+    const double ns = median_ns(kRounds, [&] {
+      for (int64_t i = 0; i < spans; ++i) kept = crc32c(kept, span);
+    });
+    return static_cast<double>(spans * span_bytes) / ns;
+  };
+  result.checksum_l1_gb_per_s = gb_per_s(16 * kKiB);
+  result.checksum_l2_gb_per_s = gb_per_s(256 * kKiB);
+  result.checksum_memory_gb_per_s = gb_per_s(kMostBytes);
+}
+
 void measure_gradients(const AdamBenchOptions& options, UpdateTeam& team, double ceiling_gb_per_s,
                        AdamSurroundings& result) {
-  const BenchPlanes planes(options.precision, options.elements);
+  const BenchPlanes planes(format_of(options), options.elements);
   const DType dtype = planes.format().gradient;
   const auto chunks = equal_chunks(options.elements, team.threads());
   const auto add = [&](int64_t first, int64_t elements) {
@@ -142,6 +161,7 @@ AdamSurroundings measure_adam_surroundings(const AdamBenchOptions& options, doub
   const auto topology = make_topology();
   const auto team = make_update_team(*topology, options.threads);
   measure_in_cache(options, result);
+  measure_checksum(result);
   measure_pages(options, *team, result);
   measure_uneven(options, *team, result);
   measure_gradients(options, *team, ceiling_gb_per_s, result);

@@ -37,6 +37,7 @@ class StepBench {
     const int64_t begin = now_ns();
     const StepEnd end = engine_.train_step(bench_.learning_rate, compute_);
     figures_.grad_norm = end.grad_norm;
+    figures_.lanes = engine_.last_lanes();
     early_ = end.speculated == Speculated::kNone ? Early::kNo : Early::kYes;
     return static_cast<double>(now_ns() - begin) / 1e6;
   }

@@ -30,6 +30,7 @@ struct ReplayFigure {
 struct StepFigures {
   std::vector<double> steps_ms;  // sorted
   double step_ms = 0;            // their median
+  StepLanes lanes;               // of the last step
   std::array<ReplayFigure, kLaneGroupCount> replays;
   LaneGroup binding = LaneGroup::kCompute;  // the longest replay
   double overlap_efficiency = 0;            // longest replay / step

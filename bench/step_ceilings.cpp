@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/errors.h"
 #include "cpu_adam/adam.h"
+#include "offload/device.h"
 #include "swap/bare_io.h"
 #include "swap/io_queue.h"
 #include "swap/store_format.h"
@@ -55,6 +56,8 @@ struct StepCeilings::Impl {
         threads(std::max(1, options.update_threads)),
         step(adam_step(options.adam, 1, 1.0)),
         buffers(kDepth * kRequestBytes),
+        copied(2 * kCopyHome),
+        device(make_device(options.device, 2 * kCopyRing)),
         queue(options.store.make_queue({.backend = options.store.queue.backend,
                                         .depth = kDepth,
                                         .files = static_cast<int>(options.store.folders().size()),
@@ -66,7 +69,7 @@ struct StepCeilings::Impl {
       files.push_back(std::make_unique<ScratchFile>(folder, 2 * kHalfBytes / drives + kRequestBytes));
     }
     for (int i = 0; i < threads; ++i) updated.push_back(std::make_unique<UpdatedMemory>(plan.options, kUpdateElements));
-    copied = Arena(2 * (kCopyHome + kCopyRing));
+    device->register_host(copied.span());
     transfer(0, 2 * kHalfBytes, 0);  // no later write meets an extent that was never written
   }
 
@@ -84,6 +87,7 @@ struct StepCeilings::Impl {
   int threads;
   AdamStep step;
   Arena buffers, copied;
+  std::unique_ptr<Device> device;
   std::vector<std::unique_ptr<ScratchFile>> files;  // one a drive; requests take turns
   std::vector<std::unique_ptr<UpdatedMemory>> updated;
   std::unique_ptr<IoQueue> queue;  // last: its end waits for what uses the buffers
@@ -219,18 +223,19 @@ double StepCeilings::Impl::verify_ms(int64_t bytes) const {
 
 double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
   enum class Way { kUp, kDown };
-  const auto copy = [this](int64_t bytes, std::byte* memory, Way way) {
+  const auto copy = [this](int64_t bytes, Way way) {
+    const int part = way == Way::kUp ? 0 : 1;
     for (int64_t done = 0; done < bytes; done += kCopyBytes) {
-      std::byte* const home = memory + done % kCopyHome;
-      std::byte* const ring = memory + kCopyHome + done % kCopyRing;
-      const auto size = static_cast<size_t>(std::min(bytes - done, kCopyBytes));
-      std::memcpy(way == Way::kUp ? ring : home, way == Way::kUp ? home : ring, size);
+      std::byte* const home = copied.at(part * kCopyHome + done % kCopyHome);
+      std::byte* const ring = device->memory() + part * kCopyRing + done % kCopyRing;
+      const int64_t size = std::min(bytes - done, kCopyBytes);
+      device->copy_now(way == Way::kUp ? ring : home, way == Way::kUp ? home : ring, size);
     }
   };
   const int64_t begin = now_ns();
   {
-    const std::jthread up([&] { copy(replayed.upload.bytes, copied.at(0), Way::kUp); });
-    const std::jthread down([&] { copy(replayed.download.bytes, copied.at(kCopyHome + kCopyRing), Way::kDown); });
+    const std::jthread up([&] { copy(replayed.upload.bytes, Way::kUp); });
+    const std::jthread down([&] { copy(replayed.download.bytes, Way::kDown); });
   }
   return ms_since(begin);
 }

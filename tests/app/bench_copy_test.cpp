@@ -32,7 +32,7 @@ class BenchCopy : public CommandTest {
 };
 
 TEST_F(BenchCopy, prints_every_direction_by_size_on_the_host_twin) {
-  const Ended ended = copy({"--device", "host", "--json"});
+  const Ended ended = copy({"--device", "cpu", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const Json json = Json::parse(ended.out);
   EXPECT_THAT(json["device"].get<std::string>(), HasSubstr("device_host"));
@@ -42,7 +42,7 @@ TEST_F(BenchCopy, prints_every_direction_by_size_on_the_host_twin) {
 
 TEST_F(BenchCopy, measures_the_whole_way_from_a_drive_against_the_slower_part_and_leaves_nothing_behind) {
   std::filesystem::create_directory(file("drive"));
-  const Ended ended = copy({"--device", "host", "--path", file("drive"), "--json"});
+  const Ended ended = copy({"--device", "cpu", "--path", file("drive"), "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const Json whole = Json::parse(ended.out)["nvme_to_device"];
   expect_figure(whole);

@@ -21,7 +21,7 @@ class BenchStepTest : public CommandTest {
   }
 };
 
-TEST_F(BenchStepTest, json_has_the_five_keys_and_they_agree) {
+TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
   fs::create_directory(file("drive"));
   const Ended ended = bench({"--json", "--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
@@ -29,12 +29,16 @@ TEST_F(BenchStepTest, json_has_the_five_keys_and_they_agree) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"step_ms", "replay_ms", "overlap_efficiency", "binding_lane",
-                                            "predicted_step_ms"}));
+                                            "predicted_step_ms", "tokens_per_s", "tflop_per_s", "exposed_ms"}));
   double longest = 0;
   for (const auto& [resource, ms] : json["replay_ms"].items()) longest = std::max(longest, ms.get<double>());
   EXPECT_EQ(json["replay_ms"].size(), 4u);
   EXPECT_EQ(json["replay_ms"][json["binding_lane"].get<std::string>()], longest);
   EXPECT_NEAR(json["overlap_efficiency"], longest / json["step_ms"].get<double>(), 1e-9);
+  EXPECT_NEAR(json["tokens_per_s"], 6 * 33 / json["step_ms"].get<double>() * 1e3, 1e-6);
+  EXPECT_GT(json["tflop_per_s"], 0);
+  EXPECT_EQ(json["exposed_ms"].size(), 5u);
+  for (const auto& [lane, ms] : json["exposed_ms"].items()) EXPECT_LE(ms, json["step_ms"]) << lane;
   // What was waited for is known to the prediction.
   EXPECT_GE(json["predicted_step_ms"], 2.0 * 2 * (3 * (1 + 3) + 4));
   // 4 visits and 2 micro-batches: 3 x (1 + 3) + 4 waits of 2 ms each.

@@ -1,4 +1,5 @@
 // `sluice bench`: what a benchmark prints for programs, and what it refuses. Figures are not judged here.
+#include "offload/gpu.h"
 #include "tests/app/command_fixture.h"
 
 namespace sluice {
@@ -48,6 +49,32 @@ TEST_F(CommandTest, bench_adam_shows_people_what_lies_around_the_pass) {
                             "close_gradient", "in cache, 2 MiB", "4 KiB pages", "chunks of many sizes"}) {
     EXPECT_THAT(ended.out, HasSubstr(words));
   }
+}
+
+TEST_F(CommandTest, bench_adam_on_a_device_shows_its_kernels_beside_a_copy_within_its_memory) {
+  const Ended ended = sluice({"bench", "adam", "--device", "cpu", "--json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json json = Json::parse(ended.out);
+  EXPECT_THAT(json["device"].get<std::string>(), HasSubstr("device_host"));
+  for (const char* kernel : {"update", "add_gradient", "close_gradient"}) {
+    const double gb_per_s = json[kernel]["gb_per_s"];
+    EXPECT_GT(gb_per_s, 0);
+    EXPECT_NEAR(json[kernel]["percent_of_ceiling"], 100 * gb_per_s / json["ceiling_gb_per_s"].get<double>(), 1e-6);
+  }
+  const Ended table = sluice({"bench", "adam", "--device", "auto", "--precision", "fp32"});
+  EXPECT_THAT(table.out, testing::AllOf(HasSubstr("update"), HasSubstr("fp32"), HasSubstr("% of the ceiling")));
+  const Ended halves = sluice({"bench", "adam", "--device", "cpu", "--moments", "bf16"});
+  EXPECT_THAT(halves.out, HasSubstr("moments bf16"));
+  for (const char* of_the_host : {"--elements", "--threads"}) {
+    EXPECT_EQ(sluice({"bench", "adam", "--device", "cpu", of_the_host, "1"}).exit_code, 2);
+  }
+}
+
+TEST_F(CommandTest, bench_adam_on_a_gpu_that_is_not_there_says_why) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "a GPU answers here";
+  const Ended ended = sluice({"bench", "adam", "--device", "cuda"});
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_THAT(ended.last_error_line(), HasSubstr(why_no_gpu()));
 }
 
 TEST_F(CommandTest, bench_adam_refuses_what_this_machine_does_not_have) {
