@@ -1,0 +1,264 @@
+"""Tests and benchmarks of a packed build, on the machine at hand (scripts/gpu_suite.sh packs, run_suite.sh calls this).
+
+Prints every part's end as it comes. OUT/results.json has all of it, OUT/results.md the tables for bench/README.md. A part
+that cannot run here says why; where one fails the others still run, and the exit status is 1.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+# Programs, and which of their tests; of the small part those with a filter of its own.
+TESTS = {
+    "device_test": "*",
+    "device_kernels_test": "*",
+    "gradient_kernels_test": "*",
+    "engine_device_state_test": "*",
+    "engine_simulate_test": "*DeviceSpeedsOf*",
+    "engine_placement_test": "*",
+    "engine_kill_test": "*",
+    "cuda_module_test": "*",
+    "gpt2_cuda_test": "OnCuda*",
+    "models_test": "*",
+    "app_kill_test": "*",
+    "app_command_test": "*",
+}
+SMALL_TESTS = {
+    "device_test": "*",
+    "engine_device_state_test": "*EveryOptimizer*",
+    "engine_kill_test": "*deferred",
+    "gpt2_cuda_test": "OnCuda*",
+}
+
+GPT2 = {"type": "gpt2", "vocab_size": 50257, "n_positions": 1024}
+MODELS = {  # and samples of a micro-batch
+    "GPT-2 small, 124 M": ({**GPT2, "n_embd": 768, "n_layer": 12, "n_head": 12}, 16),
+    "GPT-2 XL, 1.5 B": ({**GPT2, "n_embd": 1600, "n_layer": 48, "n_head": 25}, 8),
+}
+SMALL_MODELS = {
+    "small": ({"type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 2}, 2)
+}
+HOMES = {
+    "host": {"weights": "host", "state": "host"},
+    "NVMe": {"weights": "nvme", "state": "nvme"},
+    "device": {"state": "device"},
+}
+
+
+class Suite:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.out = arguments.out.resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.device, self.why = chosen_device(arguments.device)
+        if self.device == "cpu":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # nothing here sees a GPU
+        self.computes_on = ["--device", self.device]
+        self.small = arguments.small or self.device == "cpu"
+        self.failed = []
+        self.results = {
+            "device": self.device,
+            "machine": self.run(["info"]).stdout,
+            "torch": read(HERE / "torch_version"),
+            "commit": read(HERE / "commit"),
+        }
+
+    def run(self, command, timeout=1800):
+        """The command's end; it is not judged."""
+        command = [str(HERE / "bin" / "sluice"), *map(str, command)]
+        try:
+            return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(command, 124, "", f"longer than {timeout} s")
+
+    def figures(self, name, command):
+        """What a benchmark prints as JSON, or why there is none."""
+        begin = time.monotonic()
+        ended = self.run([*command, "--json"])
+        if ended.returncode != 0:
+            return self.fail(name, last_line(ended.stderr))
+        say(f"{name}: {time.monotonic() - begin:.0f} s")
+        return json.loads(ended.stdout)
+
+    def fail(self, name, reason):
+        self.failed.append(name)
+        say(f"{name}: FAILED: {reason}")
+        return {"failed": reason}
+
+    def tests(self):
+        chosen = SMALL_TESTS if self.small else TESTS
+        for name in TESTS.keys() - chosen.keys():
+            say(f"{name}: left out of the small part")
+        return {name: self.test(name, chosen[name]) for name in chosen}
+
+    def test(self, name, only):
+        report = self.out / f"{name}.xml"
+        command = [str(HERE / "bin" / name), f"--gtest_filter={only}", f"--gtest_output=xml:{report}"]
+        with open(self.out / f"{name}.log", "w") as log:
+            try:
+                status = subprocess.run(command, stdout=log, stderr=log, timeout=900, check=False).returncode
+            except subprocess.TimeoutExpired:
+                return self.fail(name, "longer than 900 s")
+        if not report.exists():
+            return self.fail(name, f"no report; see {log.name}")
+        cases = list(ElementTree.parse(report).iter("testcase"))
+        failed = [f"{case.get('classname')}.{case.get('name')}" for case in cases if case.find("failure") is not None]
+        skipped = [case.find("skipped") for case in cases if case.find("skipped") is not None]
+        reasons = sorted({reason.get("message", "").strip().splitlines()[-1] for reason in skipped})
+        counts = {"passed": len(cases) - len(failed) - len(skipped), "skipped": len(skipped), "reasons": reasons}
+        if status != 0 or failed:
+            return {**counts, **self.fail(name, f"{', '.join(failed) or f'ended with {status}'}; see {log.name}")}
+        say(f"{name}: {counts['passed']} passed, {counts['skipped']} skipped" + "".join(f"; {each}" for each in reasons))
+        return counts
+
+    def demo(self):
+        run = self.out / "demo"
+        shutil.rmtree(run, ignore_errors=True)
+        ended = self.run(
+            ["train", HERE / "configs" / "demo.json", "--data", HERE / "text", "--out", run]
+            + ["--steps", self.arguments.demo_steps, *self.computes_on]
+        )
+        if ended.returncode != 0:
+            return self.fail("demo", last_line(ended.stderr))
+        steps = [json.loads(line) for line in read(run / "metrics.jsonl").splitlines()]
+        steps = [step for step in steps if "loss" in step]
+        shutil.rmtree(run)
+        say(f"demo: {len(steps)} steps, loss {steps[0]['loss']:.4f} to {steps[-1]['loss']:.4f}")
+        return {"steps": len(steps), "first_loss": steps[0]["loss"], "last_loss": steps[-1]["loss"]}
+
+    def copy(self):
+        size = "64MiB" if self.small else "1GiB"
+        return self.figures("bench copy", ["bench", "copy", "--device", self.device, "--size", size, "--path", self.drive()])
+
+    def adam(self):
+        return self.figures("bench adam", ["bench", "adam", "--device", self.device])
+
+    def steps(self):
+        rows = []
+        for model, (shape, samples) in (SMALL_MODELS if self.small else MODELS).items():
+            for home in HOMES:
+                for micro_batches in (1, 4):
+                    rows.append(self.step(model, shape, samples, home, micro_batches))
+        return rows
+
+    def step(self, model, shape, samples, home, micro_batches):
+        row = {"model": model, "home": home, "tokens": samples * micro_batches * shape["n_positions"]}
+        config = self.out / "step.json"
+        config.write_text(json.dumps(self.configuration(shape, samples, home, micro_batches)))
+        rounds = ["--rounds", 1 if self.small else 2]
+        name = f"step of {model}, {row['tokens']} tokens, {home}"
+        return row | self.figures(name, ["bench", "step", config, *self.computes_on, *rounds])
+
+    def configuration(self, shape, samples, home, micro_batches):
+        memory = (self.arguments.device_memory, self.arguments.host_memory) if not self.small else ("64MiB", "64MiB")
+        return {
+            "model": shape,
+            "data": {"tokenizer": "byte", "sequence_length": shape["n_positions"]},
+            "train_micro_batch_size_per_gpu": samples,
+            "gradient_accumulation_steps": micro_batches,
+            "gradient_clipping": 1.0,
+            "bf16": {"enabled": True},
+            "sluice": {
+                "device_memory": memory[0],
+                "host_memory": memory[1],
+                "nvme": [str(self.drive())],
+                "placement": HOMES[home],
+            },
+        }
+
+    def drive(self):
+        folder = (self.arguments.drive or self.out / "drive").resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def chosen_device(wanted):
+    """cuda or cpu, and why not a GPU."""
+    if wanted != "auto":
+        return wanted, ""
+    if shutil.which("nvidia-smi") and subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0:
+        return "cuda", ""
+    return "cpu", "no GPU answers nvidia-smi: the small part runs on the CPU"
+
+
+def read(path):
+    return path.read_text().strip() if path.exists() else "unknown"
+
+
+def last_line(text):
+    return (text.strip().splitlines() or ["it said nothing"])[-1]
+
+
+def say(words):
+    print(words, flush=True)
+
+
+def table(columns, rows):
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    return "\n".join(lines + [f"| {' | '.join(map(str, row))} |" for row in rows]) + "\n\n"
+
+
+def percent(figure):
+    return f"{figure['gb_per_s']:.1f} ({figure['percent_of_ceiling']:.0f})"
+
+
+def markdown(results):
+    """Tables of what there is; GB/s with percent of the ceiling in brackets."""
+    text = f"Device {results['device']}, torch {results['torch']}, commit {results['commit']}.\n\n"
+    copy, adam = results.get("copy", {}), results.get("adam", {})
+    if "copies" in copy:
+        rows = [[each["bytes"], *(percent(each[way]) for way in ("upload", "download", "both"))] for each in copy["copies"]]
+        text += copy["device"] + "\n\n" + table(["bytes of a copy", "upload, GB/s (%)", "download", "both"], rows)
+        text += f"NVMe to device: {percent(copy['nvme_to_device'])}\n\n" if "nvme_to_device" in copy else ""
+    if "ceiling_gb_per_s" in adam:
+        rows = [[kernel, percent(adam[kernel])] for kernel in ("update", "add_gradient", "close_gradient")]
+        text += table(["kernel", f"GB/s (% of a copy's {adam['ceiling_gb_per_s']:.0f})"], rows)
+    steps = [row for row in results.get("steps", []) if "step_ms" in row]
+    if steps:
+        lanes = list(steps[0]["exposed_ms"])
+        columns = ["model", "weights, state", "tokens a step", "step, ms", "tokens/s", "TFLOP/s", "efficiency", "longest"]
+        rows = [
+            [row["model"], row["home"], row["tokens"], f"{row['step_ms']:.1f}", f"{row['tokens_per_s']:.0f}"]
+            + [f"{row['tflop_per_s']:.1f}", f"{row['overlap_efficiency']:.2f}", row["binding_lane"]]
+            + [f"{row['exposed_ms'][lane]:.1f}" for lane in lanes]
+            for row in steps
+        ]
+        text += table(columns + [f"{lane} beside no compute, ms" for lane in lanes], rows)
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    parser.add_argument("--small", action="store_true", help="a part of everything, small (always so with cpu)")
+    parser.add_argument("--only", default="tests,demo,copy,adam,steps", help="parts, separated by commas")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for results")
+    parser.add_argument("--drive", type=Path, help="folder of the drive to use; default: in OUT")
+    parser.add_argument("--demo-steps", type=int, default=20)
+    parser.add_argument("--device-memory", default="100GiB", help="of the steps")
+    parser.add_argument("--host-memory", default="90GiB", help="of the steps")
+    parser.add_argument("--list-tests", action="store_true", help="print the test programs and end")
+    arguments = parser.parse_args()
+    if arguments.list_tests:
+        return print("\n".join(TESTS))
+    suite = Suite(arguments)
+    if suite.why:
+        say(suite.why)
+    for part in arguments.only.split(","):
+        suite.results[part] = getattr(suite, part)()
+        (suite.out / "results.json").write_text(json.dumps(suite.results, indent=2) + "\n")
+        (suite.out / "results.md").write_text(markdown(suite.results))
+    say(f"{suite.out / 'results.md'}: " + (f"failed: {', '.join(suite.failed)}" if suite.failed else "all is well"))
+    return 1 if suite.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
