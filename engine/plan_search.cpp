@@ -86,11 +86,13 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
   Candidate best = best_homes(start);
-  Choice elsewhere = start.choice;
-  elsewhere.state = StateOnDevice::kWhereForced;
-  if (std::optional<Candidate> other = attempt(elsewhere)) {
-    Candidate found = best_homes(std::move(*other));
-    if (found.step_ms < best.step_ms) best = std::move(found);
+  if (Planner(model_, options_).may_update_on_device()) {
+    Choice elsewhere = start.choice;
+    elsewhere.state = StateOnDevice::kWhereForced;
+    if (std::optional<Candidate> other = attempt(elsewhere)) {
+      Candidate found = best_homes(std::move(*other));
+      if (found.step_ms < best.step_ms) best = std::move(found);
+    }
   }
   return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }

@@ -44,6 +44,8 @@ class Planner {
   int64_t chunk_elements(int64_t host_bytes) const;
   // Records and gradient of a chunk of so many elements: a buffer of the update ring, where all of it is on NVMe.
   int64_t slot_bytes(int64_t elements) const;
+  // Whether the options leave it to the planner to have state on the device.
+  bool may_update_on_device() const;
   // Enough for everything at once, in either tier.
   int64_t everything_bytes() const;
 
@@ -109,6 +111,7 @@ class Planner {
   template <typename Each>
   void each_item(const Plan& plan, Each each) const;
   Room chosen_bytes(const Plan& plan) const;
+  Passing passing(const Plan& plan) const;
   Room bytes_at(const Plan& plan, Group group, int item, HomeKind home) const;
   HomeKind home_kind(const Plan& plan, Group group, int item) const;
   const HomeShares& wish_for(Group group) const;
@@ -116,7 +119,6 @@ class Planner {
   void fill_graphs(Plan& plan, Room& room) const;
   bool may_keep_graph(const Plan& plan, int visit) const;
   void fill_state(Plan& plan, Room& room) const;
-  bool may_update_on_device() const;
   void fill_host(Plan& plan, Room& room) const;
   void assign_offsets(Plan& plan) const;
   void assign_device(Plan& plan) const;

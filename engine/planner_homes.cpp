@@ -353,8 +353,20 @@ std::optional<Planner::Shared> Planner::share_memory(const Plan& draft, Budgets 
   return std::nullopt;
 }
 
+// What passes through rings of the host with these homes, where there is a choice.
+Planner::Passing Planner::passing(const Plan& plan) const {
+  Passing found{.gradients = false, .activations = false};
+  each_item(plan, [&](Group group, int item, int64_t, int) {
+    const HomeKind home = home_kind(plan, group, item);
+    if (group == Group::kGradient) found.gradients |= home == HomeKind::kNvme;
+    if (group == Group::kActivations) found.activations |= home == HomeKind::kNvme;
+  });
+  return found;
+}
+
 // Homes and rings. What passes through rings takes memory for them as soon as there is any, which no linear program
-// knows: it is asked with them and without. Where none of its answers is better than the fixed order, that decides.
+// knows: it is asked with them, and without each that its answer has. Where none of its answers is better than the
+// fixed order, that decides.
 Plan Planner::balance(const Plan& plan, Budgets budgets, const Pricing& pricing, Room room) const {
   const HomePrices& prices = *pricing.prices;
   Plan best = plan;
@@ -370,22 +382,27 @@ Plan Planner::balance(const Plan& plan, Budgets budgets, const Pricing& pricing,
     rings = ring_bytes(deep);
     least = std::numeric_limits<double>::infinity();  // no homes by the fixed order leave so much to rings
   }
-  const auto consider = [&](Passing passing) {
-    std::optional<Shared> tried = share_memory(plan, budgets, shares_of(plan, prices, passing), rings);
-    if (!tried) return;
-    fill(tried->plan, tried->left, passing.records ? StateOnDevice::kWhereItFits : StateOnDevice::kWhereForced);
+  const bool records = pricing.state == StateOnDevice::kWhereItFits && may_update_on_device();
+  // Says what passes with the homes found; where none are, what might.
+  const auto consider = [&](bool gradients, bool activations) {
+    const Passing may{gradients, activations, records};
+    std::optional<Shared> tried = share_memory(plan, budgets, shares_of(plan, prices, may), rings);
+    if (!tried) return may;
+    const Passing found = passing(tried->plan);
+    fill(tried->plan, tried->left, pricing.state);
     const double burden = burden_ms(times_of(tried->plan, prices));
-    if (burden >= least) return;
+    if (burden >= least) return found;
     least = burden;
     best = std::move(tried->plan);
     best.homes_by = HomesBy::kSpeeds;
+    return found;
   };
-  for (const bool records : {true, false}) {
-    if (records && (pricing.state == StateOnDevice::kWhereForced || !may_update_on_device())) continue;
-    for (const bool gradients : {true, false}) {
-      for (const bool activations : {true, false}) consider({gradients, activations, records});
-    }
-  }
+  const auto consider_both = [&](bool gradients) {
+    const Passing found = consider(gradients, true);
+    if (found.activations) consider(gradients, false);
+    return found;
+  };
+  if (consider_both(true).gradients) consider_both(false);
   return best;
 }
 
