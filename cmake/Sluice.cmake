@@ -8,8 +8,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 find_program(SLUICE_CCACHE ccache)
-if(SLUICE_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${SLUICE_CCACHE})
+if(SLUICE_CCACHE)  # the sloppiness is what it asks for where headers are precompiled
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${SLUICE_CCACHE})
 endif()
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -26,6 +26,9 @@ function(sluice_cxx_options)
 endfunction()
 sluice_cxx_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno -fno-trapping-math)
 set(SLUICE_IS_SANITIZED 0)  # for generator expressions, which SLUICE_SANITIZE's comma would split
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  sluice_cxx_options(-fpch-preprocess)  # for ccache: in its preprocessed text a precompiled header is a line
+endif()
 if(SLUICE_SANITIZE)
   set(SLUICE_IS_SANITIZED 1)
   # Instrumented code makes GCC 12 see uninitialised bytes in the standard library's own objects.
@@ -43,21 +46,27 @@ if(SLUICE_FUZZ)
   sluice_cxx_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# sluice_library(NAME SOURCES … LINK <folders below> PRIVATE <third-party targets>)
+# sluice_library(NAME SOURCES … LINK <folders below> PRIVATE <third-party targets> [PRECOMPILE <their large headers>])
 function(sluice_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE;PRECOMPILE" ${ARGN})
   add_library(sluice_${name} STATIC ${ARG_SOURCES})
   target_include_directories(sluice_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   foreach(below ${ARG_LINK})
     target_link_libraries(sluice_${name} PUBLIC sluice_${below})
   endforeach()
   target_link_libraries(sluice_${name} PRIVATE ${ARG_PRIVATE} Threads::Threads)
+  target_precompile_headers(sluice_${name} PRIVATE ${ARG_PRECOMPILE})
 endfunction()
 
 # sluice_test(NAME SOURCES … LINK <folders> [PRIVATE <third-party targets>] [TIMEOUT seconds] [WHOLE])
 # One GoogleTest program. Each of its suites is a CTest test of its own, for the start of a program under a sanitizer
 # costs more than most cases; with WHOLE the program is one CTest test, for programs that prepare something for all.
 find_package(GTest REQUIRED)
+# GoogleTest's headers, precompiled once for all test programs.
+file(CONFIGURE OUTPUT test_headers.cpp CONTENT "")
+add_library(sluice_test_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
+target_link_libraries(sluice_test_headers PRIVATE GTest::gmock GTest::gtest Threads::Threads)
+target_precompile_headers(sluice_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 # For tests that drive a Python reference.
 if(SLUICE_TORCH_DIR)
   set(SLUICE_PYTHON_HINTS ${SLUICE_TORCH_DIR}/../../../../bin)
@@ -87,6 +96,7 @@ function(sluice_test name)
     target_link_libraries(${name} PRIVATE sluice_${folder})
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
+  target_precompile_headers(${name} REUSE_FROM sluice_test_headers)
   if(ARG_WHOLE)
     add_test(NAME ${SLUICE_TEST_PREFIX}${name} COMMAND ${name})
     set_tests_properties(${SLUICE_TEST_PREFIX}${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}

@@ -1,5 +1,6 @@
 #include "tests/models/reference.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -25,7 +26,7 @@ int run_reference_script(const std::string& arguments) {
 }
 
 Reference::Reference() {
-  if (run_reference_script("'" + folder_.path().string() + "'") != 0)
+  if (run_reference_script(fmt::format("'{}'", folder_.path().string())) != 0)
     throw std::runtime_error("the reference script failed: see above");
   file_ = std::make_unique<SafetensorsFile>(folder("reference.safetensors"));
 }
