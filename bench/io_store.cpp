@@ -227,8 +227,9 @@ PassEnd IoStore::run_bare_requests(Direction direction) {
                .depth = options_.depth,
                .memory = memory_.span()};
   for (const int file : files_) {
-    const int64_t end = lseek(file, 0, SEEK_END);
-    bare.ranges.push_back({.file = file, .first = head_bytes, .bytes = end - head_bytes});
+    const int64_t bytes = lseek(file, 0, SEEK_END) - head_bytes;
+    // A drive much slower than the others has next to nothing.
+    if (bytes >= options_.block_bytes) bare.ranges.push_back({.file = file, .first = head_bytes, .bytes = bytes});
   }
   bare_times_.read.clear();
   bare_times_.write.clear();

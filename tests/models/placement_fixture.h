@@ -1,6 +1,5 @@
 // A small GPT-2 that trains for a few steps with its bytes wherever a test puts them, on the host twin or on a GPU.
 #pragma once
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -142,8 +141,9 @@ void for_every_combination_of_homes(Each each) {
     for (const HomeKind state : {kHost, kNvme}) {
       for (const HomeKind gradient : {kDevice, kHost, kNvme}) {
         for (const HomeKind activations : {kDevice, kHost, kNvme}) {
-          SCOPED_TRACE(fmt::format("weights {} state {} gradient {} activations {}", name_of(weights), name_of(state),
-                                   name_of(gradient), name_of(activations)));
+          SCOPED_TRACE(::testing::Message()
+                       << "weights " << name_of(weights) << " state " << name_of(state) << " gradient "
+                       << name_of(gradient) << " activations " << name_of(activations));
           each(FourHomes{weights, state, gradient, activations});
         }
       }
