@@ -1,6 +1,6 @@
-// AdamW on the host, and its kin (core/adam_step.h has their formulas), exact to the bit: every implementation gives the
-// bits of adam_scalar (numerics: ARCHITECTURE.md).
-// Pure functions on the caller's memory; any thread, disjoint ranges in parallel.
+// AdamW on the host, and its kin (core/adam_step.h has their formulas), exact to the bit: every implementation gives
+// the bits of adam_scalar (numerics: ARCHITECTURE.md). Pure functions on the caller's memory; any thread, disjoint
+// ranges in parallel.
 //
 // Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019), algorithm 2; Kingma and Ba, "Adam"
 // (ICLR 2015) for the L2 form; arranged as torch.optim.AdamW arranges its bias corrections.
@@ -41,9 +41,9 @@ AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t elemen
 AdamKernel adam_scalar(AdamFormat format);
 // The best SIMD kernel for this CPU (chosen at run time); same bits.
 AdamKernel adam_simd(AdamFormat format);
-// Names of the SIMD targets this CPU can run, best first ("AVX3", "AVX2", "SSE4", "SSSE3", then Highway's plain C++),
-// and a kernel of one of them (null if unknown), for tests, benchmarks and `sluice info`. Targets without a fused
-// multiply-add instruction (below AVX2) call std::fma lane by lane: right, and slow.
+// Names of the SIMD targets this CPU can run, best first ("AVX3_DL", "AVX3", "AVX2", "SSE4", "SSSE3", then Highway's
+// plain C++), and a kernel of one of them (null if unknown), for tests, benchmarks and `sluice info`. Targets without a
+// fused multiply-add instruction (below AVX2) call std::fma lane by lane: right, and slow.
 std::vector<std::string_view> adam_simd_targets();
 AdamKernel adam_simd_for(AdamFormat format, std::string_view target);
 

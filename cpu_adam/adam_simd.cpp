@@ -1,4 +1,5 @@
 // Compiled once per SIMD target by Highway's foreach_target; the best one is chosen at run time.
+#define HWY_WANT_AVX3_DL  // carry-less products of whole vectors
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu_adam/adam_simd.cpp"
 #include <hwy/cache_control.h>
@@ -6,9 +7,12 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <span>
 
+#include "core/checksum.h"
 #include "core/errors.h"
 #include "cpu_adam/adam.h"
+#include "cpu_adam/adam_sums.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sluice {
@@ -16,6 +20,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #include "core/half_lanes.inl"
+#include "cpu_adam/plane_folds.inl"
 
 using Floats = hn::ScalableTag<float>;
 using Patterns = hn::RebindToUnsigned<Floats>;
@@ -230,10 +235,9 @@ HWY_INLINE F updated(const StepLanes& step, const AdamPlanes& planes, int64_t i,
 // Five or six streams, each read and most written, are more than the hardware's prefetchers keep up with. Asking for
 // lines past the end of a plane does no harm.
 constexpr int64_t kBlock = 32;  // elements: one cache line of halves, two of fp32
-constexpr int64_t kAhead = 256;
 template <int64_t kElementBytes>
 HWY_INLINE void prefetch_block(const void* plane, int64_t i) {
-  const auto* line = static_cast<const std::byte*>(plane) + (i + kAhead) * kElementBytes;
+  const auto* line = static_cast<const std::byte*>(plane) + i * kElementBytes;
   hwy::Prefetch(line);
   if constexpr (kElementBytes == 4) hwy::Prefetch(line + 64);
 }
@@ -253,70 +257,140 @@ HWY_INLINE void prefetch_planes(const AdamPlanes& planes, int64_t i) {
   prefetch_block<bytes_of(kGradient)>(planes.gradient, i);
 }
 
-template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
-Finite update_range(const AdamStep& step, const AdamPlanes& given, int64_t elements) {
-  const AdamPlanes planes = given;  // a copy of our own: the stores cannot change its pointers
-  const Patterns du;
-  const StepLanes step_lanes = lanes_of(step);
-  U largest = hn::Zero(du);
+struct NoSums {};
+struct NoFolds {
+  static constexpr int64_t kAhead = 256;
+  HWY_INLINE NoFolds(const AdamPlanes&, NoSums) {}
+  HWY_INLINE void before(int64_t) {}
+  HWY_INLINE void after(int64_t) {}
+  HWY_INLINE void finish() {}
+};
+// Lines just written are summed this many elements later, when they have left the store queue.
+constexpr int64_t kBehind = 2 * kBlock;
+
+// Whole blocks from element 0 on; returns the elements done. `largest` as in updated().
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Folds, class Sums>
+HWY_INLINE int64_t update_blocks(const StepLanes& step, const AdamRun& run, const Sums& sums, U& largest) {
+  const AdamPlanes planes = run.planes;  // a copy of our own: the stores cannot change its pointers
+  Folds folds(planes, sums);
   int64_t i = 0;
-  while (i + kBlock <= elements) {
-    prefetch_planes<kPrecision, kGradient, kMoments, kKind>(planes, i);
+  while (i + kBlock <= run.elements) {
+    prefetch_planes<kPrecision, kGradient, kMoments, kKind>(planes, i + Folds::kAhead);
+    folds.before(i);
+    if (i >= kBehind) folds.after(i - kBehind);
     for (const int64_t end = i + kBlock; i < end; i += 2 * kLanes) {
-      const F low = updated<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest);
-      const F high = updated<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i + kLanes, largest);
+      const F low = updated<kPrecision, kGradient, kMoments, kKind>(step, planes, i, largest);
+      const F high = updated<kPrecision, kGradient, kMoments, kKind>(step, planes, i + kLanes, largest);
       store_masters<kPrecision>(planes, i, low, high);
     }
   }
-  for (; i + kLanes <= elements; i += kLanes) {
-    store_master<kPrecision>(planes, i,
-                             updated<kPrecision, kGradient, kMoments, kKind>(step_lanes, planes, i, largest));
+  for (int64_t behind = std::max<int64_t>(0, i - kBehind); behind < i; behind += kBlock) folds.after(behind);
+  folds.finish();
+  return i;
+}
+
+HWY_INLINE bool all_finite(U largest) {
+  const Patterns du;
+  return hn::AllFalse(du, magnitude_above(du, largest, 0x7f7fffffu));
+}
+
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
+Finite update_range(const AdamRun& run, NoSums) {
+  const StepLanes step = lanes_of(run.step);
+  U largest = hn::Zero(Patterns());
+  int64_t i = update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(step, run, NoSums(), largest);
+  for (; i + kLanes <= run.elements; i += kLanes) {
+    const F master = updated<kPrecision, kGradient, kMoments, kKind>(step, run.planes, i, largest);
+    store_master<kPrecision>(run.planes, i, master);
   }
-  const bool finite = hn::AllFalse(du, magnitude_above(du, largest, 0x7f7fffffu));
-  if (i >= elements) return finite ? Finite::kYes : Finite::kNo;
+  const bool finite = all_finite(largest);
+  if (i >= run.elements) return finite ? Finite::kYes : Finite::kNo;
   const AdamFormat format{kPrecision, kGradient, kMoments};
-  const Finite tail = adam_scalar(format)(step, planes_at(planes, format, i), elements - i);
+  const Finite tail = adam_scalar(format)(run.step, planes_at(run.planes, format, i), run.elements - i);
   return finite ? tail : Finite::kNo;
+}
+
+#if SLUICE_TARGET_FOLDS
+template <Precision kPrecision, DType kGradient, DType kMoments>
+Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements);
+
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
+Finite update_range(const AdamRun& run, const AdamSums& sums) {
+  const StepLanes step = lanes_of(run.step);
+  U largest = hn::Zero(Patterns());
+  using Folds = PlaneFolds<kPrecision, kGradient, kMoments, kKind, kBlock>;
+  const int64_t done = update_blocks<kPrecision, kGradient, kMoments, kKind, Folds>(step, run, sums, largest);
+  const AdamFormat format{kPrecision, kGradient, kMoments};
+  const AdamRun rest{run.step, planes_at(run.planes, format, done), run.elements - done};
+  const Finite tail = update_in_tiles(update<kPrecision, kGradient, kMoments>, format, rest, sums);
+  return all_finite(largest) ? tail : Finite::kNo;
+}
+#endif
+
+template <Precision kPrecision, DType kGradient, DType kMoments, class Sums>
+Finite update_kind(const AdamRun& run, const Sums& sums) {
+  switch (run.step.kind) {
+    case AdamKind::kAdamW:
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdamW>(run, sums);
+    case AdamKind::kAdam:
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdam>(run, sums);
+    case AdamKind::kAdagrad:
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdagrad>(run, sums);
+    case AdamKind::kLion:
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kLion>(run, sums);
+    case AdamKind::kSgd:
+      break;
+  }
+  return update_range<kPrecision, kGradient, kMoments, AdamKind::kSgd>(run, sums);
 }
 
 template <Precision kPrecision, DType kGradient, DType kMoments>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
-  switch (step.kind) {
-    case AdamKind::kAdamW:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdamW>(step, planes, elements);
-    case AdamKind::kAdam:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdam>(step, planes, elements);
-    case AdamKind::kAdagrad:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdagrad>(step, planes, elements);
-    case AdamKind::kLion:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kLion>(step, planes, elements);
-    case AdamKind::kSgd:
-      break;
-  }
-  return update_range<kPrecision, kGradient, kMoments, AdamKind::kSgd>(step, planes, elements);
+  return update_kind<kPrecision, kGradient, kMoments>({step, planes, elements}, NoSums());
 }
+
+template <Precision kPrecision, DType kGradient, DType kMoments>
+Finite update_and_sum(const AdamStep& step, const AdamPlanes& planes, int64_t elements, const AdamSums& sums) {
+#if SLUICE_TARGET_FOLDS
+  const AdamRun run{step, planes, elements};
+  return takes_none(sums) ? update_kind<kPrecision, kGradient, kMoments>(run, NoSums())
+                          : update_kind<kPrecision, kGradient, kMoments>(run, sums);
+#else
+  return update_in_tiles(update<kPrecision, kGradient, kMoments>, {kPrecision, kGradient, kMoments},
+                         {step, planes, elements}, sums);
+#endif
+}
+
+struct Kernels {
+  AdamKernel plain;
+  SummingAdamKernel summing;
+};
 
 template <Precision kPrecision, DType kGradient>
-AdamKernel update_of(DType moments) {
-  return moments == DType::kBf16 ? update<kPrecision, kGradient, DType::kBf16>
-                                 : update<kPrecision, kGradient, DType::kFp32>;
+Kernels kernels_of(DType moments) {
+  if (moments == DType::kBf16)
+    return {update<kPrecision, kGradient, DType::kBf16>, update_and_sum<kPrecision, kGradient, DType::kBf16>};
+  return {update<kPrecision, kGradient, DType::kFp32>, update_and_sum<kPrecision, kGradient, DType::kFp32>};
 }
 
-AdamKernel kernel_of(AdamFormat format) {
+Kernels kernels_of(AdamFormat format) {
   check_format(format);
   const bool fp32_gradient = format.gradient == DType::kFp32;
   switch (format.precision) {
     case Precision::kBf16:
-      return fp32_gradient ? update_of<Precision::kBf16, DType::kFp32>(format.moments)
-                           : update_of<Precision::kBf16, DType::kBf16>(format.moments);
+      return fp32_gradient ? kernels_of<Precision::kBf16, DType::kFp32>(format.moments)
+                           : kernels_of<Precision::kBf16, DType::kBf16>(format.moments);
     case Precision::kFp16:
-      return fp32_gradient ? update_of<Precision::kFp16, DType::kFp32>(format.moments)
-                           : update_of<Precision::kFp16, DType::kFp16>(format.moments);
+      return fp32_gradient ? kernels_of<Precision::kFp16, DType::kFp32>(format.moments)
+                           : kernels_of<Precision::kFp16, DType::kFp16>(format.moments);
     case Precision::kFp32:
       break;
   }
-  return update_of<Precision::kFp32, DType::kFp32>(format.moments);
+  return kernels_of<Precision::kFp32, DType::kFp32>(format.moments);
 }
+
+AdamKernel kernel_of(AdamFormat format) { return kernels_of(format).plain; }
+SummingAdamKernel summing_kernel_of(AdamFormat format) { return kernels_of(format).summing; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace sluice
@@ -324,10 +398,27 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace sluice {
+namespace {
+
+// Of one of Highway's targets by its name, from a dispatch table.
+template <class Table>
+auto entry_of(const Table& table, std::string_view name) -> std::remove_cvref_t<decltype(table[0])> {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    if (name != hwy::TargetName(target)) continue;
+    hwy::ChosenTarget chosen;
+    chosen.Update(target);
+    return table[chosen.GetIndex()];
+  }
+  return nullptr;
+}
+
+}  // namespace
 
 HWY_EXPORT(kernel_of);
+HWY_EXPORT(summing_kernel_of);
 
 AdamKernel adam_simd(AdamFormat format) { return HWY_DYNAMIC_DISPATCH(kernel_of)(format); }
+SummingAdamKernel summing_adam_simd(AdamFormat format) { return HWY_DYNAMIC_DISPATCH(summing_kernel_of)(format); }
 
 // Highway numbers its targets so that better ones have lower bits.
 std::vector<std::string_view> adam_simd_targets() {
@@ -336,14 +427,13 @@ std::vector<std::string_view> adam_simd_targets() {
   return names;
 }
 
-AdamKernel adam_simd_for(AdamFormat format, std::string_view name) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    if (name != hwy::TargetName(target)) continue;
-    hwy::ChosenTarget chosen;
-    chosen.Update(target);
-    return HWY_DISPATCH_TABLE(kernel_of)[chosen.GetIndex()](format);
-  }
-  return nullptr;
+AdamKernel adam_simd_for(AdamFormat format, std::string_view target) {
+  const auto of = entry_of(HWY_DISPATCH_TABLE(kernel_of), target);
+  return of ? of(format) : nullptr;
+}
+SummingAdamKernel summing_adam_simd_for(AdamFormat format, std::string_view target) {
+  const auto of = entry_of(HWY_DISPATCH_TABLE(summing_kernel_of), target);
+  return of ? of(format) : nullptr;
 }
 
 }  // namespace sluice
