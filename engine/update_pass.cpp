@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/adam_element.h"
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/half.h"
@@ -13,15 +14,16 @@
 namespace sluice {
 namespace {
 
-// Elements of one tile: its planes (about 26 bytes an element with the gradient) stay in a core's own cache between the
-// checksum of what came, the update, and the checksum of what goes.
-constexpr int64_t kTileElements = 8192;
-
-bool moments_are_finite(const AdamPlanes& planes, int64_t i) {
-  const auto finite = [i](const float* wide, const uint16_t* halves) {
+bool is_finite(Precision precision, const AdamPlanes& planes, int64_t i) {
+  const auto moment = [i](const float* wide, const uint16_t* halves) {
     return (!wide || std::isfinite(wide[i])) && (!halves || std::isfinite(float_of_bf16(halves[i])));
   };
-  return finite(planes.moment1, planes.half_moment1) && finite(planes.moment2, planes.half_moment2);
+  float master = 0;
+  if (precision == Precision::kBf16) master = adam::load_master<Precision::kBf16>(planes, i);
+  if (precision == Precision::kFp16) master = adam::load_master<Precision::kFp16>(planes, i);
+  if (precision == Precision::kFp32) master = adam::load_master<Precision::kFp32>(planes, i);
+  return std::isfinite(master) && moment(planes.moment1, planes.half_moment1) &&
+         moment(planes.moment2, planes.half_moment2);
 }
 
 [[noreturn]] void refuse_non_finite(int chunk, const std::string& owner) {
@@ -45,7 +47,7 @@ UpdatePass::UpdatePass(const Parts& parts)
       store_(parts.store),
       device_(parts.device),
       host_(parts.host),
-      kernel_(adam_simd(plan_.options.adam_format())) {}
+      kernel_(summing_adam_simd(plan_.options.adam_format())) {}
 
 RecordLayout UpdatePass::layout_of(RecordId record) const {
   return record_layout(plan_.options.format(), record.group, plan_.geometry.chunks()[record.chunk].elements);
@@ -57,18 +59,14 @@ UpdatePass::Sums UpdatePass::seeds(RecordId record) const {
   return sums;
 }
 
-void UpdatePass::add_tile(const RecordLayout& layout, const std::byte* bytes, int64_t first, int64_t elements,
-                          Sums& sums) const {
-  for (int plane = 0; plane < layout.plane_count; ++plane) {
-    const int64_t each = layout.bytes_per_element[plane];
-    sums.crc[plane] = crc32c(sums.crc[plane],
-                             {bytes + layout.plane_offset[plane] + first * each, static_cast<size_t>(elements * each)});
-  }
-}
-
 UpdatePass::Sums UpdatePass::sums_of(RecordId record, const std::byte* bytes) const {
   Sums sums = seeds(record);
-  add_tile(layout_of(record), bytes, 0, plan_.geometry.chunks()[record.chunk].elements, sums);
+  const RecordLayout layout = layout_of(record);
+  const int64_t elements = plan_.geometry.chunks()[record.chunk].elements;
+  for (int plane = 0; plane < layout.plane_count; ++plane) {
+    const auto plane_bytes = static_cast<size_t>(elements * layout.bytes_per_element[plane]);
+    sums.crc[plane] = crc32c(sums.crc[plane], {bytes + layout.plane_offset[plane], plane_bytes});
+  }
   return sums;
 }
 
@@ -81,14 +79,8 @@ void UpdatePass::expect(RecordId record, const Sums& found) const {
   }
 }
 
-void UpdatePass::add_gradient(const UpdateOperands& operands, int64_t first, int64_t elements, uint32_t& sum) const {
-  if (operands.gradient_extent < 0) return;
-  sum = crc32c(sum, {host_ + operands.gradient + plan_.gradient_bytes(first),
-                     static_cast<size_t>(plan_.gradient_bytes(elements))});
-}
-
 void UpdatePass::expect_gradient(const UpdateOperands& operands, uint32_t found) const {
-  if (operands.gradient_extent < 0 || found == store_.scratch_checksum(operands.gradient_extent)) return;
+  if (found == store_.scratch_checksum(operands.gradient_extent)) return;
   const int partition = plan_.geometry.chunks()[operands.chunk].partition;
   throw store_.scratch_corruption(
       operands.gradient_extent, found,
@@ -102,7 +94,10 @@ void UpdatePass::verify(RecordId record, const std::byte* bytes, UpdateOrder::Ch
 
 void UpdatePass::sum(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
   const Sums sums = sums_of(record, bytes);
-  if (checksums == UpdateOrder::Checksums::kOnlyTaken) return;
+  if (checksums == UpdateOrder::Checksums::kUsed) keep(record, sums);
+}
+
+void UpdatePass::keep(RecordId record, const Sums& sums) const {
   store_.set_checksums(record, {sums.crc, static_cast<size_t>(layout_of(record).plane_count)});
 }
 
@@ -129,25 +124,15 @@ AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) 
 
 // Elements are updated one by one, so that where a group's run ends changes no bit beside it.
 template <typename Update>
-void UpdatePass::for_each_run(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements,
-                              Update update) const {
+void UpdatePass::for_each_run(const UpdateOperands& operands, const UpdateOrder& order, Update update) const {
   const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
   const std::span<const GroupRun> runs = groups_.runs_of(chunk.partition);
-  auto run = std::ranges::upper_bound(runs, chunk.first + first, {}, &GroupRun::end);
-  for (int64_t at = first; at < first + elements; ++run) {
-    const int64_t stop = std::min(first + elements, run->end - chunk.first);
+  auto run = std::ranges::upper_bound(runs, chunk.first, {}, &GroupRun::end);
+  for (int64_t at = 0; at < chunk.elements; ++run) {
+    const int64_t stop = std::min(chunk.elements, run->end - chunk.first);
     update(AdamRun{order.steps[static_cast<size_t>(run->group)], planes_at(operands, at), stop - at});
     at = stop;
   }
-}
-
-Finite UpdatePass::update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first,
-                               int64_t elements) const {
-  Finite finite = Finite::kYes;
-  for_each_run(operands, order, first, elements, [&](const AdamRun& run) {
-    if (kernel_(run.step, run.planes, run.elements) == Finite::kNo) finite = Finite::kNo;
-  });
-  return finite;
 }
 
 // Nothing comes and nothing goes: there are no checksums.
@@ -159,7 +144,7 @@ void UpdatePass::run_on_device(const UpdateOperands& operands, const UpdateOrder
     if (device_.update(plan_.options.adam_format(), std::span(runs).first(count)) == Finite::kNo) finite = Finite::kNo;
     count = 0;
   };
-  for_each_run(operands, order, 0, plan_.geometry.chunks()[operands.chunk].elements, [&](const AdamRun& run) {
+  for_each_run(operands, order, [&](const AdamRun& run) {
     runs[count++] = run;
     if (count == runs.size()) update();
   });
@@ -184,57 +169,36 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
     if (commit && !state_comes) sum(state, state_at);
     return;
   }
-  const RecordLayout weights_layout = layout_of(weights), state_layout = layout_of(state);
   Sums weights_in = seeds(weights), state_in = seeds(state), weights_out = seeds(weights), state_out = seeds(state);
   uint32_t gradient_in = scratch_sum(operands.gradient_extent, {});
-  const int64_t elements = plan_.geometry.chunks()[chunk].elements;
-  for (int64_t first = 0; first < elements; first += kTileElements) {
-    const int64_t count = std::min(kTileElements, elements - first);
-    if (weights_come) add_tile(weights_layout, weights_at, first, count, weights_in);
-    if (state_comes) add_tile(state_layout, state_at, first, count, state_in);
-    add_gradient(operands, first, count, gradient_in);
-    const Finite finite = update_tile(operands, order, first, count);
-    if (finite == Finite::kNo) {  // what came damaged is named as such, not as bad arithmetic
-      if (weights_come) expect_rest(weights, weights_layout, weights_at, first + count, weights_in);
-      if (state_comes) expect_rest(state, state_layout, state_at, first + count, state_in);
-      add_gradient(operands, first + count, elements - first - count, gradient_in);
-      expect_gradient(operands, gradient_in);
-      report_non_finite(operands, first, count);
-    }
-    if (weights_come || commit) add_tile(weights_layout, weights_at, first, count, weights_out);
-    if (state_comes || commit) add_tile(state_layout, state_at, first, count, state_out);
-  }
-  if (order.checksums == UpdateOrder::Checksums::kOnlyTaken) return;
-  if (weights_come) expect(weights, weights_in);
-  if (state_comes) expect(state, state_in);
-  expect_gradient(operands, gradient_in);
-  if (weights_come || commit) {
-    store_.set_checksums(weights, {weights_out.crc, static_cast<size_t>(weights_layout.plane_count)});
-  }
-  if (state_comes || commit) {
-    store_.set_checksums(state, {state_out.crc, static_cast<size_t>(state_layout.plane_count)});
-  }
+  AdamSums sums;
+  if (weights_come) sums.weights_in = weights_in.crc;
+  if (state_comes) sums.state_in = state_in.crc;
+  if (operands.gradient_extent >= 0) sums.gradient_in = &gradient_in;
+  if (weights_come || commit) sums.weights_out = weights_out.crc;
+  if (state_comes || commit) sums.state_out = state_out.crc;
+  Finite finite = Finite::kYes;
+  for_each_run(operands, order, [&](const AdamRun& run) {
+    if (kernel_(run.step, run.planes, run.elements, sums) == Finite::kNo) finite = Finite::kNo;
+  });
+  const bool used = order.checksums == UpdateOrder::Checksums::kUsed;
+  if (used && sums.weights_in) expect(weights, weights_in);
+  if (used && sums.state_in) expect(state, state_in);
+  if (used && sums.gradient_in) expect_gradient(operands, gradient_in);
+  // After those: what came damaged is named as such, not as bad arithmetic.
+  if (finite == Finite::kNo) report_non_finite(operands);
+  if (used && sums.weights_out) keep(weights, weights_out);
+  if (used && sums.state_out) keep(state, state_out);
 }
 
-// Completes the checksum of what came, from element `first` on, which nothing has changed yet.
-void UpdatePass::expect_rest(RecordId record, const RecordLayout& layout, const std::byte* bytes, int64_t first,
-                             Sums so_far) const {
-  add_tile(layout, bytes, first, plan_.geometry.chunks()[record.chunk].elements - first, so_far);
-  expect(record, so_far);
-}
-
-void UpdatePass::report_non_finite(const UpdateOperands& operands, int64_t first, int64_t elements) const {
+void UpdatePass::report_non_finite(const UpdateOperands& operands) const {
   const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
-  const AdamPlanes planes = planes_at(operands, first);
-  int64_t at = chunk.first + first;
-  for (int64_t i = 0; i < elements; ++i) {
-    if (moments_are_finite(planes, i)) continue;
-    at += i;
-    break;
-  }
+  const AdamPlanes planes = planes_at(operands, 0);
+  int64_t first = 0;
+  while (first < chunk.elements && is_finite(plan_.options.precision, planes, first)) ++first;
   std::string name = "padding";
   for (const Parameter& parameter : plan_.geometry.parameters_of(chunk.partition)) {
-    if (at >= parameter.offset) name = parameter.name;
+    if (chunk.first + first >= parameter.offset) name = parameter.name;
   }
   refuse_non_finite(operands.chunk, "parameter " + name);
 }

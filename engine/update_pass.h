@@ -1,6 +1,6 @@
-// What the update threads do with one chunk: verify what came from NVMe, one AdamW pass, checksums of what goes back;
-// all in one sweep over tiles that stay in cache. Of a chunk at home on the device they call its optimizer. Safe for
-// several chunks at once from several threads.
+// What the update threads do with one chunk: one AdamW pass that sums what came from NVMe and what goes back on its
+// way, so that memory is read once. Of a chunk at home on the device they call its optimizer. Safe for several chunks
+// at once from several threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cpu_adam/adam.h"
+#include "cpu_adam/adam_sums.h"
 #include "engine/parameter_groups.h"
 #include "engine/plan.h"
 #include "engine/step.h"
@@ -54,22 +55,17 @@ class UpdatePass {
     uint32_t crc[kMaxPlanes] = {};
   };
   Sums seeds(RecordId record) const;
-  void add_tile(const RecordLayout& layout, const std::byte* bytes, int64_t first, int64_t elements, Sums& sums) const;
   Sums sums_of(RecordId record, const std::byte* bytes) const;
   void expect(RecordId record, const Sums& found) const;
+  void keep(RecordId record, const Sums& sums) const;
   // Of a gradient that came from a scratch extent; one that came from the device has no sum.
-  void add_gradient(const UpdateOperands& operands, int64_t first, int64_t elements, uint32_t& sum) const;
   void expect_gradient(const UpdateOperands& operands, uint32_t found) const;
-  void expect_rest(RecordId record, const RecordLayout& layout, const std::byte* bytes, int64_t first,
-                   Sums so_far) const;
   void run_on_device(const UpdateOperands& operands, const UpdateOrder& order) const;
   // Calls `update` for the runs of a chunk's elements that share hyper-parameters, in order.
   template <typename Update>
-  void for_each_run(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements,
-                    Update update) const;
-  Finite update_tile(const UpdateOperands& operands, const UpdateOrder& order, int64_t first, int64_t elements) const;
+  void for_each_run(const UpdateOperands& operands, const UpdateOrder& order, Update update) const;
   AdamPlanes planes_at(const UpdateOperands& operands, int64_t first) const;
-  [[noreturn]] void report_non_finite(const UpdateOperands& operands, int64_t first, int64_t elements) const;
+  [[noreturn]] void report_non_finite(const UpdateOperands& operands) const;
   RecordLayout layout_of(RecordId record) const;
 
   const ModelSpec& model_;
@@ -78,7 +74,7 @@ class UpdatePass {
   RecordStore& store_;
   Device& device_;
   std::byte* host_;
-  AdamKernel kernel_;
+  SummingAdamKernel kernel_;
 };
 
 }  // namespace sluice
