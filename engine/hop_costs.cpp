@@ -104,7 +104,18 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
   if (homes.gradient == Home::kNvme && hop.when != When::kSpeculating) summed += plan_.gradient_bytes(elements);
   if (weights_come || commit) summed += bytes(Group::kWeights);
   if (state_comes || commit) summed += bytes(Group::kState);
-  return sweep_ms + ms_of(summed, machine_.checksum_gb_per_s);
+  return sweep_ms + sums_ms(elements, summed);
+}
+
+// What sums add to an update of these elements, by one thread: of what all of them add, these bytes' share.
+double UnitCosts::sums_ms(int64_t elements, int64_t summed_bytes) const {
+  if (machine_.summed_ns_per_element <= 0) return ms_of(summed_bytes, machine_.checksum_gb_per_s);
+  const RecordFormat format = plan_.options.format();
+  const int64_t records = bytes_per_element(format, Group::kWeights) + bytes_per_element(format, Group::kState);
+  const double all_bytes = static_cast<double>(elements * 2 * records + plan_.gradient_bytes(elements));
+  const double added_ns = std::max(0.0, machine_.summed_ns_per_element - machine_.update_ns_per_element);
+  const double all_ms = static_cast<double>(elements) * added_ns * machine_.update_threads / 1e6;
+  return all_ms * static_cast<double>(summed_bytes) / all_bytes;
 }
 
 double UnitCosts::turn_ms(const Hop& hop) const {

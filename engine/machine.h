@@ -14,7 +14,8 @@ struct MachineSpeeds {
   double read_gb_per_s = 0, write_gb_per_s = 0, mixed_gb_per_s = 0;
   double upload_gb_per_s = 0, download_gb_per_s = 0;
   double update_ns_per_element = 0;   // of all update threads together, without checksums
-  double checksum_gb_per_s = 0;       // of one thread
+  double summed_ns_per_element = 0;   // the same with every plane summed, as it comes and as it goes
+  double checksum_gb_per_s = 0;       // of one thread; in an update too where summed_ns_per_element has not been said
   double close_gb_per_s = 0;          // of fp32 gradients that are read
   double device_update_gb_per_s = 0;  // of what the device's updates read and write; 0: host's update threads do them
   double compute_tflop_per_s = 0;     // where visits are not timed
@@ -28,8 +29,8 @@ struct MachineSpeeds {
   double compute_cores = 0;  // while a visit computes
   double copy_cores = 0;     // of one copy under way, or while a gradient closes
 
-  // Throws ConfigError naming the first value that is not a number above 0; compute_tflop_per_s, the device's updates,
-  // latencies and the cores of compute and copies may be 0.
+  // Throws ConfigError naming the first value that is not a number above 0; summed_ns_per_element, compute_tflop_per_s,
+  // the device's updates, latencies and the cores of compute and copies may be 0.
   void validate() const;
 };
 

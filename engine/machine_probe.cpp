@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/errors.h"
 #include "core/topology.h"
+#include "cpu_adam/adam_sums.h"
 #include "cpu_adam/update_team.h"
 #include "engine/device_probe.h"
 #include "engine/probe_time.h"
@@ -107,7 +108,7 @@ class Updates {
       : format_{.precision = options.format.precision,
                 .gradient = options.gradient_dtype,
                 .moments = options.format.moments},
-        kernel_(adam_simd(format_)),
+        kernel_(summing_adam_simd(format_)),
         step_(adam_step({.kind = options.kind, .learning_rate = 0}, 1, 1.0)),
         team_(make_update_team_std(topology, options.update_threads)) {
     each_ = kUpdatedElements / team_->threads();
@@ -117,26 +118,39 @@ class Updates {
     bytes_ = layouts_[0].bytes + layouts_[1].bytes + gradient_bytes;
     memory_ = Arena(bytes_ * team_->threads());
     std::memset(memory_.at(0), kSmallValue, static_cast<size_t>(memory_.bytes()));
+    sums_.resize(static_cast<size_t>(team_->threads()));
   }
 
   int threads() const { return team_->threads(); }
-  double ns_per_element() {
-    return median_ns(kProbeNs, [this] { sweep(); }) / static_cast<double>(each_ * team_->threads());
+  enum class Sums : uint8_t { kNone, kAll };
+  double ns_per_element(Sums sums) {
+    return median_ns(kProbeNs, [=, this] { sweep(sums); }) / static_cast<double>(each_ * team_->threads());
   }
 
  private:
-  void sweep() {
+  void sweep(Sums taken) {
     std::latch done(team_->threads());
     done_ = &done;
+    taken_ = taken;
     for (int thread = 0; thread < team_->threads(); ++thread) {
       const auto task = [](void* self, int index) {
         auto* updates = static_cast<Updates*>(self);
-        updates->kernel_(updates->step_, updates->planes(index), updates->each_);
+        updates->kernel_(updates->step_, updates->planes(index), updates->each_, updates->sums(index));
         updates->done_->count_down();
       };
       team_->start({.run = task, .context = this, .index = thread});
     }
     done.wait();
+  }
+
+  AdamSums sums(int thread) {
+    if (taken_ == Sums::kNone) return {};
+    ThreadSums& to = sums_[static_cast<size_t>(thread)];
+    return {.weights_in = &to.weights,
+            .state_in = to.state,
+            .gradient_in = &to.gradient,
+            .weights_out = &to.weights_out,
+            .state_out = to.state_out};
   }
 
   AdamPlanes planes(int thread) const {
@@ -152,17 +166,23 @@ class Updates {
     return planes;
   }
 
+  struct alignas(64) ThreadSums {
+    uint32_t weights = 0, state[kMaxPlanes] = {}, gradient = 0, weights_out = 0, state_out[kMaxPlanes] = {};
+  };
+
   AdamFormat format_;
-  AdamKernel kernel_;
+  SummingAdamKernel kernel_;
   AdamStep step_;
   int64_t each_ = 0, bytes_ = 0;  // of a thread
   std::array<RecordLayout, 2> layouts_;
   Arena memory_;
+  std::vector<ThreadSums> sums_;  // by thread
+  Sums taken_ = Sums::kNone;
   std::latch* done_ = nullptr;
   std::unique_ptr<UpdateTeam> team_;  // last: its threads use all of the above
 };
 
-// In tiles that stay in cache, as the update's pass takes them.
+// Of bytes that have just come, in cache.
 double checksum_gb_per_s() {
   constexpr int64_t kTileBytes = 32 * kKiB, kTiles = 256;
   const std::vector<std::byte> tile(kTileBytes);
@@ -218,7 +238,8 @@ MachineSpeeds probe_machine(const MachineProbeOptions& options) {
   {
     Updates updates(options, *topology);
     speeds.update_threads = updates.threads();
-    speeds.update_ns_per_element = updates.ns_per_element();
+    speeds.update_ns_per_element = updates.ns_per_element(Updates::Sums::kNone);
+    speeds.summed_ns_per_element = updates.ns_per_element(Updates::Sums::kAll);
   }
   speeds.checksum_gb_per_s = checksum_gb_per_s();
   speeds.hop_us = handover_us();

@@ -110,6 +110,21 @@ TEST_F(Predict, an_update_takes_its_elements_and_the_checksums_that_its_homes_as
   EXPECT_LT(update_ms(kNvme, kNvme, 1), 3 * weights_ms + 2 * state_ms);
 }
 
+TEST_F(Predict, sums_beside_an_update_cost_their_bytes_share_of_what_all_of_them_add) {
+  const auto update_ms = [&](const HomeShares& weights, const HomeShares& state, int commit_interval) {
+    PlanOptions options = options_of(weights, state);
+    options.commit_interval = commit_interval;
+    options.update = UpdateMode::kDeferred;
+    MachineSpeeds machine = endless();
+    machine.summed_ns_per_element = machine.update_ns_per_element + 26;  // 12 B as they come and go, 2 B of gradient
+    return predict(model_, make_plan(model_, options), speeds(machine)).alone(LaneGroup::kCpu);
+  };
+  const Plan plan = make_plan(model_, options_of(kHost, kHost));
+  const double elements = static_cast<double>(plan.geometry.padded_elements());
+  EXPECT_NEAR(update_ms(kHost, kHost, 4), elements * 12 / 4 / 1e6, 1e-6);
+  EXPECT_NEAR(update_ms(kHost, kNvme, 1), elements * (2 + 2 * 10) / 1e6, 1e-6);
+}
+
 TEST_F(Predict, commits_are_spread_over_their_interval) {
   const auto write_ms = [&](int interval) {
     PlanOptions options = options_of(kHost, kHost);
