@@ -47,6 +47,7 @@ void print_text(const Arguments& arguments, const AdamBench& bench) {
       bench.ceiling_gb_per_s, bench.stream_gb_per_s, bench.triad_gb_per_s);
   print_row("update", bench.plain);
   print_row("update and checksum", bench.with_checksum);
+  print_row("verified too", bench.verified);
   std::fflush(stdout);
   const AdamSurroundings around = measure_adam_surroundings(arguments.options, bench.ceiling_gb_per_s);
   for (const auto& gradient : around.gradients) {
@@ -102,6 +103,7 @@ void run(const Arguments& arguments) {
   if (arguments.print == Arguments::Print::kTable) return print_text(arguments, bench);
   Json json = json_of(bench, bench.plain);
   json["with_checksum"] = json_of(bench, bench.with_checksum);
+  json["verified"] = json_of(bench, bench.verified);
   fmt::print("{}\n", json.dump());
 }
 

@@ -7,29 +7,43 @@
 #include "bench/adam_planes.h"
 #include "bench/median.h"
 #include "bench/streams.h"
-#include "core/checksum.h"
 #include "core/errors.h"
 
 namespace sluice {
 namespace {
 
-// As the engine's pass does it: a tile stays in the core's own cache between the update and its checksum.
-constexpr int64_t kTileElements = 8192;
 constexpr int kRounds = 15;
 constexpr int64_t kLeastElements = 4096;
 
-void checksummed_pass(const BenchPlanes& planes, AdamKernel kernel, const AdamStep& step, const BenchChunk& chunk) {
-  uint32_t sums[1 + kMaxPlanes] = {};
-  for (int64_t i = 0; i < chunk.elements; i += kTileElements) {
-    const int64_t now = std::min(kTileElements, chunk.elements - i);
-    kernel(step, planes.at(chunk.first + i), now);
-    uint32_t* sum = sums;
-    for (const auto plane : planes.written(chunk.first + i, now)) {
-      *sum = crc32c(*sum, plane);
-      ++sum;
+// The update with its sums: of what goes, or of what comes too.
+enum class Summed : uint8_t { kWhatGoes, kAll };
+
+class SummedPass {
+ public:
+  SummedPass(const std::string& isa, const BenchPlanes& planes)
+      : planes_(planes), kernel_(kernel_named(isa, planes.format())), summing_(summing_named(isa, planes.format())) {}
+
+  void operator()(Summed summed, const AdamStep& step, const BenchChunk& chunk) const {
+    uint32_t weights[2] = {}, state[2][kMaxPlanes] = {}, gradient = 0;
+    AdamSums sums{.weights_out = &weights[1], .state_out = state[1]};
+    if (summed == Summed::kAll) {
+      sums.weights_in = &weights[0];
+      sums.state_in = state[0];
+      sums.gradient_in = &gradient;
+    }
+    const AdamPlanes at = planes_.at(chunk.first);
+    if (summing_) {
+      summing_(step, at, chunk.elements, sums);
+    } else {
+      update_in_tiles(kernel_, planes_.format(), {step, at, chunk.elements}, sums);
     }
   }
-}
+
+ private:
+  const BenchPlanes& planes_;
+  AdamKernel kernel_;
+  SummingAdamKernel summing_;
+};
 
 AdamRow row_of(const std::vector<double>& times_ns, const AdamBench& bench, int64_t bytes_per_element) {
   AdamRow row;
@@ -62,18 +76,20 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
     triad(planes.scratch() + first, b.data(), c.data(), static_cast<int64_t>(b.size()));
   };
   const auto plain = [&](int64_t first, int64_t elements) { kernel(step, planes.at(first), elements); };
-  const auto checksummed = [&](int64_t first, int64_t elements) {
-    checksummed_pass(planes, kernel, step, {first, elements});
-  };
-  std::vector<double> stream_ns, triad_ns, plain_ns, checksum_ns;
+  const SummedPass summed(options.isa, planes);
+  const auto checksummed = [&](int64_t first, int64_t elements) { summed(Summed::kWhatGoes, step, {first, elements}); };
+  const auto verified = [&](int64_t first, int64_t elements) { summed(Summed::kAll, step, {first, elements}); };
+  std::vector<double> stream_ns, triad_ns, plain_ns, checksum_ns, verified_ns;
   for (int round = 0; round <= kRounds; ++round) {
     const double times[] = {sweep(*team, chunks, streamed).all_ns, sweep(*team, chunks, plain).all_ns,
-                            sweep(*team, chunks, triads).all_ns, sweep(*team, chunks, checksummed).all_ns};
+                            sweep(*team, chunks, triads).all_ns, sweep(*team, chunks, checksummed).all_ns,
+                            sweep(*team, chunks, verified).all_ns};
     if (round == 0) continue;  // caches and page tables warm up
     stream_ns.push_back(times[0]);
     plain_ns.push_back(times[1]);
     triad_ns.push_back(times[2]);
     checksum_ns.push_back(times[3]);
+    verified_ns.push_back(times[4]);
   }
   AdamBench bench;
   bench.isa = options.isa == "auto" ? adam_bench_isas()[1] : options.isa;
@@ -88,6 +104,7 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   const int64_t moved = bytes_updated_per_element(records, format.gradient);
   bench.plain = row_of(plain_ns, bench, moved);
   bench.with_checksum = row_of(checksum_ns, bench, moved);
+  bench.verified = row_of(verified_ns, bench, moved);
   return bench;
 }
 

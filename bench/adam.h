@@ -31,7 +31,9 @@ struct AdamBench {
   double stream_gb_per_s = 0;   // read-modify-write in place, plane after plane
   double triad_gb_per_s = 0;    // a = b + s * c
   double ceiling_gb_per_s = 0;  // the better one
-  AdamRow plain, with_checksum;
+  AdamRow plain;
+  AdamRow with_checksum;  // of the records as they go
+  AdamRow verified;       // and of records and gradient as they come
 };
 
 // What lies around the pass, for people.

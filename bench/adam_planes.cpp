@@ -87,22 +87,6 @@ BenchPlanes::BenchPlanes(AdamFormat format, int64_t elements)
 
 AdamPlanes BenchPlanes::at(int64_t element) const { return planes_at(planes_, format_, element); }
 
-std::vector<std::span<const std::byte>> BenchPlanes::written(int64_t element, int64_t elements) const {
-  const AdamPlanes from = at(element);
-  std::vector<std::span<const std::byte>> planes;
-  const auto add = [&](const void* plane, int64_t each) {
-    if (plane) planes.push_back({static_cast<const std::byte*>(plane), static_cast<size_t>(elements * each)});
-  };
-  add(from.weights, bytes_of(weights_dtype(format_.precision)));
-  add(from.residual, 2);
-  add(from.master, 4);
-  add(from.moment1, 4);
-  add(from.moment2, 4);
-  add(from.half_moment1, 2);
-  add(from.half_moment2, 2);
-  return planes;
-}
-
 std::vector<std::span<float>> BenchPlanes::floats(int64_t element, int64_t elements) const {
   std::vector<std::span<float>> planes;
   const AdamPlanes from = at(element);
@@ -161,6 +145,14 @@ std::vector<std::string> adam_bench_isas() {
   for (const std::string_view target : adam_simd_targets()) names.push_back(isa_of(target));
   names.emplace_back("scalar");
   return names;
+}
+
+SummingAdamKernel summing_named(const std::string& isa, AdamFormat format) {
+  if (isa == "auto") return summing_adam_simd(format);
+  for (const std::string_view target : adam_simd_targets()) {
+    if (isa_of(target) == isa) return summing_adam_simd_for(format, target);
+  }
+  return nullptr;
 }
 
 AdamKernel kernel_named(const std::string& isa, AdamFormat format) {

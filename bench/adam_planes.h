@@ -9,6 +9,7 @@
 #include "core/arena.h"
 #include "core/topology.h"
 #include "cpu_adam/adam.h"
+#include "cpu_adam/adam_sums.h"
 #include "cpu_adam/update_team.h"
 
 namespace sluice {
@@ -23,8 +24,6 @@ class BenchPlanes {
   int64_t elements() const { return elements_; }
   AdamFormat format() const { return format_; }
   AdamPlanes at(int64_t element) const;
-  // What a record of these elements writes, for its checksum: weights and state planes, from `element` on.
-  std::vector<std::span<const std::byte>> written(int64_t element, int64_t elements) const;
   // Memory to stream over, as floats: the master and the moments, in whose place, where they are halves, the scratch
   // plane stands, which is as long as both.
   std::vector<std::span<float>> floats(int64_t element, int64_t elements) const;
@@ -54,5 +53,6 @@ struct SweepTimes {
 SweepTimes sweep(UpdateTeam& team, std::span<const BenchChunk> chunks, const ChunkPass& pass);
 
 AdamKernel kernel_named(const std::string& isa, AdamFormat format);
+SummingAdamKernel summing_named(const std::string& isa, AdamFormat format);  // null: kernel_named in tiles
 
 }  // namespace sluice

@@ -13,18 +13,19 @@ std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
   return keys;
 }
 
-TEST_F(CommandTest, bench_adam_prints_one_json_object_with_a_row_for_the_checksum) {
+TEST_F(CommandTest, bench_adam_prints_one_json_object_with_rows_for_the_checksums) {
   const Ended ended = sluice({"bench", "adam", "--elements", "70001", "--threads", "2", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const auto json = nlohmann::ordered_json::parse(ended.out);
   std::vector<std::string> keys = {"ns_per_param", "gb_per_s", "ceiling_gb_per_s", "percent_of_ceiling",
                                    "isa",          "threads",  "elements"};
   EXPECT_EQ(keys_of(json["with_checksum"]), keys);
-  keys.emplace_back("with_checksum");
+  EXPECT_EQ(keys_of(json["verified"]), keys);
+  keys.insert(keys.end(), {"with_checksum", "verified"});
   EXPECT_EQ(keys_of(json), keys);
   EXPECT_EQ(json["threads"], 2);
   EXPECT_EQ(json["elements"], 70001);
-  for (const Json& row : {Json(json), Json(json["with_checksum"])}) {
+  for (const Json& row : {Json(json), Json(json["with_checksum"]), Json(json["verified"])}) {
     const double ns = row["ns_per_param"], gb_per_s = row["gb_per_s"], ceiling = row["ceiling_gb_per_s"];
     EXPECT_NEAR(gb_per_s * ns, 26, 1e-6);  // bytes of a parameter in bf16
     EXPECT_NEAR(row["percent_of_ceiling"], 100 * gb_per_s / ceiling, 1e-6);
