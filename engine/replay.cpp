@@ -40,8 +40,8 @@ void Engine::Impl::clear_update_inputs() {
   std::memset(host.at(plan.host_update.offset), 0, static_cast<size_t>(plan.host_update.bytes));
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
+    const int64_t elements = plan.geometry.chunks()[c].elements;
     if (homes.updated_on_device()) {
-      const int64_t elements = plan.geometry.chunks()[c].elements;
       const auto clear = [&](int64_t at, int64_t bytes) {  // a slot holds both records, and is clear
         device->copy_now(device->memory() + at, host.at(plan.host_update.offset), bytes);
       };
@@ -49,9 +49,13 @@ void Engine::Impl::clear_update_inputs() {
       clear(plan.kept_weights_offset(static_cast<int>(c)), plan.weights_bytes(elements));
       clear(homes.gradient_offset, plan.gradient_bytes(elements));
     }
+    // A residual makes a number only with the weight that it belongs to, which does not come.
+    if (homes.state == Home::kHost && homes.weights == Home::kNvme) {
+      const int64_t bytes = record_layout(plan.options.format(), Group::kState, elements).bytes;
+      std::memset(host.at(homes.state_offset), 0, static_cast<size_t>(bytes));
+    }
     if (homes.gradient != Home::kHost || homes.gradient_offset < 0) continue;
-    const int64_t bytes = plan.gradient_bytes(plan.geometry.chunks()[c].elements);
-    std::memset(host.at(homes.gradient_offset), 0, static_cast<size_t>(bytes));
+    std::memset(host.at(homes.gradient_offset), 0, static_cast<size_t>(plan.gradient_bytes(elements)));
   }
 }
 

@@ -29,8 +29,7 @@ bool is_finite(Precision precision, const AdamPlanes& planes, int64_t i) {
 [[noreturn]] void refuse_non_finite(int chunk, const std::string& owner) {
   throw NumericsError(
       fmt::format("the update of chunk {} made a value of {} non-finite; the step is not committed. Lower the learning "
-                  "rate or resume "
-                  "from the last commit with gradient_clipping",
+                  "rate or resume from the last commit with gradient_clipping",
                   chunk, owner));
 }
 
