@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/errors.h"
 #include "cpu_adam/adam.h"
+#include "cpu_adam/adam_sums.h"
 #include "offload/device.h"
 #include "swap/bare_io.h"
 #include "swap/io_queue.h"
@@ -25,7 +26,6 @@ namespace {
 constexpr int64_t kRequestBytes = kMiB, kHalfBytes = 256 * kMiB;  // the file's halves: what is read, what is written
 constexpr int kDepth = 32;
 constexpr int64_t kUpdateElements = 4 * kMiB;  // of a thread: more than its caches hold
-constexpr int64_t kTileElements = 8192;        // as the update's pass has them
 // A copy goes from many megabytes into a ring of few, or back, as the lanes' do.
 constexpr int64_t kCopyBytes = 4 * kMiB, kCopyHome = 64 * kMiB, kCopyRing = 16 * kMiB;
 
@@ -52,7 +52,7 @@ struct StepCeilings::Impl {
         format{.precision = plan.options.precision,
                .gradient = plan.options.gradient_dtype,
                .moments = plan.options.moments},
-        kernel(adam_simd(format)),
+        kernel(summing_adam_simd(format)),
         threads(std::max(1, options.update_threads)),
         step(adam_step(options.adam, 1, 1.0)),
         buffers(kDepth * kRequestBytes),
@@ -83,7 +83,7 @@ struct StepCeilings::Impl {
 
   const Plan& plan;
   AdamFormat format;
-  AdamKernel kernel;
+  SummingAdamKernel kernel;
   int threads;
   AdamStep step;
   Arena buffers, copied;
@@ -154,24 +154,16 @@ void StepCeilings::Impl::update(UpdatedMemory& memory, const ChunkHomes& homes) 
   std::byte* const moment1 = plane(next++);
   set_moments(planes, plan.options.moments, moment1, next < memory.layouts[1].plane_count ? plane(next) : nullptr);
   planes.gradient = state + memory.layouts[1].bytes;
-  uint32_t sums[kMaxPlanes] = {};
-  const auto sum = [&](const std::byte* record, Group group, int64_t first) {
-    const RecordLayout& layout = memory.layouts[static_cast<int>(group)];
-    for (int i = 0; i < layout.plane_count; ++i) {
-      const int64_t each = layout.bytes_per_element[i];
-      sums[i] =
-          crc32c(sums[i], {record + layout.plane_offset[i] + first * each, static_cast<size_t>(kTileElements * each)});
-    }
-  };
+  uint32_t weights_in[kMaxPlanes] = {}, state_in[kMaxPlanes] = {}, weights_out[kMaxPlanes] = {},
+           state_out[kMaxPlanes] = {};
   const bool commits = plan.commit_interval == 1;
   const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
-  for (int64_t first = 0; first < kUpdateElements; first += kTileElements) {
-    if (weights_come) sum(weights, Group::kWeights, first);
-    if (state_comes) sum(state, Group::kState, first);
-    kernel(step, planes_at(planes, format, first), kTileElements);
-    if (commits || weights_come) sum(weights, Group::kWeights, first);
-    if (commits || state_comes) sum(state, Group::kState, first);
-  }
+  AdamSums sums;
+  if (weights_come) sums.weights_in = weights_in;
+  if (state_comes) sums.state_in = state_in;
+  if (commits || weights_come) sums.weights_out = weights_out;
+  if (commits || state_comes) sums.state_out = state_out;
+  kernel(step, planes, kUpdateElements, sums);
 }
 
 // Of kUpdateElements by each thread.
