@@ -58,9 +58,10 @@ function(sluice_library name)
   target_precompile_headers(sluice_${name} PRIVATE ${ARG_PRECOMPILE})
 endfunction()
 
-# sluice_test(NAME SOURCES … LINK <folders> [PRIVATE <third-party targets>] [TIMEOUT seconds] [WHOLE])
+# sluice_test(NAME SOURCES … LINK <folders> [PRIVATE <third-party targets>] [TIMEOUT seconds] [WHOLE] [THREADLESS])
 # One GoogleTest program. Each of its suites is a CTest test of its own, for the start of a program under a sanitizer
 # costs more than most cases; with WHOLE the program is one CTest test, for programs that prepare something for all.
+# THREADLESS: pure functions for minutes, in which ThreadSanitizer has nothing to find: left out of its build.
 find_package(GTest REQUIRED)
 # GoogleTest's headers, precompiled once for all test programs.
 file(CONFIGURE OUTPUT test_headers.cpp CONTENT "")
@@ -89,7 +90,10 @@ elseif(SLUICE_SANITIZE MATCHES thread)
   list(APPEND SLUICE_TEST_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1)
 endif()
 function(sluice_test name)
-  cmake_parse_arguments(ARG "WHOLE" "TIMEOUT" "SOURCES;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "WHOLE;THREADLESS" "TIMEOUT" "SOURCES;LINK;PRIVATE" ${ARGN})
+  if(ARG_THREADLESS AND SLUICE_SANITIZE MATCHES thread)
+    return()
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 2400)  # of a suite: only what hangs reaches it
   endif()

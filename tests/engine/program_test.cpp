@@ -153,7 +153,15 @@ void expect_legal(const ModelSpec& model, const Plan& plan, const UnitProgram& u
         }
       };
       expect_ordered(fillers);
-      if (touch.access == Access::kFills) expect_ordered(readers);
+      if (touch.access == Access::kFills) {
+        expect_ordered(readers);
+        // Whoever comes after this one comes after them.
+        const auto covered = [&](const std::pair<Touch, int>& other) {
+          return touch.begin <= other.first.begin && other.first.end <= touch.end;
+        };
+        std::erase_if(fillers, covered);
+        std::erase_if(readers, covered);
+      }
       (touch.access == Access::kFills ? fillers : readers).push_back({touch, static_cast<int>(hop)});
     }
   }
