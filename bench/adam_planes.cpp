@@ -51,6 +51,14 @@ std::string isa_of(std::string_view target) {
   return std::string(target);
 }
 
+// Empty, which no kernel has, where there is none.
+std::string_view target_of(const std::string& isa) {
+  for (const std::string_view target : adam_simd_targets()) {
+    if (isa_of(target) == isa) return target;
+  }
+  return {};
+}
+
 }  // namespace
 
 AdamFormat format_of(const AdamBenchOptions& options) {
@@ -148,19 +156,13 @@ std::vector<std::string> adam_bench_isas() {
 }
 
 SummingAdamKernel summing_named(const std::string& isa, AdamFormat format) {
-  if (isa == "auto") return summing_adam_simd(format);
-  for (const std::string_view target : adam_simd_targets()) {
-    if (isa_of(target) == isa) return summing_adam_simd_for(format, target);
-  }
-  return nullptr;
+  return isa == "auto" ? summing_adam_simd(format) : summing_adam_simd_for(format, target_of(isa));
 }
 
 AdamKernel kernel_named(const std::string& isa, AdamFormat format) {
   if (isa == "auto") return adam_simd(format);
   if (isa == "scalar") return adam_scalar(format);
-  for (const std::string_view target : adam_simd_targets()) {
-    if (isa_of(target) == isa) return adam_simd_for(format, target);
-  }
+  if (const AdamKernel kernel = adam_simd_for(format, target_of(isa))) return kernel;
   throw ConfigError(fmt::format("isa is \"{}\", which this CPU or this build does not have; allowed here: {}", isa,
                                 fmt::join(adam_bench_isas(), ", ")));
 }

@@ -7,7 +7,20 @@
 namespace sluice::testing {
 namespace {
 
-using Optimizers = Variation;
+class Optimizers : public Variation {
+ protected:
+  // Of a store that was created with the one, to a run with the other.
+  template <typename Change>
+  std::string refusal_after(Change created, Change resumed) {
+    TempFolder folder;
+    EngineOptions options = engine_options(folder, reference_);
+    created(options);
+    Engine(model_, options, toy_source()).drain();
+    options.open = OpenMode::kResume;
+    resumed(options);
+    return refusal(options);
+  }
+};
 
 TEST_F(Optimizers, optimizers_with_one_moment_move_a_plane_less_and_have_the_bits_of_the_reference) {
   for (const AdamKind kind : {AdamKind::kAdagrad, AdamKind::kLion, AdamKind::kSgd}) {
@@ -72,23 +85,15 @@ TEST_F(Optimizers, moments_in_bf16_depend_on_the_seed_and_go_on_when_the_run_doe
 }
 
 TEST_F(Optimizers, a_store_with_moments_of_another_type_is_refused) {
-  TempFolder folder;
-  EngineOptions options = engine_options(folder, reference_);
-  options.plan.moments = DType::kBf16;
-  Engine(model_, options, toy_source()).drain();
-  options.open = OpenMode::kResume;
-  options.plan.moments = DType::kFp32;
-  EXPECT_THAT(refusal(options), ::testing::HasSubstr("state_dtype: the store has bf16, this run fp32"));
+  const auto moments = [](DType type) { return [type](EngineOptions& options) { options.plan.moments = type; }; };
+  EXPECT_THAT(refusal_after(moments(DType::kBf16), moments(DType::kFp32)),
+              ::testing::HasSubstr("state_dtype: the store has bf16, this run fp32"));
 }
 
 TEST_F(Optimizers, a_store_of_another_optimizer_is_refused_by_name) {
-  TempFolder folder;
-  EngineOptions options = engine_options(folder, reference_);
-  options.adam.kind = AdamKind::kLion;
-  Engine(model_, options, toy_source()).drain();
-  options.open = OpenMode::kResume;
-  options.adam.kind = AdamKind::kSgd;
-  EXPECT_THAT(refusal(options), ::testing::HasSubstr("optimizer: the store has Lion, this run SGD"));
+  const auto kind = [](AdamKind which) { return [which](EngineOptions& options) { options.adam.kind = which; }; };
+  EXPECT_THAT(refusal_after(kind(AdamKind::kLion), kind(AdamKind::kSgd)),
+              ::testing::HasSubstr("optimizer: the store has Lion, this run SGD"));
 }
 
 }  // namespace

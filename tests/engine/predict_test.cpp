@@ -40,6 +40,13 @@ class Predict : public ::testing::Test {
     for (const MoveRow& row : plan.moves) bytes += row.link == link ? row.bytes : 0;
     return bytes;
   }
+  Prediction deferred(const HomeShares& weights, const HomeShares& state, int commit_interval,
+                      const MachineSpeeds& machine) const {
+    PlanOptions options = options_of(weights, state);
+    options.commit_interval = commit_interval;
+    options.update = UpdateMode::kDeferred;
+    return predict(model_, make_plan(model_, options), speeds(machine));
+  }
   ModelSpec model_ = toy_model({.visits = 6, .elements = 3000}, Precision::kBf16);
 };
 
@@ -92,13 +99,10 @@ TEST_F(Predict, visits_that_keep_their_graphs_recompute_nothing) {
 }
 
 TEST_F(Predict, an_update_takes_its_elements_and_the_checksums_that_its_homes_ask_for) {
+  MachineSpeeds machine = endless();
+  machine.checksum_gb_per_s = 0.001;
   const auto update_ms = [&](const HomeShares& weights, const HomeShares& state, int commit_interval) {
-    PlanOptions options = options_of(weights, state);
-    options.commit_interval = commit_interval;
-    options.update = UpdateMode::kDeferred;
-    MachineSpeeds machine = endless();
-    machine.checksum_gb_per_s = 0.001;
-    return predict(model_, make_plan(model_, options), speeds(machine)).alone(LaneGroup::kCpu);
+    return deferred(weights, state, commit_interval, machine).alone(LaneGroup::kCpu);
   };
   const Plan plan = make_plan(model_, options_of(kHost, kHost));
   const double elements = static_cast<double>(plan.geometry.padded_elements());
@@ -111,13 +115,10 @@ TEST_F(Predict, an_update_takes_its_elements_and_the_checksums_that_its_homes_as
 }
 
 TEST_F(Predict, sums_beside_an_update_cost_their_bytes_share_of_what_all_of_them_add) {
+  MachineSpeeds machine = endless();
+  machine.summed_ns_per_element = machine.update_ns_per_element + 26;  // 12 B as they come and go, 2 B of gradient
   const auto update_ms = [&](const HomeShares& weights, const HomeShares& state, int commit_interval) {
-    PlanOptions options = options_of(weights, state);
-    options.commit_interval = commit_interval;
-    options.update = UpdateMode::kDeferred;
-    MachineSpeeds machine = endless();
-    machine.summed_ns_per_element = machine.update_ns_per_element + 26;  // 12 B as they come and go, 2 B of gradient
-    return predict(model_, make_plan(model_, options), speeds(machine)).alone(LaneGroup::kCpu);
+    return deferred(weights, state, commit_interval, machine).alone(LaneGroup::kCpu);
   };
   const Plan plan = make_plan(model_, options_of(kHost, kHost));
   const double elements = static_cast<double>(plan.geometry.padded_elements());
@@ -127,14 +128,11 @@ TEST_F(Predict, sums_beside_an_update_cost_their_bytes_share_of_what_all_of_them
 
 TEST_F(Predict, commits_are_spread_over_their_interval) {
   const auto write_ms = [&](int interval) {
-    PlanOptions options = options_of(kHost, kHost);
-    options.commit_interval = interval;
-    options.update = UpdateMode::kDeferred;
     MachineSpeeds machine = endless();
     machine.write_gb_per_s = 0.002;
     machine.mixed_gb_per_s = 0.004;
     machine.commit_ms = 8;
-    return predict(model_, make_plan(model_, options), speeds(machine)).busy(Lane::kWrite);
+    return deferred(kHost, kHost, interval, machine).busy(Lane::kWrite);
   };
   EXPECT_GT(write_ms(1), 8);
   EXPECT_NEAR(write_ms(4), write_ms(1) / 4, 1e-3);
