@@ -145,15 +145,8 @@ double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
 void StepCeilings::Impl::update(UpdatedMemory& memory, const ChunkHomes& homes) const {
   std::byte* const weights = memory.memory.at(0);
   std::byte* const state = weights + memory.layouts[0].bytes;
-  AdamPlanes planes;
-  planes.weights = weights;
-  const auto plane = [&](int i) { return state + memory.layouts[1].plane_offset[i]; };
-  int next = 0;
-  if (format.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
-  if (format.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
-  std::byte* const moment1 = plane(next++);
-  set_moments(planes, plan.options.moments, moment1, next < memory.layouts[1].plane_count ? plane(next) : nullptr);
-  planes.gradient = state + memory.layouts[1].bytes;
+  const AdamPlanes planes =
+      planes_of_records(format, memory.layouts[1], weights, state, state + memory.layouts[1].bytes);
   uint32_t weights_in[kMaxPlanes] = {}, state_in[kMaxPlanes] = {}, weights_out[kMaxPlanes] = {},
            state_out[kMaxPlanes] = {};
   const bool commits = plan.commit_interval == 1;

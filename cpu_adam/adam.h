@@ -12,6 +12,7 @@
 
 #include "core/adam_step.h"
 #include "core/dtype.h"
+#include "core/geometry.h"
 
 namespace sluice {
 
@@ -32,6 +33,9 @@ AdamStep adam_step(const AdamOptions& options, int64_t t, double scale);
 
 // The moments' planes, of either type; the second may be null.
 void set_moments(AdamPlanes& planes, DType moments, std::byte* moment1, std::byte* moment2);
+// The planes of whole records: `layout` is that of the state.
+AdamPlanes planes_of_records(AdamFormat format, const RecordLayout& layout, std::byte* weights, std::byte* state,
+                             const std::byte* gradient);
 // A programmer's error where there is no kernel for it.
 void check_format(AdamFormat format);
 // The planes of the same range from its element `element` on.

@@ -156,14 +156,7 @@ class Updates {
   AdamPlanes planes(int thread) const {
     std::byte* const weights = memory_.at(thread * bytes_);
     std::byte* const state = weights + layouts_[0].bytes;
-    int next = 0;
-    const auto plane = [&] { return state + layouts_[1].plane_offset[next++]; };
-    AdamPlanes planes{.weights = weights, .gradient = state + layouts_[1].bytes};
-    if (format_.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane());
-    if (format_.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane());
-    std::byte* const moment1 = plane();
-    set_moments(planes, format_.moments, moment1, next < layouts_[1].plane_count ? plane() : nullptr);
-    return planes;
+    return planes_of_records(format_, layouts_[1], weights, state, state + layouts_[1].bytes);
   }
 
   struct alignas(64) ThreadSums {

@@ -217,9 +217,8 @@ void Planner::describe(Plan& plan) const {
 }
 
 // What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval.
-void Planner::count_moves(Plan& plan) const {
-  const UnitKind kind = plan.any_speculated() ? UnitKind::kTrainSpeculative : UnitKind::kTrain;
-  const UnitProgram unit = build_unit(model_, plan, kind);
+void Planner::count_moves(Plan& plan, const UnitProgram& steady) const {
+  const UnitKind kind = unclipped_kind(plan);
   constexpr std::array<const char*, kLaneCount> kLinks = {"nvme read", "nvme write", "upload", "download"};
   const auto add = [&plan](const char* link, std::string what, int64_t bytes) {
     for (MoveRow& row : plan.moves) {
@@ -231,7 +230,7 @@ void Planner::count_moves(Plan& plan) const {
   };
   plan.written_bytes_per_step =
       static_cast<double>(RecordStore::commit_bytes(static_cast<int64_t>(plan.chunks.size()))) / plan.commit_interval;
-  for (const Hop& hop : unit.program.hops()) {
+  for (const Hop& hop : steady.program.hops()) {
     const int lane = static_cast<int>(hop.lane);
     if (lane >= static_cast<int>(Lane::kCompute) || hop.verb == Verb::kCommit) continue;
     if (!due_in_steady_step(plan, kind, hop)) continue;

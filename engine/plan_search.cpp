@@ -48,7 +48,8 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
     prices = &known->second;
   }
   const Budgets budgets{options.device_bytes, options.host_bytes};
-  std::optional<Plan> plan = Planner(model_, options).attempt(budgets, prices, choice.depth, choice.state);
+  std::optional<Plan> plan =
+      Planner(model_, options).attempt(budgets, {.prices = prices, .depth = choice.depth, .state = choice.state});
   if (!plan || plan->homes_by != choice.homes) return std::nullopt;
   if (!options.speeds) return Candidate{choice, std::move(*plan)};
   const Prediction prediction = predict(model_, *plan, *options.speeds);

@@ -183,13 +183,12 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   return needs;
 }
 
-std::optional<Plan> Planner::attempt(Budgets budgets, const HomePrices* prices, RingDepth depth,
-                                     StateOnDevice state) const {
-  if (prices != nullptr) {
-    if (std::optional<Plan> plan = settle(budgets, {prices, depth, state})) return plan;
+std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
+  if (pricing.prices != nullptr) {
+    if (std::optional<Plan> plan = settle(budgets, pricing)) return plan;
   }
-  if (std::optional<Plan> plan = settle(budgets, {.state = state})) return plan;
-  if (state == StateOnDevice::kWhereForced || !may_update_on_device()) return std::nullopt;
+  if (std::optional<Plan> plan = settle(budgets, {.state = pricing.state})) return plan;
+  if (pricing.state == StateOnDevice::kWhereForced || !may_update_on_device()) return std::nullopt;
   // Programs that bring records to the device and copy them to the store are longer: their tables may not fit.
   return settle(budgets, {.state = StateOnDevice::kWhereForced});
 }
@@ -200,16 +199,16 @@ std::optional<Plan> Planner::settle(Budgets budgets, const Pricing& pricing) con
   for (int round = 0; round < 6; ++round) {
     std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, pricing);
     if (!plan) return std::nullopt;
-    const int64_t needed = tables(*plan);
-    if (needed <= table_bytes) {
+    const Tables needed = tables(*plan);
+    if (needed.bytes <= table_bytes) {
       plan->table_bytes = table_bytes;
       plan->uses.push_back({Tier::kHost, "tables", table_bytes});
-      count_moves(*plan);
+      count_moves(*plan, needed.steady);
       plan->options.device_bytes = budgets.device_bytes;
       plan->options.host_bytes = budgets.host_bytes;
       return plan;
     }
-    table_bytes = needed + needed / 32;
+    table_bytes = needed.bytes + needed.bytes / 32;
   }
   return std::nullopt;
 }
@@ -361,7 +360,7 @@ void Planner::fill_host(Plan& plan, Room& room) const {
   }
 }
 
-int64_t Planner::tables(const Plan& plan) const {
+Planner::Tables Planner::tables(const Plan& plan) const {
   // What does not grow with the model: queues, threads, the topology; then names.
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
   bytes += RecordStore::predicted_table_bytes({.chunk_count = static_cast<int64_t>(plan.chunks.size()),
@@ -369,16 +368,18 @@ int64_t Planner::tables(const Plan& plan) const {
                                                .depth = options_.io_depth,
                                                .drives = options_.drives});
   size_t longest = 0;
+  UnitProgram steady;
   for (UnitKind kind : unit_kinds(plan)) {
-    const UnitProgram unit = build_unit(model_, plan, kind);
+    UnitProgram unit = build_unit(model_, plan, kind);
     bytes += unit.memory_bytes();
     longest = std::max(longest, unit.program.hops().size());
+    if (kind == unclipped_kind(plan)) steady = std::move(unit);
   }
   bytes += static_cast<int64_t>(longest * 3 * sizeof(int64_t));  // the executor's state of each hop
   bytes += static_cast<int64_t>(plan.chunks.size() * (sizeof(ChunkHomes) + sizeof(Chunk) + sizeof(int) + 4));
   bytes += static_cast<int64_t>(plan.scratch_bytes.size() * sizeof(int64_t));
   bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));
-  return bytes;
+  return {bytes, std::move(steady)};
 }
 
 int64_t Planner::everything_bytes() const {

@@ -27,6 +27,13 @@ enum class RingDepth : uint8_t { kAsInOrder, kWanted };
 // compared.
 enum class StateOnDevice : uint8_t { kWhereItFits, kWhereForced };
 
+// How a plan's homes are chosen.
+struct Pricing {
+  const HomePrices* prices = nullptr;  // nothing: in the fixed order
+  RingDepth depth = RingDepth::kAsInOrder;
+  StateOnDevice state = StateOnDevice::kWhereItFits;
+};
+
 class Planner {
  public:
   // Both must outlive the planner.
@@ -34,9 +41,7 @@ class Planner {
 
   // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
   // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so.
-  std::optional<Plan> attempt(Budgets budgets, const HomePrices* prices = nullptr,
-                              RingDepth depth = RingDepth::kAsInOrder,
-                              StateOnDevice state = StateOnDevice::kWhereItFits) const;
+  std::optional<Plan> attempt(Budgets budgets, const Pricing& pricing = {}) const;
   // The smallest budget of one tier that would do, the other as given; nullopt: none would.
   std::optional<int64_t> smallest_device(int64_t host_bytes) const;
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
@@ -69,11 +74,6 @@ class Planner {
   static void update_on_device(Plan& plan, int chunk);
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
-  struct Pricing {
-    const HomePrices* prices = nullptr;
-    RingDepth depth = RingDepth::kAsInOrder;
-    StateOnDevice state = StateOnDevice::kWhereItFits;
-  };
   std::optional<Plan> settle(Budgets budgets, const Pricing& pricing) const;
   std::optional<Plan> place(Budgets budgets, const Pricing& pricing) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
@@ -125,8 +125,12 @@ class Planner {
   void assign_scratch(Plan& plan) const;
   void choose_update_times(Plan& plan) const;
   void describe(Plan& plan) const;
-  void count_moves(Plan& plan) const;
-  int64_t tables(const Plan& plan) const;
+  struct Tables {
+    int64_t bytes = 0;
+    UnitProgram steady;  // of a step that is not clipped
+  };
+  Tables tables(const Plan& plan) const;
+  void count_moves(Plan& plan, const UnitProgram& steady) const;
 
   int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }
   int tensor_of(size_t home) const { return static_cast<int>(home) / options_.micro_batches; }

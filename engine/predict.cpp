@@ -45,10 +45,6 @@ std::optional<double> critical_micro_batches(const GroupTimes& all, const GroupT
 
 }  // namespace
 
-UnitKind unclipped_kind(const Plan& plan) {
-  return plan.any_speculated() ? UnitKind::kTrainSpeculative : UnitKind::kTrain;
-}
-
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds) {
   return predict(model, plan, speeds, unclipped_kind(plan));
 }

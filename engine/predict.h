@@ -30,8 +30,7 @@ struct Prediction {
 
 // Of one training kind (UnitKind::kTrain, kTrainSpeculative) that runs of this plan use. The machine must be valid.
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind);
-// Of the kind that a run comes to whose steps are not clipped.
+// Of unclipped_kind.
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
-UnitKind unclipped_kind(const Plan& plan);
 
 }  // namespace sluice

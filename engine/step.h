@@ -51,6 +51,8 @@ enum class UnitKind : uint8_t {
 constexpr int kUnitKinds = 4;
 // The kinds that runs of this plan use.
 std::vector<UnitKind> unit_kinds(const Plan& plan);
+// The one of them that a run comes to whose steps are not clipped.
+UnitKind unclipped_kind(const Plan& plan);
 UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind);
 // Chunks, in update order, whose records a unit of this kind reads ahead for the next.
 int prefetched_by(const Plan& plan, UnitKind kind);

@@ -35,6 +35,10 @@ std::vector<UnitKind> unit_kinds(const Plan& plan) {
   return kinds;
 }
 
+UnitKind unclipped_kind(const Plan& plan) {
+  return plan.any_speculated() ? UnitKind::kTrainSpeculative : UnitKind::kTrain;
+}
+
 int prefetched_by(const Plan& plan, UnitKind kind) {
   if (kind == UnitKind::kTrain) return plan.prefetched_chunks;
   return kind == UnitKind::kTrainSpeculative ? std::min(plan.prefetched_chunks, plan.deferred_chunks) : 0;

@@ -101,24 +101,14 @@ void UpdatePass::keep(RecordId record, const Sums& sums) const {
 }
 
 AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) const {
-  const Precision precision = plan_.options.precision;
+  const AdamFormat format = plan_.options.adam_format();
   const RecordLayout layout = layout_of({static_cast<uint32_t>(operands.chunk), Group::kState});
   std::byte* const memory = operands.place == Place::kDevice ? device_.memory() : host_;
-  std::byte* state = memory + operands.state;
-  const auto plane = [&](int index) {
-    return state + layout.plane_offset[index] + first * layout.bytes_per_element[index];
-  };
-  AdamPlanes planes;
-  planes.weights = memory + operands.weights + plan_.weights_bytes(first);
-  int next = 0;
-  if (precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane(next++));
-  if (precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane(next++));
-  std::byte* const moment1 = plane(next++);
-  set_moments(planes, plan_.options.moments, moment1, next < layout.plane_count ? plane(next) : nullptr);
+  AdamPlanes planes =
+      planes_of_records(format, layout, memory + operands.weights, memory + operands.state, memory + operands.gradient);
   const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
-  planes.element = plan_.geometry.partitions()[chunk.partition].first_element + chunk.first + first;
-  planes.gradient = memory + operands.gradient + plan_.gradient_bytes(first);
-  return planes;
+  planes.element = plan_.geometry.partitions()[chunk.partition].first_element + chunk.first;
+  return sluice::planes_at(planes, format, first);
 }
 
 // Elements are updated one by one, so that where a group's run ends changes no bit beside it.

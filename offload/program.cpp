@@ -38,7 +38,7 @@ void Program::wait_for(int32_t predecessor, int hop) {
 
 void Program::wait_for_all(const Segment& users, int hop) {
   wait_for(users.writer, hop);
-  for (int32_t reader : users.readers) wait_for(reader, hop);
+  for (int32_t at = users.last_reader; at >= 0; at = readers_[at].before) wait_for(readers_[at].hop, hop);
 }
 
 // Makes a segment begin at `at` if one spans it; returns the first segment that begins at or after `at`.
@@ -48,9 +48,9 @@ Program::Segments::iterator Program::split(Segments& segments, int64_t at) {
   if (next == segments.begin()) return next;
   auto before = std::prev(next);
   if (before->second.end <= at) return next;
-  Segment tail = before->second;
+  const Segment tail = before->second;
   before->second.end = at;
-  return segments.emplace_hint(next, at, std::move(tail));
+  return segments.emplace_hint(next, at, tail);
 }
 
 // Nearly every range is one that was named before: then there is nothing to split or to join.
@@ -67,7 +67,9 @@ void Program::read(Segment& segment, int64_t at, const Range& range, int hop, co
                              describe(what, ""), at, segment.end, static_cast<int>(range.place)));
   }
   wait_for(segment.writer, hop);
-  if (segment.readers.empty() || segment.readers.back() != hop) segment.readers.push_back(hop);
+  if (segment.last_reader >= 0 && readers_[segment.last_reader].hop == hop) return;
+  readers_.push_back({.hop = hop, .before = segment.last_reader});
+  segment.last_reader = static_cast<int32_t>(readers_.size()) - 1;
 }
 
 void Program::read(const Range& range, int hop, const Hop& what) {
@@ -80,7 +82,7 @@ void Program::read(const Range& range, int hop, const Hop& what) {
   while (at < range.end) {
     if (it == segments.end() || it->first > at) {  // bytes that no hop of this unit has touched yet
       const int64_t end = it == segments.end() ? range.end : std::min(range.end, it->first);
-      it = segments.emplace_hint(it, at, Segment{end, -1, range.content, {}});
+      it = segments.emplace_hint(it, at, Segment{.end = end, .content = range.content});
     }
     read(it->second, at, range, hop, what);
     at = it->second.end;
@@ -94,7 +96,7 @@ void Program::fill(const Range& range, int hop) {
     wait_for_all(*segment, hop);
     segment->writer = hop;
     segment->content = range.content;
-    segment->readers.clear();
+    segment->last_reader = -1;
     return;
   }
   Segments& segments = segments_[static_cast<int>(range.place)];
@@ -103,13 +105,14 @@ void Program::fill(const Range& range, int hop) {
   first = segments.lower_bound(range.begin);
   for (auto it = first; it != last; ++it) wait_for_all(it->second, hop);
   segments.erase(first, last);
-  segments.emplace(range.begin, Segment{range.end, hop, range.content, {}});
+  segments.emplace(range.begin, Segment{.end = range.end, .content = range.content, .writer = hop});
 }
 
 void Program::finish() {
   const int count = static_cast<int>(hops_.size());
   for (auto& segments : segments_) segments.clear();
-  waits_ = {};
+  readers_ = std::vector<Reader>();
+  waits_ = std::vector<int32_t>();
   first_successor_.assign(count + 1, 0);
   for (int32_t p : predecessors_) ++first_successor_[p + 1];
   for (int i = 0; i < count; ++i) first_successor_[i + 1] += first_successor_[i];

@@ -97,9 +97,13 @@ class Program {
   // Disjoint segments of a place, keyed by where they begin.
   struct Segment {
     int64_t end = 0;
-    int32_t writer = -1;
     uint64_t content = 0;
-    std::vector<int32_t> readers;
+    int32_t writer = -1;
+    int32_t last_reader = -1;  // since then: in readers_
+  };
+  // A list that only grows at its head: segments cut from one share what they had in common.
+  struct Reader {
+    int32_t hop = -1, before = -1;
   };
   using Segments = std::map<int64_t, Segment>;
 
@@ -117,6 +121,7 @@ class Program {
   std::vector<int32_t> first_successor_, successors_;
   std::vector<int32_t> lanes_[kLaneCount];
   Segments segments_[kPlaceCount];
+  std::vector<Reader> readers_;
   std::vector<int32_t> waits_;  // of the hop being emitted
 };
 

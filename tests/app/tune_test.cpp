@@ -17,6 +17,11 @@ class TuneTest : public CommandTest {
     list.insert(list.end(), more.begin(), more.end());
     return list;
   }
+  // Steps of two samples, one or both at once: a search that is soon over.
+  std::vector<std::string> small_steps(std::vector<std::string> more) const {
+    more.insert(more.end(), {"--set", "train_micro_batch_size_per_gpu=1", "--set", "gradient_accumulation_steps=2"});
+    return arguments(more);
+  }
   Ended tune(const std::vector<std::string>& more = {}) const { return sluice(arguments(more)); }
   OrderedJson read(const std::string& name) const {
     std::ifstream stream(file(name));
@@ -68,7 +73,7 @@ TEST_F(TuneTest, writes_a_configuration_that_trains) {
 }
 
 TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_out_gives) {
-  const Ended ended = tune({"--out", file("mine.json"), "--data", file("text.txt"), "--trials", "9"});
+  const Ended ended = sluice(small_steps({"--out", file("mine.json"), "--data", file("text.txt"), "--trials", "9"}));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   for (const char* words : {"predicted", "measured", "tokens/s", "as given", "chosen", "other bits (*)", "mine.json"}) {
     EXPECT_THAT(ended.out, testing::HasSubstr(words));
@@ -79,13 +84,14 @@ TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_o
 }
 
 TEST_F(TuneTest, a_configuration_that_does_not_fit_is_given_a_split_that_does) {
-  const Ended ended = tune({"--json", "--set", "sluice.device_memory=256KiB", "--set", "sluice.host_memory=3MiB"});
+  const Ended ended =
+      sluice(small_steps({"--json", "--set", "sluice.device_memory=64KiB", "--set", "sluice.host_memory=3MiB"}));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const Json candidates = Json::parse(ended.out)["candidates"];
   EXPECT_FALSE(candidates.empty());
   for (const Json& each : candidates) EXPECT_FALSE(each["as_given"]);
   const OrderedJson tuned = read("run.tuned.json");
-  EXPECT_NE(tuned["sluice"]["device_memory"], "256KiB");
+  EXPECT_NE(tuned["sluice"]["device_memory"], "64KiB");
   EXPECT_EQ(sluice({"plan", "@run.tuned.json"}).exit_code, 0);
 }
 
@@ -110,7 +116,7 @@ TEST_F(TuneTest, a_file_that_is_there_stays_unless_out_names_it) {
 
 TEST_F(TuneTest, an_interrupt_leaves_no_files) {
   for (const auto& [fault, signal] : {std::pair("interrupt-after-bytes", 2), std::pair("terminate-after-bytes", 15)}) {
-    std::vector<std::string> command = arguments({});
+    std::vector<std::string> command = small_steps({});
     command.insert(command.begin(), {beside_this_program("sluice_with_faults"), fault, "200000"});
     const Ended ended = run_process(command);
     EXPECT_EQ(ended.exit_code, 128 + signal) << ended.err;

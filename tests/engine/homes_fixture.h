@@ -83,7 +83,7 @@ class Homes : public ::testing::Test {
     const Planner planner(model_, options);
     const Budgets budgets{options.device_bytes, options.host_bytes};
     const HomePrices prices = price_homes(model_, options, 1);
-    std::optional<Plan> order = planner.attempt(budgets), speeds = planner.attempt(budgets, &prices);
+    std::optional<Plan> order = planner.attempt(budgets), speeds = planner.attempt(budgets, {.prices = &prices});
     EXPECT_EQ(order.has_value(), speeds.has_value());
     if (!order || speeds->homes_by != HomesBy::kSpeeds) return std::nullopt;
     return Both{std::move(*order), std::move(*speeds)};

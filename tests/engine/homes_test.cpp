@@ -276,7 +276,7 @@ TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
     wish.device_bytes *= 1 + static_cast<int64_t>(seed % 5);
     const HomePrices prices = price_homes(model_, wish, 1);
     for (const HomePrices* known : {&prices, static_cast<const HomePrices*>(nullptr)}) {
-      const auto plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}, known);
+      const auto plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}, {.prices = known});
       ASSERT_TRUE(plan) << seed;
       by_speeds += plan->homes_by == HomesBy::kSpeeds ? 1 : 0;
       int64_t host = 0, device = 0;
