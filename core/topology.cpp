@@ -17,6 +17,7 @@ class Fallback final : public Topology {
   int cores_of_node(int node) const override { return flat_->cores_of_node(node); }
   int core_count() const override { return flat_->core_count(); }
   bool pin_this_thread(int cpu) const noexcept override { return flat_->pin_this_thread(cpu); }
+  bool keep_this_thread_on(int node) const noexcept override { return flat_->keep_this_thread_on(node); }
   bool bind_memory(std::span<std::byte> pages, int node) const noexcept override {
     return flat_->bind_memory(pages, node);
   }

@@ -23,6 +23,12 @@ class Topology {
   virtual int core_count() const = 0;
   // Pins the calling thread; best effort: false where the system refuses. Never throws.
   virtual bool pin_this_thread(int cpu) const noexcept = 0;
+  // The calling thread, and those that it starts from then on, run on this node's CPUs alone; kEveryNode: on all that
+  // this process may use. Best effort, as above.
+  static constexpr int kEveryNode = -1;
+  virtual bool keep_this_thread_on(int node) const noexcept = 0;
+  // The node that the system knows by this number; -1: there is none, or this process may use no CPU of it.
+  virtual int node_of_system(int number) const { return number >= 0 && number < node_count() ? number : -1; }
   // The pages of a mapping of this process are to lie on a node; those touched already move. Best effort: false where
   // the system refuses or memory has one place only. Never throws.
   virtual bool bind_memory(std::span<std::byte> pages, int node) const noexcept = 0;

@@ -52,13 +52,8 @@ class FlatTopology final : public Topology {
   }
   int cores_of_node(int /*node*/) const override { return core_count_; }
   int core_count() const override { return core_count_; }
-  bool pin_this_thread(int cpu) const noexcept override {
-    if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    return sched_setaffinity(0, sizeof set, &set) == 0;
-  }
+  bool pin_this_thread(int cpu) const noexcept override { return run_on({&cpu, 1}); }
+  bool keep_this_thread_on(int node) const noexcept override { return node <= 0 && run_on(cpus_); }
   bool bind_memory(std::span<std::byte> /*pages*/, int /*node*/) const noexcept override { return false; }
   std::string cpu_name() const override {
     std::ifstream file("/proc/cpuinfo");
@@ -70,6 +65,16 @@ class FlatTopology final : public Topology {
   }
 
  private:
+  static bool run_on(std::span<const int> cpus) noexcept {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : cpus) {
+      if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
+      CPU_SET(cpu, &set);
+    }
+    return sched_setaffinity(0, sizeof set, &set) == 0;
+  }
+
   std::vector<int> cpus_;
   int core_count_ = 1;
 };

@@ -46,6 +46,24 @@ class HwlocTopology final : public Topology {
     if (!set || hwloc_bitmap_only(set.get(), static_cast<unsigned>(cpu)) != 0) return false;
     return hwloc_set_cpubind(topology_.get(), set.get(), HWLOC_CPUBIND_THREAD) == 0;
   }
+  bool keep_this_thread_on(int node) const noexcept override {
+    const Set set = empty_set();
+    if (!set || node < kEveryNode || node >= node_count()) return false;
+    for (int each = 0; each < node_count(); ++each) {
+      if (node != kEveryNode && node != each) continue;
+      for (const int cpu : cpus_of_nodes_[static_cast<size_t>(each)]) {
+        if (hwloc_bitmap_set(set.get(), static_cast<unsigned>(cpu)) != 0) return false;
+      }
+    }
+    return hwloc_set_cpubind(topology_.get(), set.get(), HWLOC_CPUBIND_THREAD) == 0;
+  }
+  int node_of_system(int number) const override {
+    for (int node = 0; number >= 0 && node < node_count(); ++node) {
+      const hwloc_const_nodeset_t memory = memory_of_nodes_[static_cast<size_t>(node)];
+      if (memory != nullptr && hwloc_bitmap_isset(memory, static_cast<unsigned>(number))) return node;
+    }
+    return -1;
+  }
   bool bind_memory(std::span<std::byte> pages, int node) const noexcept override {
     if (node < 0 || node >= node_count() || !memory_of_nodes_[static_cast<size_t>(node)]) return false;
     return hwloc_set_area_membind(topology_.get(), pages.data(), pages.size(),

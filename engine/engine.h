@@ -152,7 +152,8 @@ struct EngineOptions {
   DeviceKind device = DeviceKind::kHost;  // whose memory compute is given addresses of
   // The machine; tests give ones that are not there.
   std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
-  std::string trace_path;  // empty: none
+  std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;  // tests give others
+  std::string trace_path;                                                      // empty: none
   // Called while the store is created: chunks done, chunks in all.
   std::function<void(int64_t, int64_t)> progress;
   Log log;

@@ -168,7 +168,7 @@ class Engine::Impl final : public LaneWork {
   void probe(StoreOptions& store_options) const;
   StoreIdentity identity() const;
   void charge_ledger();
-  void make_host_arena();
+  void make_host_arena(int near_device);
   void reserve_scratch();
 };
 

@@ -38,6 +38,22 @@ void refuse_existing(const EngineOptions& options) {
                   folder.string()));
 }
 
+// Threads that are started while it lives run on one node: those that copy to and from the device and start its work.
+class StartingNear {
+ public:
+  StartingNear(const Topology& topology, int node)
+      : topology_(topology), moved_(node >= 0 && topology.keep_this_thread_on(node)) {}
+  ~StartingNear() {
+    if (moved_) topology_.keep_this_thread_on(Topology::kEveryNode);
+  }
+  StartingNear(const StartingNear&) = delete;
+  StartingNear& operator=(const StartingNear&) = delete;
+
+ private:
+  const Topology& topology_;
+  bool moved_;
+};
+
 }  // namespace
 
 Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source)
@@ -51,7 +67,10 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
       early_steps(order_steps) {
   for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
   charge_ledger();
-  make_host_arena();
+  const int near_device =
+      topology->node_count() > 1 ? topology->node_of_system(options.node_near_device(options.device)) : -1;
+  make_host_arena(near_device);
+  const StartingNear starting(*topology, near_device);
   device = make_device(options.device, plan.device_arena_bytes, adam_simd(plan.options.adam_format()));
   device->register_host(host.span());
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
@@ -75,10 +94,11 @@ void Engine::Impl::charge_ledger() {
   for (const UseRow& row : plan.uses) ledger.charge(row.tier, row.use, row.bytes);
 }
 
-// On a machine of several NUMA nodes what an update touches lies with the threads that run it.
-void Engine::Impl::make_host_arena() {
+// On a machine of several NUMA nodes what an update touches lies with the threads that run it, all else near the
+// device.
+void Engine::Impl::make_host_arena(int near_device) {
   const std::vector<TeamGroup> teams = team_groups(*topology, options.update_threads);
-  if (teams.size() == 1) {
+  if (teams.size() == 1 && near_device < 0) {
     host = Arena(plan.host_arena_bytes);
     return;
   }
@@ -89,12 +109,14 @@ void Engine::Impl::make_host_arena() {
     }
   }
   host = Arena(plan.host_arena_bytes, [&](std::span<std::byte> mapping) {
-    for (size_t team_number = 0; team_number < teams.size(); ++team_number) {
-      for (const HostRange& pages : nodes.pages_of(static_cast<int>(team_number), plan.host_arena_bytes)) {
+    const auto bind = [&](int group, int node) {
+      for (const HostRange& pages : nodes.pages_of(group, plan.host_arena_bytes)) {
         topology->bind_memory(mapping.subspan(static_cast<size_t>(pages.offset), static_cast<size_t>(pages.bytes)),
-                              teams[team_number].node);
+                              node);
       }
-    }
+    };
+    for (size_t group = 0; group < teams.size(); ++group) bind(static_cast<int>(group), teams[group].node);
+    if (near_device >= 0) bind(UpdateTeam::kAnyGroup, near_device);
   });
 }
 

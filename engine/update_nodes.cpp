@@ -53,6 +53,7 @@ void UpdateNodes::take(const HostRange& range, int group) {
 
 // A page that several have a part of goes to the last of them.
 std::vector<HostRange> UpdateNodes::pages_of(int group, int64_t arena_bytes) const {
+  if (group == UpdateTeam::kAnyGroup) return pages_of_nobody(arena_bytes);
   std::vector<HostRange> pages;
   for (size_t i = 0; i < parts_.size(); ++i) {
     const int64_t whole_end = round_up(parts_[i].end, kPageBytes);
@@ -66,6 +67,20 @@ std::vector<HostRange> UpdateNodes::pages_of(int group, int64_t arena_bytes) con
       pages.push_back({.offset = begin, .bytes = end - begin});
     }
   }
+  return pages;
+}
+
+std::vector<HostRange> UpdateNodes::pages_of_nobody(int64_t arena_bytes) const {
+  std::vector<HostRange> pages;
+  int64_t at = 0;
+  const auto take_until = [&](int64_t end) {
+    if (at < end) pages.push_back({.offset = at, .bytes = end - at});
+  };
+  for (const Part& part : parts_) {
+    take_until(part.begin / kPageBytes * kPageBytes);
+    at = round_up(part.end, kPageBytes);
+  }
+  take_until(arena_bytes);
   return pages;
 }
 

@@ -30,7 +30,7 @@ class UpdateNodes {
 
   // UpdateTeam::kAnyGroup where the byte is nobody's.
   int group_at(int64_t offset) const;
-  // The pages of 2 MiB, of an arena of so many bytes, that lie with a group.
+  // The pages of 2 MiB, of an arena of so many bytes, that lie with a group; kAnyGroup: that no update touches.
   std::vector<HostRange> pages_of(int group, int64_t arena_bytes) const;
 
  private:
@@ -39,6 +39,7 @@ class UpdateNodes {
     int group = 0;
   };
   void take(const HostRange& range, int group);
+  std::vector<HostRange> pages_of_nobody(int64_t arena_bytes) const;
   std::vector<Part> parts_;  // ascending, disjoint
 };
 

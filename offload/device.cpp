@@ -4,10 +4,22 @@
 
 namespace sluice {
 
+namespace {
+
+bool is_gpu(DeviceKind kind) {
+  return kind == DeviceKind::kCuda || (kind == DeviceKind::kAuto && why_no_gpu().empty());
+}
+
+}  // namespace
+
 std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes, AdamKernel host_kernel) {
-  if (kind == DeviceKind::kCuda) return make_device_cuda(bytes);
-  if (kind == DeviceKind::kAuto && why_no_gpu().empty()) return make_device_cuda(bytes);
-  return make_device_host(bytes, host_kernel);
+  return is_gpu(kind) ? make_device_cuda(bytes) : make_device_host(bytes, host_kernel);
+}
+
+int node_near_device(DeviceKind kind) {
+  if (!is_gpu(kind)) return -1;
+  const std::vector<Gpu> gpus = list_gpus();
+  return gpus.empty() ? -1 : gpus.front().place.numa_node;
 }
 
 std::string explain_device() {

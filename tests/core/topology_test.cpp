@@ -78,6 +78,20 @@ TEST_P(EveryTopology, answers_false_where_a_thread_cannot_be_pinned) {
   EXPECT_FALSE(topology->pin_this_thread(1023));
 }
 
+TEST_P(EveryTopology, keeps_the_calling_thread_on_a_node_and_lets_it_go) {
+  const auto topology = make_topology(GetParam());
+  const std::set<int> all = allowed_cpus();
+  std::thread([&] {
+    const std::vector<int> cpus = topology->cpus_of_node(0);
+    ASSERT_TRUE(topology->pin_this_thread(cpus.back()));
+    ASSERT_TRUE(topology->keep_this_thread_on(0));
+    EXPECT_EQ(allowed_cpus(), std::set<int>(cpus.begin(), cpus.end()));
+    ASSERT_TRUE(topology->keep_this_thread_on(Topology::kEveryNode));
+    EXPECT_EQ(allowed_cpus(), all);
+    EXPECT_FALSE(topology->keep_this_thread_on(topology->node_count()));
+  }).join();
+}
+
 TEST_P(EveryTopology, binds_memory_or_answers_false_and_leaves_its_bytes_alone) {
   const auto topology = make_topology(GetParam());
   const Arena arena(1 << 20);
@@ -126,6 +140,16 @@ TEST(SyntheticTopology, respects_holes_in_the_set_of_allowed_cpus) {
   EXPECT_EQ(topology->core_count(), 5);
   EXPECT_EQ(topology->cores_of_node(0), 2);
   EXPECT_EQ(topology->cores_of_node(1), 3);
+}
+
+TEST(SyntheticTopology, knows_nodes_by_the_systems_numbers) {
+  const Cpus allowed = {1, 13};  // of nodes 0 and 2
+  const auto topology = make_topology_synthetic("numa:3 core:3 pu:2", allowed);
+  EXPECT_EQ(topology->node_of_system(0), 0);
+  EXPECT_EQ(topology->node_of_system(1), -1);
+  EXPECT_EQ(topology->node_of_system(2), 1);
+  EXPECT_EQ(topology->node_of_system(-1), -1);
+  EXPECT_EQ(topology->node_of_system(64), -1);
 }
 
 TEST(SyntheticTopology, pins_nothing_on_this_machine) {

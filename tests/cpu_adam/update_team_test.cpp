@@ -34,6 +34,7 @@ class MadeUpTopology final : public Topology {
     pinned_cpu = cpu;
     return true;
   }
+  bool keep_this_thread_on(int /*node*/) const noexcept override { return true; }
   bool bind_memory(std::span<std::byte> /*pages*/, int /*node*/) const noexcept override { return true; }
   std::string cpu_name() const override { return "made up"; }
 

@@ -107,26 +107,37 @@ TEST(UpdateNodes, leave_to_everybody_what_no_update_touches) {
   EXPECT_EQ(UpdateNodes().group_at(4096), UpdateTeam::kAnyGroup);
 }
 
+// What is done to a machine.
+struct Touched {
+  std::map<int, int64_t> bound_bytes;  // by node
+  std::vector<int> kept_on;            // the nodes that the calling thread was kept on, in turn
+};
+
 // A machine of several nodes that writes down what is bound to them.
 class BindingTopology final : public Topology {
  public:
-  BindingTopology(const std::string& machine, std::map<int, int64_t>& bound_bytes)
-      : machine_(make_topology_synthetic(machine)), bound_bytes_(bound_bytes) {}
+  BindingTopology(const std::string& machine, Touched& touched)
+      : machine_(make_topology_synthetic(machine)), touched_(touched) {}
   std::string describe() const override { return machine_->describe(); }
   int node_count() const override { return machine_->node_count(); }
   std::vector<int> cpus_of_node(int node) const override { return machine_->cpus_of_node(node); }
   int cores_of_node(int node) const override { return machine_->cores_of_node(node); }
   int core_count() const override { return machine_->core_count(); }
   bool pin_this_thread(int cpu) const noexcept override { return machine_->pin_this_thread(cpu); }
+  bool keep_this_thread_on(int node) const noexcept override {
+    touched_.kept_on.push_back(node);
+    return true;
+  }
+  int node_of_system(int number) const override { return machine_->node_of_system(number); }
   bool bind_memory(std::span<std::byte> pages, int node) const noexcept override {
-    bound_bytes_[node] += static_cast<int64_t>(pages.size());
+    touched_.bound_bytes[node] += static_cast<int64_t>(pages.size());
     return false;  // and the engine goes on
   }
   std::string cpu_name() const override { return machine_->cpu_name(); }
 
  private:
   std::unique_ptr<Topology> machine_;
-  std::map<int, int64_t>& bound_bytes_;
+  Touched& touched_;
 };
 
 TEST(UpdateNodes, of_any_machine_change_no_bit_of_training) {
@@ -136,39 +147,66 @@ TEST(UpdateNodes, of_any_machine_change_no_bit_of_training) {
   for (const char* machine : {"numa:2 core:2 pu:1", "numa:4 core:1 pu:2", "core:2 pu:1"}) {
     for (const HomeKind state : {HomeKind::kHost, HomeKind::kNvme}) {
       const TempFolder folder;
-      std::map<int, int64_t> bound_bytes;
+      Touched touched;
       EngineOptions options = engine_options(folder, reference);
       options.update_threads = 0;
-      options.make_topology = [&] { return std::make_unique<BindingTopology>(machine, bound_bytes); };
+      options.make_topology = [&] { return std::make_unique<BindingTopology>(machine, touched); };
+      options.node_near_device = [](DeviceKind) { return 1; };
       options.plan.placement.state = {{state, 1}};
       Engine engine(model, options, toy_source());
       EXPECT_EQ(train_engine(engine, model, reference), expected) << machine;
       if (machine[0] == 'c') {
-        EXPECT_TRUE(bound_bytes.empty()) << "one node: nothing to choose";
+        EXPECT_TRUE(touched.bound_bytes.empty()) << "one node: nothing to choose";
+        EXPECT_TRUE(touched.kept_on.empty());
       }
     }
   }
 }
 
-// Large enough for pages of 2 MiB.
-TEST(UpdateNodes, of_a_large_arena_lie_on_every_node) {
-  const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth, .elements = 1'000'000}, Precision::kBf16);
-  const ReferenceOptions reference;
-  const TempFolder folder;
-  std::map<int, int64_t> bound_bytes;
-  EngineOptions options = engine_options(folder, reference);
-  options.plan.device_bytes = options.plan.host_bytes = 256 * kMiB;
-  options.plan.chunk_elements = 1 << 17;
-  options.plan.placement.state = {{HomeKind::kHost, 1}};
-  options.make_topology = [&] { return std::make_unique<BindingTopology>("numa:2 core:1 pu:1", bound_bytes); };
-  options.update_threads = 0;
-  const Engine engine(model, options, toy_source());
-  ASSERT_EQ(bound_bytes.size(), 2u);
-  const int64_t both = bound_bytes[0] + bound_bytes[1];
-  EXPECT_LE(both, engine.plan().host_arena_bytes);
-  EXPECT_GT(both, engine.plan().host_arena_bytes / 2);
-  EXPECT_GT(bound_bytes[0], both / 4);
-  EXPECT_GT(bound_bytes[1], both / 4);
+class LargeArena : public ::testing::Test {
+ protected:
+  // An arena of many pages of 2 MiB on a machine of two nodes.
+  explicit LargeArena() {
+    options_.plan.device_bytes = options_.plan.host_bytes = 256 * kMiB;
+    options_.plan.chunk_elements = 1 << 17;
+    options_.plan.placement.state = {{HomeKind::kHost, 1}};
+    options_.make_topology = [&] { return std::make_unique<BindingTopology>("numa:2 core:2 pu:1", touched_); };
+    options_.update_threads = 0;
+  }
+  int64_t host_bytes() const { return Engine(model_, options_, toy_source()).plan().host_arena_bytes; }
+
+  const ModelSpec model_ = toy_model({.visits = 5, .shape = ToyShape::kBoth, .elements = 1'000'000}, Precision::kBf16);
+  TempFolder folder_;
+  Touched touched_;
+  EngineOptions options_ = engine_options(folder_, ReferenceOptions{});
+};
+
+TEST_F(LargeArena, lies_with_the_updates_on_every_node) {
+  const int64_t all = host_bytes();
+  ASSERT_EQ(touched_.bound_bytes.size(), 2u);
+  const int64_t both = touched_.bound_bytes[0] + touched_.bound_bytes[1];
+  EXPECT_LE(both, all);
+  EXPECT_GT(both, all / 2);
+  EXPECT_GT(touched_.bound_bytes[0], both / 4);
+  EXPECT_GT(touched_.bound_bytes[1], both / 4);
+  EXPECT_TRUE(touched_.kept_on.empty());
+}
+
+TEST_F(LargeArena, lies_near_the_device_where_no_update_touches_it_and_so_do_the_threads_that_serve_it) {
+  options_.update_threads = 1;
+  const int updating = team_groups(*make_topology_synthetic("numa:2 core:2 pu:1"), 1).at(0).node, near = 1 - updating;
+  options_.node_near_device = [near](DeviceKind kind) { return kind == DeviceKind::kHost ? near : -1; };
+  const int64_t all = host_bytes();
+  EXPECT_GT(touched_.bound_bytes[updating], all / 2);
+  EXPECT_GT(touched_.bound_bytes[near], 0);
+  EXPECT_EQ(touched_.bound_bytes[updating] + touched_.bound_bytes[near], all);
+  EXPECT_EQ(touched_.kept_on, (std::vector<int>{near, Topology::kEveryNode}));
+}
+
+TEST_F(LargeArena, is_as_without_a_device_where_nothing_is_near_it) {
+  options_.node_near_device = [](DeviceKind) { return 7; };
+  host_bytes();
+  EXPECT_TRUE(touched_.kept_on.empty());
 }
 
 }  // namespace

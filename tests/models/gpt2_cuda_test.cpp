@@ -45,6 +45,18 @@ TEST_F(OnCuda, two_runs_give_the_same_bits) {
   EXPECT_EQ(train(as_it_is).record, train(as_it_is).record);
 }
 
+// The context and what libraries load once are there after a first run.
+TEST_F(OnCuda, takes_no_more_of_the_gpu_than_its_budget) {
+  constexpr int64_t kGranule = 2 * kMiB;  // in which the driver hands out memory
+  int64_t budget = 0;
+  const auto note_budget = [&](EngineOptions& options) { budget = options.plan.device_bytes; };
+  train(note_budget);
+  const int64_t free_before = list_gpus().front().free_bytes;
+  const int64_t taken = free_before - train(note_budget).gpu_free_bytes;
+  EXPECT_GT(taken, 0);
+  EXPECT_LE(taken, round_up(budget, kGranule));
+}
+
 TEST_F(OnCuda, trains_to_the_same_bits_from_every_combination_of_homes) {
   for_every_combination_of_homes([&](const FourHomes& homes) { expect_same(homes); });
 }

@@ -13,6 +13,7 @@
 #include "libtorch/compute_device.h"
 #include "libtorch/process.h"
 #include "models/gpt2.h"
+#include "offload/gpu.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
@@ -32,6 +33,7 @@ struct Trained {
   int64_t elements = 0;  // of the model, with padding
   int64_t graphs = 0;    // visits whose forward keeps one
   bool every_step_commits = false;
+  int64_t gpu_free_bytes = 0;  // by the driver, as the run ends; on a GPU
 };
 
 class Gpt2Placement : public ::testing::Test {
@@ -89,6 +91,7 @@ class Gpt2Placement : public ::testing::Test {
     run.elements = engine.geometry().padded_elements();
     run.graphs = std::ranges::count_if(engine.plan().graphs, [](int64_t at) { return at >= 0; });
     EXPECT_LE(model_.workspace_peak_bytes(), memory_.workspace_bytes);
+    if (on_gpu()) run.gpu_free_bytes = list_gpus().front().free_bytes;
     run.every_step_commits = engine.plan().commit_interval == 1;
     const Digests digests = engine.digests();
     run.record.weights_crc32c = digests.weights_crc32c;
