@@ -10,6 +10,11 @@ namespace sluice {
 
 void run_export(const ExportCommand& command, Console& console) {
   const RunFolder folder(command.folder);
+  if (RunFolder(command.out).holds() == RunFolder::Holds::kRun) {
+    throw ConfigError(fmt::format("{}: this is the folder of a run, whose config.json would be replaced: export to "
+                                  "another one",
+                                  command.out));
+  }
   OpenRun run = open_run(folder, command.overrides, console.log());
   Engine& engine = *run.engine;
   const bool master = command.values == ExportCommand::Values::kMaster;
@@ -40,10 +45,9 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "export what is to be kept, and say --yes",
                     command.folder, stores.front().string()));
   }
-  for (const std::filesystem::path& store : stores) {
-    const int64_t freed = trim_store(store);
+  folder.check_store(stores);
+  for (const auto& [store, freed] : trim_stores(stores))
     console.print(fmt::format("{}: {} ({} bytes) given back", store.string(), format_bytes(freed), freed));
-  }
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -36,10 +37,20 @@ std::string joined(std::string text) {
 // What other libraries append to theirs (stack traces) helps nobody here.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string check_positive(const std::string& text) {
+// In decimal digits alone: the library would read 010 as 8, and -1 as the largest number there is.
+bool is_integer(const std::string& text, int64_t least) {
   int64_t value = 0;
-  return CLI::detail::lexical_cast(text, value) && value > 0 ? "" : text + " is not a positive integer";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value >= least && (value == 0 || text.front() != '0');
 }
+std::string check_positive(const std::string& text) {
+  return is_integer(text, 1) ? "" : text + " is not a positive integer";
+}
+std::string check_seed(const std::string& text) {
+  return is_integer(text, 0) ? "" : text + " is not an integer from 0 to 9223372036854775807";
+}
+std::string check_name(const std::string& text) { return text.empty() ? "a name is needed" : ""; }
 std::string check_temperature(const std::string& text) {
   double value = 0;
   return CLI::detail::lexical_cast(text, value) && value >= 0 ? "" : text + " is not a number, 0 or more";
@@ -63,8 +74,10 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   command->add_option("--data", options.data, "File or folder of UTF-8 text, in place of data.path");
   command->add_option("--steps", options.steps, "Steps, counted from the start of the run (default: one epoch)")
       ->check(check_positive);
-  command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)");
-  command->add_option("--seed", options.seed, "Seed of initial values and order of samples, in place of the file's");
+  command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)")
+      ->check(check_name);
+  command->add_option("--seed", options.seed, "Seed of initial values and order of samples, in place of the file's")
+      ->check(check_seed);
   add_machine(*command, options.machine);
   command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing");
   command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
@@ -131,7 +144,7 @@ void add_generate(CLI::App& app, GenerateCommand& options) {
   command->add_option("--tokens", options.tokens, "At most so many tokens")->check(check_positive)->required();
   command->add_option("--temperature", options.temperature, "0: always the likeliest token (default: 1)")
       ->check(check_temperature);
-  command->add_option("--seed", options.seed, "Seed of the choices (default: 0)");
+  command->add_option("--seed", options.seed, "Seed of the choices (default: 0)")->check(check_seed);
   add_device(*command, options.overrides);
   command->callback([&options] {
     Console console;

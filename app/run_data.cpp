@@ -142,7 +142,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 RunData read_run(const RunFolder& folder) {
-  if (!folder.has_config()) static_cast<void>(folder.load());  // throws what names the folder and what to do
+  if (folder.holds() != RunFolder::Holds::kRun) static_cast<void>(folder.load());  // throws what names the folder and what to do
   RunData run{.name = folder.path().filename().string(), .folder = folder.path().string()};
   add_facts(read_json(folder.config_file()), run);
   read_metrics(folder.metrics_file(), run);

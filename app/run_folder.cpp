@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,6 +12,7 @@
 #include "core/errors.h"
 #include "data/cache_file.h"
 #include "swap/drive.h"
+#include "swap/record_store.h"
 
 namespace sluice {
 namespace {
@@ -44,14 +46,16 @@ std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
 
 std::vector<fs::path> store_drives(const RunConfig& config) { return RunFolder(fs::current_path()).stores(config); }
 
-bool RunFolder::has_config() const {
-  std::error_code error;
-  return fs::exists(config_file(), error);
+RunFolder::Holds RunFolder::holds() const {
+  std::ifstream file(config_file());
+  if (!file) return Holds::kNothing;
+  const Json config = Json::parse(file, nullptr, false);
+  return config.is_object() && !config.contains("sluice") ? Holds::kOther : Holds::kRun;
 }
 
 RunConfig RunFolder::load(std::span<const std::string> overrides) const {
-  if (!has_config()) {
-    throw ConfigError(fmt::format("{}: no run is there ({} is missing); train one with `sluice train CONFIG --out {}`",
+  if (holds() != Holds::kRun) {
+    throw ConfigError(fmt::format("{}: no run is there ({} is missing, or not a run's); train one with `sluice train CONFIG --out {}`",
                                   folder_.string(), config_file().filename().string(), folder_.string()));
   }
   return load_config(config_file().string(), overrides);
@@ -61,6 +65,33 @@ void RunFolder::save(const RunConfig& config) const {
   PendingFile file(config_file());
   file.append(to_json(config));
   file.publish();
+}
+
+void RunFolder::forget() const {
+  std::error_code error;
+  fs::remove(config_file(), error);
+  if (!error) return;
+  throw IoError({.action = "remove",
+                 .path = config_file().string(),
+                 .error_number = error.value(),
+                 .advice = "make the folder writable, or give another one with --out"});
+}
+
+void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
+  PendingFile file(store_number_file());
+  file.append(Json{{"number", RecordStore::store_number(stores.front()).value_or(0)}}.dump() + "\n");
+  file.publish();
+}
+
+void RunFolder::check_store(const std::vector<fs::path>& stores) const {
+  std::ifstream file(store_number_file());
+  const Json json = Json::parse(file, nullptr, false);
+  const std::optional<uint64_t> now = RecordStore::store_number(stores.front());
+  if (!now || !json.is_object() || !json.contains("number") || json["number"] == *now) return;
+  throw ConfigError(
+      fmt::format("{}: the store in {} is another run's, begun there since: this run's own is gone; begin it again with "
+                  "--overwrite and a folder of its own (sluice.nvme)",
+                  folder_.string(), stores.front().string()));
 }
 
 void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {

@@ -19,14 +19,23 @@ class RunFolder {
   std::filesystem::path metrics_file() const { return folder_ / "metrics.jsonl"; }
   std::filesystem::path timeline_file() const { return folder_ / "timeline.json"; }  // of one step
   std::filesystem::path data_cache() const { return folder_; }
+  std::filesystem::path store_number_file() const { return folder_ / "store.json"; }
   // Folders of the store, one for each drive.
   std::vector<std::filesystem::path> stores(const RunConfig& config) const;
 
-  bool has_config() const;
+  // By its config.json: a run's, or somebody else's of that name.
+  enum class Holds { kNothing, kRun, kOther };
+  Holds holds() const;
   // Throws ConfigError where no run is there.
   RunConfig load(std::span<const std::string> overrides = {}) const;
   // Whole or not at all. Throws IoError.
   void save(const RunConfig& config) const;
+  // The configuration of a run whose store has been replaced. Throws IoError.
+  void forget() const;
+  // Several runs may name one folder of a drive, one after the other: the first writes down which store is the run's,
+  // the second throws ConfigError where another one lies there now.
+  void claim_store(const std::vector<std::filesystem::path>& stores) const;
+  void check_store(const std::vector<std::filesystem::path>& stores) const;
 
  private:
   std::filesystem::path folder_;

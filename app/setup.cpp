@@ -9,9 +9,11 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/topology.h"
+#include "data/utf8.h"
 #include "libtorch/compute_device.h"
 #include "libtorch/process.h"
 #include "offload/gpu.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
@@ -21,13 +23,19 @@ namespace fs = std::filesystem;
 
 // Of the memory where visits compute.
 int64_t free_bytes(DeviceKind device) {
-  return device == DeviceKind::kCuda ? list_gpus().at(0).free_bytes : available_host_bytes();
+  return device == DeviceKind::kCuda ? first_gpu().free_bytes : available_host_bytes();
 }
 
 MachineFacts this_machine(DeviceKind device) {
   return {.available_host_bytes = available_host_bytes(),
           .free_gpu_bytes = device == DeviceKind::kCuda ? free_bytes(device) : 0,
-          .cores = make_topology()->core_count()};
+          .cores = usable_cores(*make_topology())};
+}
+
+std::string absolute_text(const fs::path& path) {
+  const std::string text = fs::absolute(path).lexically_normal().string();
+  if (utf8_valid_prefix(text) == text.size()) return text;
+  throw ConfigError(fmt::format("{}: this path is not UTF-8 text, as a configuration is: give another one", text));
 }
 
 // A vocabulary that the data's tokenizer may use up to.
@@ -61,14 +69,22 @@ std::vector<ParameterGroup> groups_of(const RunConfig& config, const Gpt2& model
 }  // namespace
 
 void make_paths_absolute(RunConfig& config) {
-  if (!config.data.path.empty()) config.data.path = fs::absolute(config.data.path).lexically_normal();
-  for (std::string& folder : config.sluice.nvme) folder = fs::absolute(folder).lexically_normal().string();
-  if (!config.sluice.trace.empty()) config.sluice.trace = fs::absolute(config.sluice.trace).lexically_normal().string();
+  if (!config.data.path.empty()) config.data.path = absolute_text(config.data.path);
+  for (std::string& folder : config.sluice.nvme) folder = absolute_text(folder);
+  check_distinct(store_drives(config));
+  if (!config.sluice.trace.empty()) config.sluice.trace = absolute_text(config.sluice.trace);
   Json model = Json::parse(config.model);
   const auto path = model.find("path");
   if (path == model.end() || !path->is_string()) return;
-  *path = fs::absolute(path->get<std::string>()).lexically_normal().string();
+  *path = absolute_text(path->get<std::string>());
   config.model = model.dump();
+}
+
+std::string without_folder(const std::string& model) {
+  Json section = Json::parse(model);
+  section.erase("path");
+  section["type"] = "gpt2";
+  return section.dump();
 }
 
 RunSetup set_up(RunConfig config, const Log& log) {
@@ -151,16 +167,13 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
 OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log) {
   RunConfig config = folder.load(overrides);
   config.sluice.trace.clear();  // of the training
-  // Its weights are in the store: the folder that they came from is not needed any more.
-  Json model = Json::parse(config.model);
-  model.erase("path");
-  model["type"] = "gpt2";
-  config.model = model.dump();
+  config.model = without_folder(config.model);
   const std::vector<fs::path> stores = folder.stores(config);
   if (find_store(stores) == StoreExists::kNo) {
     throw ConfigError(fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(),
                                   stores.front().string()));
   }
+  folder.check_store(stores);
   RunSetup setup = set_up(std::move(config), log);
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
   options.open = OpenMode::kOpen;

@@ -13,8 +13,13 @@
 
 namespace sluice {
 
-// Relative paths are taken from the current folder, and written down absolute.
+// Relative paths are taken from the current folder, and written down absolute. Throws ConfigError where one is not
+// UTF-8, as the configuration is that they are written to, or a folder of the store is there twice.
 void make_paths_absolute(RunConfig& config);
+
+// The model's section of a run whose weights are in its store: the Hugging Face folder that they came from is not read
+// any more.
+std::string without_folder(const std::string& model);
 
 struct RunSetup {
   RunConfig config;                       // with all defaults filled in, but for what the plan decides

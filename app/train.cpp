@@ -2,20 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <filesystem>
 #include <span>
 
 #include "app/batches.h"
 #include "app/endurance.h"
 #include "app/metrics.h"
+#include "app/opening.h"
 #include "app/report.h"
 #include "app/sample.h"
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
 #include "core/clock.h"
-#include "core/errors.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
 
@@ -24,80 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-RunFolder folder_of(const TrainOptions& options) {
-  if (!options.out.empty()) return RunFolder(fs::absolute(options.out).lexically_normal());
-  return RunFolder(fs::absolute("runs") / fs::path(options.config).stem());
-}
-
-RunConfig read_config(const TrainOptions& options) {
-  RunConfig config = load_config(options.config, options.overrides);
-  if (options.data) config.data.path = *options.data;
-  if (options.seed) config.seed = *options.seed;
-  if (!options.trace.empty()) config.sluice.trace = options.trace;
-  make_paths_absolute(config);
-  return config;
-}
-
-// What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command.
-void take_over(RunConfig& config, const RunConfig& before, const TrainOptions& options) {
-  if (!options.seed && config.seed == 0) config.seed = before.seed;
-  if (config.data.path.empty()) config.data.path = before.data.path;
-}
-
-// Decides between creating, replacing and resuming. Throws ConfigError where that is not as the options say.
-OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const std::vector<fs::path>& stores,
-                     const Log& log) {
-  const bool there = find_store(stores) == StoreExists::kYes;
-  const fs::path& store = stores.front();
-  // A run's configuration is written after its first commit: a store without one has lost it.
-  if (options.open == OpenMode::kResume && folder.has_config()) return OpenMode::kOpen;
-  if (options.open == OpenMode::kCreate && (there || folder.has_config())) {
-    throw ConfigError(
-        fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
-                    there ? store.string() : folder.path().string()));
-  }
-  if (options.open == OpenMode::kResume && !there) {
-    say(log, LogLevel::kWarning, fmt::format("{}: no store to resume; starting from the beginning", store.string()));
-    return OpenMode::kCreate;
-  }
-  return options.open;
-}
-
-void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
-  if (find_store(stores) == StoreExists::kYes) return;
-  const auto joined = [](const std::vector<fs::path>& folders, const char* between) {
-    std::string text = folders.front().string();
-    for (size_t i = 1; i < folders.size(); ++i) text += between + folders[i].string();
-    return text;
-  };
-  const std::vector<fs::path> stores_before = folder.stores(before);
-  if (find_store(stores_before) == StoreExists::kYes) {
-    throw ConfigError(fmt::format(
-        "{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'", folder.path().string(),
-        joined(stores_before, ", "), joined(stores, ", "), joined(stores_before, "\",\"")));
-  }
-  throw ConfigError(
-      fmt::format("{}: the run's store is not in {} any more: it was trimmed or removed, or its drive is not mounted; "
-                  "bring it back, or begin again with --overwrite",
-                  folder.path().string(), joined(stores_before, ", ")));
-}
-
-// Every commit carries the fingerprint of the tokens that were trained on.
-void check_same_data(const StepState& committed, uint32_t fingerprint, const fs::path& folder) {
-  uint32_t before = fingerprint;
-  if (committed.caller.size() == sizeof before) std::memcpy(&before, committed.caller.data(), sizeof before);
-  if (before == fingerprint) return;
-  throw ConfigError(
-      fmt::format("{}: the text is not the one that the run there was trained on (fingerprint {:08x}, now "
-                  "{:08x}): give that text, or begin again with --overwrite",
-                  folder.string(), before, fingerprint));
-}
-
 // Everything of a run that lives while it trains. Members in dependency order.
 class Training {
  public:
   Training(const TrainOptions& options, Console& console)
-      : options_(options), console_(console), folder_(folder_of(options)), setup_(first_checks()) {}
+      : options_(options), console_(console), opening_(open_folder(options, console.log())), setup_(set_it_up()) {}
 
   TrainEnd run() {
     make_the_plan();
@@ -108,7 +38,7 @@ class Training {
   }
 
  private:
-  RunSetup first_checks();
+  RunSetup set_it_up();
   void make_the_plan();
   void read_data();
   void open_engine();
@@ -121,14 +51,13 @@ class Training {
   void print_sample();
   std::string endurance();
 
-  bool goes_on() const { return mode_ == OpenMode::kResume || mode_ == OpenMode::kOpen; }
+  const RunFolder& folder() const { return opening_.folder; }
   const BatchConfig& batch() const { return setup_.config.batch; }
   int64_t tokens_per_step() const { return batch().train * setup_.config.data.sequence_length; }
 
   const TrainOptions& options_;
   Console& console_;
-  RunFolder folder_;
-  OpenMode mode_ = OpenMode::kCreate;
+  Opening opening_;
   RunSetup setup_;
   std::optional<PlanOptions> plan_options_;
   std::optional<Dataset> data_;
@@ -141,22 +70,17 @@ class Training {
   int64_t written_before_bytes_ = 0, written_bytes_ = 0;  // up to then
 };
 
-RunSetup Training::first_checks() {
-  RunConfig config = read_config(options_);
-  const std::vector<fs::path> stores = folder_.stores(config);
-  mode_ = choose_mode(options_, folder_, stores, console_.log());
-  std::optional<RunConfig> before;
-  if (options_.open == OpenMode::kResume && folder_.has_config()) {
-    before = folder_.load();
-    check_resumed_store(*before, folder_, stores);
-    take_over(config, *before, options_);
+RunSetup Training::set_it_up() {
+  RunSetup setup = set_up(opening_.config, console_.log());
+  validate(setup.config.data);
+  if (!opening_.model_folder.empty()) {
+    setup.section.folder = opening_.model_folder;
+    setup.config.model = model_section_text(setup.section);
   }
-  validate(config.data);
-  RunSetup setup = set_up(std::move(config), console_.log());
-  if (before) check_same_run(*before, setup.config, folder_.path());
-  if (!goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
+  if (opening_.before) check_same_run(*opening_.before, setup.config, folder().path());
+  if (!opening_.goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
   // The chunks of a store stay as they were made, whatever the budgets of this run would give.
-  if (const auto identity = RecordStore::identify(stores.front()))
+  if (const auto identity = RecordStore::identify(opening_.stores().front()))
     setup.config.sluice.chunk_elements = identity->chunk_elements;
   return setup;
 }
@@ -164,23 +88,23 @@ RunSetup Training::first_checks() {
 void Training::make_the_plan() {
   say(console_.log(), LogLevel::kInfo,
       fmt::format("{} parameters; measuring the workspace of one micro-batch", setup_.model.parameter_count()));
-  const std::vector<fs::path> stores = folder_.stores(setup_.config);
+  const std::vector<fs::path> stores = opening_.stores();
   const WorkspaceNeed workspace = find_workspace(setup_);
   plan_options_ = plan_options(setup_, workspace.memory);
   const Plan plan =
       make_plan(setup_.model.spec(), *plan_options_);  // what does not fit is refused before a drive is tried
-  if (!goes_on()) check_free_space(stores, plan.disk_bytes);
+  if (!opening_.goes_on()) check_free_space(stores, plan.disk_bytes);
   plan_options_->speeds =
       find_speeds(setup_, workspace, {.machine_file = options_.machine, .folders = stores}, console_.log());
 }
 
 void Training::read_data() {
   std::error_code ignored;
-  fs::create_directories(folder_.path(), ignored);
+  fs::create_directories(folder().path(), ignored);
   data_ = Dataset::prepare(
       {.data = setup_.config.data,
-       .cache_folder = folder_.data_cache(),
-       .use = goes_on() ? CacheUse::kWithoutText : CacheUse::kIfUnchanged,
+       .cache_folder = folder().data_cache(),
+       .use = opening_.cache,
        .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "reading text"); },
        .log = console_.log()});
   console_.finish_progress();
@@ -193,21 +117,29 @@ void Training::read_data() {
       fmt::format("{} tokens by {}; {} samples of {} to train on, {} to validate on; {} steps an epoch",
                   data_->tokens(), data_->tokenizer().describe(), data_->training_samples(),
                   setup_.config.data.sequence_length, data_->validation_samples(), order_->steps_per_epoch()));
+  if (setup_.config.data.validation_fraction > 0 && data_->validation_samples() < batch().micro) {
+    say(console_.log(), LogLevel::kWarning,
+        fmt::format("data.validation_fraction {} keeps back {} samples, and a micro-batch has {}: there will be no "
+                    "validation loss",
+                    setup_.config.data.validation_fraction, data_->validation_samples(), batch().micro));
+  }
 }
 
 void Training::open_engine() {
   RunConfig& config = setup_.config;
-  EngineOptions options = engine_options(setup_, *plan_options_, folder_.stores(config), console_.log());
-  options.open = mode_;
+  EngineOptions options = engine_options(setup_, *plan_options_, opening_.stores(), console_.log());
+  options.open = opening_.mode;
   options.probe_io = ProbeIo::kYes;
   options.store.make_queue = options_.make_queue;
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };
-  const ParameterSource source = setup_.section.folder.empty()
-                                     ? setup_.model.initial_values(config.seed)
-                                     : hugging_face_source(setup_.section.folder, setup_.model);
+  options.on_new_store = [this] { folder().forget(); };
+  ParameterSource source = setup_.model.initial_values(config.seed);
+  if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty())
+    source = hugging_face_source(setup_.section.folder, setup_.model);
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
   console_.finish_progress();
-  check_same_data(engine_->committed(), data_->fingerprint(), folder_.path());
+  check_same_data(engine_->committed(), data_->fingerprint(), folder());
+  data_->keep();
   setup_.model.use_memory(*engine_);
   for (size_t g = 0; g < setup_.groups.size(); ++g) {
     const ParameterGroup& group = setup_.groups[g];
@@ -220,10 +152,11 @@ void Training::open_engine() {
   for (const std::string& line : engine_->describe()) say(console_.log(), LogLevel::kInfo, line);
   config.sluice.chunk_elements = engine_->geometry().chunk_elements();
   config.sluice.commit_interval = engine_->plan().commit_interval;
-  folder_.save(config);
+  folder().claim_store(opening_.stores());
+  folder().save(config);
   first_step_ = engine_->step();
-  metrics_ = std::make_unique<MetricsFile>(folder_.metrics_file(), first_step_);
-  if (goes_on() && first_step_ > 0) {
+  metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_);
+  if (opening_.goes_on() && first_step_ > 0) {
     say(console_.log(), LogLevel::kInfo, fmt::format("resuming after step {}", first_step_));
   }
 }
@@ -282,12 +215,12 @@ void Training::keep_timeline() {
   while (count > kFirst && count % 10 == 0) count /= 10;
   if (count > kFirst) return;
   if (count > 1 && engine_->step() - first_step_ > kFirst) return;
-  fs::path part = folder_.timeline_file();
+  fs::path part = folder().timeline_file();
   part += ".part";
   std::error_code error;
   try {
     engine_->write_timeline(part.string());
-    fs::rename(part, folder_.timeline_file());
+    fs::rename(part, folder().timeline_file());
   } catch (const std::exception& failed) {  // a report is not worth a run
     say(console_.log(), LogLevel::kWarning, fmt::format("the step's timeline is not kept: {}", failed.what()));
     fs::remove(part, error);
@@ -335,7 +268,7 @@ TrainEnd Training::finish(int signal) {
                           .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
                           .endurance = endurance(),
                           .digests = end.digests,
-                          .folder = folder_.path().string()},
+                          .folder = folder().path().string()},
                          engine_->ledger()));
   if (!options_.sample.empty()) print_sample();
   return end;
@@ -349,7 +282,7 @@ std::string Training::endurance() {
                        .step_seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9 / static_cast<double>(steps),
                        .largest_share = engine_->largest_drive_share()};
   std::vector<DriveWear> worn;
-  for (const fs::path& store : folder_.stores(setup_.config)) worn.push_back(read_drive_wear(store));
+  for (const fs::path& store : opening_.stores()) worn.push_back(read_drive_wear(store));
   const EnduranceConfig& asked = setup_.config.endurance;
   if (const std::string warning = warning_of(asked, rate, worn); !warning.empty()) {
     say(console_.log(), LogLevel::kWarning, warning);

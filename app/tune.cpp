@@ -123,7 +123,6 @@ class Tuning {
     config.data.path.clear();     // made-up tokens take as long
     if (command_.data.empty()) return config;
     config.data.path = fs::absolute(command_.data).lexically_normal();
-    validate(config.data);
     return config;
   }
   std::function<void(int64_t, int64_t)> progress(const std::string& words) {
@@ -167,6 +166,7 @@ void Tuning::add_batching(int64_t samples) {
   config.batch.micro = samples;
   config.batch.accumulation = config.batch.train / samples;
   auto setup = std::make_unique<RunSetup>(set_up(std::move(config), setups_.empty() ? console_.log() : Log{}));
+  if (setups_.empty() && !setup->config.data.path.empty()) validate(setup->config.data);
   if (!setups_.empty() && estimate_workspace(*setup).memory.workspace_bytes > space_.total_bytes)
     return;  // far from fitting
   const WorkspaceNeed workspace = find_workspace(*setup);

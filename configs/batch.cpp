@@ -26,6 +26,11 @@ void derive_batch(BatchConfig& batch, const std::string& name) {
   if (batch.train == 0) batch.train = batch.micro * batch.accumulation;
   if (batch.micro == 0) batch.micro = batch.train / batch.accumulation;
   if (batch.accumulation == 0) batch.accumulation = batch.train / batch.micro;
+  if (batch.micro > kMostSamples || batch.accumulation > kMostMicroBatches) {
+    refuse(given, name,
+           fmt::format("takes {} micro-batches of {}: at most {} of {} are allowed", batch.accumulation, batch.micro,
+                       kMostMicroBatches, kMostSamples));
+  }
   if (batch.micro * batch.accumulation == batch.train) return;
   const bool all_given = given.train > 0 && given.micro > 0 && given.accumulation > 0;
   refuse(given, name,

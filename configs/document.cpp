@@ -28,16 +28,20 @@ Place place_of(const std::string& text, size_t byte) {
   return place;
 }
 
-// The library's words after its own prefix and position: "syntax error while parsing value - ...".
+// The library's words after its own prefix, and position where it has one: "syntax error while parsing value - ...".
 std::string reason_of(const std::string& message) {
-  const size_t colon = message.find(": ");
-  return colon == std::string::npos ? message : message.substr(colon + 2);
+  const size_t prefix = message.find("] "), position = message.find(": ");
+  if (position != std::string::npos) return message.substr(position + 2);
+  return prefix == std::string::npos ? message : message.substr(prefix + 2);
 }
+
+constexpr int kDeepest = 32;  // no key lies deeper than a few, and the library writes and compares by recursion
 
 // The library keeps the last of repeated keys in silence.
 class RepeatedKeys {
  public:
-  bool operator()(int, Json::parse_event_t event, Json& parsed) {
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kDeepest) throw ConfigError(fmt::format("values within values, deeper than {}", kDeepest));
     if (event == Json::parse_event_t::object_start) open_.emplace_back();
     if (event == Json::parse_event_t::object_end) open_.pop_back();
     if (event == Json::parse_event_t::key && !open_.back().insert(parsed.get<std::string>()).second &&
@@ -61,14 +65,21 @@ Json parse_text(const std::string& text, const std::string& name) {
     const Place place = place_of(text, error.byte);
     throw ConfigError(
         fmt::format("{}: line {}, column {}: not JSON: {}", name, place.line, place.column, reason_of(error.what())));
+  } catch (const Json::out_of_range& error) {
+    throw ConfigError(fmt::format("{}: a number that no double can hold: {}", name, reason_of(error.what())));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", name, error.what()));
   }
   if (!keys.repeated.empty()) throw ConfigError(fmt::format("{}: key \"{}\" is given twice", name, keys.repeated));
   if (!document.is_object()) throw ConfigError(fmt::format("{}: the file must hold one JSON object", name));
   return document;
 }
 
+// What is not JSON is a word.
 Json value_of(const std::string& text) {
-  Json value = Json::parse(text, nullptr, false);
+  RepeatedKeys keys;
+  Json value = Json::parse(text, std::ref(keys), false);
+  if (!keys.repeated.empty()) throw ConfigError(fmt::format("key \"{}\" is given twice", keys.repeated));
   return value.is_discarded() ? Json(text) : value;
 }
 
@@ -87,7 +98,11 @@ void apply_override(Json& document, const std::string& override_text) {
       throw ConfigError(fmt::format("--set {}: \"{}\" is not an object", override_text, path.substr(0, dot)));
     }
   }
-  (*at)[path.substr(from)] = value_of(override_text.substr(equals + 1));
+  try {
+    (*at)[path.substr(from)] = value_of(override_text.substr(equals + 1));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--set {}: {}", path, error.what()));
+  }
 }
 
 // A value for an error's one line.

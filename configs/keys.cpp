@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kBytes = "bytes, as \"12GiB\" or a positive integer";
 constexpr std::string_view kCountOrAuto = "a positive integer or \"auto\"";
+constexpr std::string_view kThreadsOrAuto = "an integer from 1 to 1024, or \"auto\"";
 constexpr std::string_view kHomes = "a home (\"auto\", \"host\", ...) or shares as {\"host\": 0.5, \"nvme\": 0.5}";
 
 constexpr KeyInfo kKeys[] = {
@@ -23,14 +24,14 @@ constexpr KeyInfo kKeys[] = {
     {"data.shuffle", KeyKind::kValue, "true or false"},
     {"data.validation_fraction", KeyKind::kValue, "a number from 0 to below 1"},
     {"train_batch_size", KeyKind::kValue, kCountOrAuto},
-    {"train_micro_batch_size_per_gpu", KeyKind::kValue, kCountOrAuto},
-    {"gradient_accumulation_steps", KeyKind::kValue, kCountOrAuto},
+    {"train_micro_batch_size_per_gpu", KeyKind::kValue, "an integer from 1 to 1048576, or \"auto\""},
+    {"gradient_accumulation_steps", KeyKind::kValue, "an integer from 1 to 65536, or \"auto\""},
     {"optimizer", KeyKind::kSection, "an object"},
     {"optimizer.type", KeyKind::kValue, "\"AdamW\", \"Adam\", \"Adagrad\", \"Lion\" or \"SGD\""},
     {"optimizer.params", KeyKind::kSection, "an object"},
     {"optimizer.params.lr", KeyKind::kValue, "a number, 0 or more"},
     {"optimizer.params.betas", KeyKind::kValue, "a list of two numbers from 0 to below 1"},
-    {"optimizer.params.eps", KeyKind::kValue, "a number above 0"},
+    {"optimizer.params.eps", KeyKind::kValue, "a number above 0, 1.2e-38 at the least as in fp32"},
     {"optimizer.params.momentum", KeyKind::kValue, "a number from 0 to below 1, for SGD"},
     {"optimizer.params.weight_decay", KeyKind::kValue, "a number, 0 or more"},
     {"optimizer.param_groups", KeyKind::kList,
@@ -38,7 +39,7 @@ constexpr KeyInfo kKeys[] = {
     {"optimizer.param_groups.params", KeyKind::kValue, "a list of patterns of parameters' names, as [\"*.bias\"]"},
     {"optimizer.param_groups.lr_factor", KeyKind::kValue, "a number, 0 or more: times the step's learning rate"},
     {"optimizer.param_groups.betas", KeyKind::kValue, "a list of two numbers from 0 to below 1"},
-    {"optimizer.param_groups.eps", KeyKind::kValue, "a number above 0"},
+    {"optimizer.param_groups.eps", KeyKind::kValue, "a number above 0, 1.2e-38 at the least as in fp32"},
     {"optimizer.param_groups.momentum", KeyKind::kValue, "a number from 0 to below 1, for SGD"},
     {"optimizer.param_groups.weight_decay", KeyKind::kValue, "a number, 0 or more"},
     {"scheduler", KeyKind::kSection, "an object"},
@@ -87,8 +88,8 @@ constexpr KeyInfo kKeys[] = {
     {"sluice.state_dtype", KeyKind::kValue, "\"fp32\" or \"bf16\""},
     {"sluice.recompute", KeyKind::kValue, "\"auto\" or \"always\""},
     {"sluice.loss_tile_tokens", KeyKind::kValue, kCountOrAuto},
-    {"sluice.compute_threads", KeyKind::kValue, kCountOrAuto},
-    {"sluice.update_threads", KeyKind::kValue, kCountOrAuto},
+    {"sluice.compute_threads", KeyKind::kValue, kThreadsOrAuto},
+    {"sluice.update_threads", KeyKind::kValue, kThreadsOrAuto},
     {"sluice.trace", KeyKind::kValue, "the path of a file to write"},
 };
 

@@ -59,10 +59,10 @@ class Reader {
     if (const Json* value = find(path)) into = static_cast<T>(checked_integer(path, *value, least, most));
   }
   template <typename T>
-  void integer_or_auto(std::string_view path, T& into, int64_t least) const {
+  void integer_or_auto(std::string_view path, T& into, int64_t least, T most = std::numeric_limits<T>::max()) const {
     const Json* value = find(path);
     if (value == nullptr || *value == "auto") return;
-    into = static_cast<T>(checked_integer(path, *value, least, std::numeric_limits<T>::max()));
+    into = static_cast<T>(checked_integer(path, *value, least, most));
   }
 
   // least <= value < below; both ends as the key's words say.
@@ -136,6 +136,7 @@ class Reader {
   Within within_;
 };
 
+constexpr int kMostThreads = 1024;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // The hyper-parameters that each type knows beside lr and weight_decay, and its defaults, which are the incumbent's.
@@ -175,7 +176,7 @@ void read_hyper_parameters(const Reader& reader, const OptimizerType& type, Adam
   only_of_others("betas", type.betas);
   only_of_others("eps", type.eps);
   only_of_others("momentum", type.momentum);
-  reader.number("eps", optimizer.epsilon, std::numeric_limits<double>::min(), kNoLimit);
+  reader.number("eps", optimizer.epsilon, std::numeric_limits<float>::min(), kNoLimit);
   reader.number("weight_decay", optimizer.weight_decay, 0, kNoLimit);
   reader.number("momentum", optimizer.momentum, 0, 1);
   read_betas(reader, optimizer);
@@ -360,8 +361,8 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
                            {{"auto", Recompute::kAuto}, {"always", Recompute::kAlways}});
   reader.choice<DType>("sluice.state_dtype", sluice.state_dtype, {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}});
   reader.integer_or_auto("sluice.loss_tile_tokens", sluice.loss_tile_tokens, 1);
-  reader.integer_or_auto("sluice.compute_threads", sluice.compute_threads, 1);
-  reader.integer_or_auto("sluice.update_threads", sluice.update_threads, 1);
+  reader.integer_or_auto("sluice.compute_threads", sluice.compute_threads, 1, kMostThreads);
+  reader.integer_or_auto("sluice.update_threads", sluice.update_threads, 1, kMostThreads);
   reader.text("sluice.trace", sluice.trace);
 }
 
@@ -406,8 +407,8 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   config.model = read_model(reader);
   read_data(reader, config.data);
   reader.integer_or_auto("train_batch_size", config.batch.train, 1);
-  reader.integer_or_auto("train_micro_batch_size_per_gpu", config.batch.micro, 1);
-  reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1);
+  reader.integer_or_auto("train_micro_batch_size_per_gpu", config.batch.micro, 1, kMostSamples);
+  reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1, kMostMicroBatches);
   derive_batch(config.batch, name);
   read_optimizer(reader, config);
   read_schedule(reader, config.schedule);

@@ -104,13 +104,14 @@ void PendingFile::publish() {
   sync_folder(path_.parent_path());
 }
 
-void write_checked(const std::filesystem::path& path, uint32_t fingerprint, std::string_view bytes) {
+std::unique_ptr<PendingFile> write_checked(const std::filesystem::path& path, uint32_t fingerprint,
+                                           std::string_view bytes) {
   Header header{.fingerprint = fingerprint, .bytes = bytes.size(), .content_crc = crc_of(bytes)};
   header.header_crc = crc_of(bytes_of_header(header, offsetof(Header, header_crc)));
-  PendingFile file(path);
-  file.append(bytes_of_header(header, sizeof header));
-  file.append(bytes);
-  file.publish();
+  auto file = std::make_unique<PendingFile>(path);
+  file->append(bytes_of_header(header, sizeof header));
+  file->append(bytes);
+  return file;
 }
 
 std::optional<CheckedBytes> read_checked(const std::filesystem::path& path) {

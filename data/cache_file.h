@@ -2,14 +2,15 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace sluice {
 
-// A file being written. Not thread-safe. Until publish() nothing is visible under the final name; the destructor
-// removes what was not published.
+// A file being written. Not thread-safe. Until publish() nothing is visible under the final name, and what was there
+// stays; the destructor removes what was not published.
 class PendingFile {
  public:
   explicit PendingFile(std::filesystem::path path);
@@ -19,6 +20,7 @@ class PendingFile {
 
   void append(std::string_view bytes);
   void write_at(int64_t offset, std::string_view bytes);
+  const std::filesystem::path& temporary() const { return temporary_; }  // where it is until then
   // fdatasync, rename, fsync of the folder. Throws IoError (disk full among others); nothing is published then.
   void publish();
 
@@ -29,8 +31,9 @@ class PendingFile {
   int64_t end_ = 0;
 };
 
-// content = header (magic, version, fingerprint, length, CRC32C) + bytes.
-void write_checked(const std::filesystem::path& path, uint32_t fingerprint, std::string_view bytes);
+// content = header (magic, version, fingerprint, length, CRC32C) + bytes; to be published.
+std::unique_ptr<PendingFile> write_checked(const std::filesystem::path& path, uint32_t fingerprint,
+                                           std::string_view bytes);
 struct CheckedBytes {
   uint32_t fingerprint = 0;
   std::string bytes;

@@ -56,23 +56,23 @@ uint32_t tokens_fingerprint(const DataOptions& data, uint32_t text_fingerprint) 
 
 std::unique_ptr<Tokenizer> build_tokenizer(const PrepareOptions& options, const TextSource& text) {
   const DataOptions& data = options.data;
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (data.tokenizer == TokenizerKind::kByte) {
-    tokenizer = make_byte_tokenizer();
-  } else {
-    say(options.log, LogLevel::kInfo,
-        fmt::format("training a sentencepiece vocabulary of {} entries on {}", data.vocab_size,
-                    format_bytes(std::min(text.bytes(), kSampleBytes))));
-    tokenizer = make_sentencepiece_tokenizer(train_sentencepiece(text, data.vocab_size));
-  }
-  const uint32_t fingerprint = text.fingerprint();
-  std::string content(reinterpret_cast<const char*>(&fingerprint), sizeof fingerprint);
-  content += tokenizer->model();
-  write_checked(tokenizer_file(options.cache_folder), settings_crc(data), content);
-  return tokenizer;
+  if (data.tokenizer == TokenizerKind::kByte) return make_byte_tokenizer();
+  say(options.log, LogLevel::kInfo,
+      fmt::format("training a sentencepiece vocabulary of {} entries on {}", data.vocab_size,
+                  format_bytes(std::min(text.bytes(), kSampleBytes))));
+  return make_sentencepiece_tokenizer(train_sentencepiece(text, data.vocab_size));
 }
 
-void build_tokens(const PrepareOptions& options, const TextSource& text, const Tokenizer& tokenizer) {
+std::unique_ptr<PendingFile> write_tokenizer(const PrepareOptions& options, const TextSource& text,
+                                             const Tokenizer& tokenizer) {
+  const uint32_t fingerprint = text.fingerprint();
+  std::string content(reinterpret_cast<const char*>(&fingerprint), sizeof fingerprint);
+  content += tokenizer.model();
+  return write_checked(tokenizer_file(options.cache_folder), settings_crc(options.data), content);
+}
+
+std::unique_ptr<PendingFile> write_tokens(const PrepareOptions& options, const TextSource& text,
+                                          const Tokenizer& tokenizer) {
   TokenWriter writer(tokens_file(options.cache_folder), tokenizer.vocabulary_size(),
                      tokens_fingerprint(options.data, text.fingerprint()));
   std::vector<int32_t> ids;
@@ -88,7 +88,7 @@ void build_tokens(const PrepareOptions& options, const TextSource& text, const T
     const int32_t end = tokenizer.end_of_document();
     writer.append({&end, 1});
   }
-  writer.finish();
+  return writer.finish();
 }
 
 void make_folder(const fs::path& folder) {
@@ -116,34 +116,46 @@ Dataset Dataset::prepare(const PrepareOptions& options) {
   make_folder(options.cache_folder);
   std::optional<CachedTokenizer> cached = read_tokenizer(options.data, options.cache_folder);
   const fs::path tokens = tokens_file(options.cache_folder);
+  Parts parts;
   if (options.use == CacheUse::kWithoutText && cached) {
-    auto stream = TokenStream::open(tokens, tokens_fingerprint(options.data, cached->text_fingerprint));
-    if (stream) return Dataset(options.data, std::move(cached->tokenizer), std::move(*stream), 0);
+    parts.stream = TokenStream::open(tokens, tokens_fingerprint(options.data, cached->text_fingerprint));
+    if (parts.stream) {
+      parts.tokenizer = std::move(cached->tokenizer);
+      return Dataset(options.data, std::move(parts));
+    }
   }
   const TextSource text = TextSource::open(options.data.path);
   report_text(options.log, text);
-  const bool fresh = cached && cached->text_fingerprint == text.fingerprint();
-  std::unique_ptr<Tokenizer> tokenizer = fresh ? std::move(cached->tokenizer) : build_tokenizer(options, text);
-  const uint32_t fingerprint = tokens_fingerprint(options.data, text.fingerprint());
-  auto stream = fresh ? TokenStream::open(tokens, fingerprint) : std::nullopt;
-  if (!stream) {
+  parts.text_bytes = text.bytes();
+  if (cached && cached->text_fingerprint == text.fingerprint()) {
+    parts.tokenizer = std::move(cached->tokenizer);
+    parts.stream = TokenStream::open(tokens, tokens_fingerprint(options.data, text.fingerprint()));
+  } else {
+    parts.tokenizer = build_tokenizer(options, text);
+    parts.new_tokenizer = write_tokenizer(options, text, *parts.tokenizer);
+  }
+  if (!parts.stream) {
     if (fs::exists(tokens)) {
       say(options.log, LogLevel::kInfo,
           tokens.string() + " is damaged or was made from another text or settings: it is made anew");
     }
-    build_tokens(options, text, *tokenizer);
-    stream = TokenStream::open(tokens, std::nullopt);
+    parts.new_tokens = write_tokens(options, text, *parts.tokenizer);
+    parts.stream = TokenStream::open(parts.new_tokens->temporary(), std::nullopt);
   }
-  if (!stream || stream->fingerprint() != fingerprint) {
-    throw CorruptionError(tokens.string() + " is not what was just written: is another run using this folder?");
-  }
-  return Dataset(options.data, std::move(tokenizer), std::move(*stream), text.bytes());
+  if (!parts.stream)
+    throw CorruptionError(tokens.string() + " is not what was just written: look at the drive's health (dmesg)");
+  return Dataset(options.data, std::move(parts));
 }
 
-Dataset::Dataset(const DataOptions& options, std::unique_ptr<Tokenizer> tokenizer, TokenStream stream,
-                 int64_t text_bytes)
-    : options_(options), tokenizer_(std::move(tokenizer)), stream_(std::move(stream)), text_bytes_(text_bytes) {
-  const int64_t total = stream_.size(), length = options_.sequence_length;
+void Dataset::keep() {
+  for (auto* made : {&parts_.new_tokenizer, &parts_.new_tokens}) {
+    if (*made) (*made)->publish();
+    made->reset();
+  }
+}
+
+Dataset::Dataset(const DataOptions& options, Parts parts) : options_(options), parts_(std::move(parts)) {
+  const int64_t total = parts_.stream->size(), length = options_.sequence_length;
   const auto held_back = static_cast<int64_t>(std::floor(static_cast<double>(total) * options_.validation_fraction));
   validation_first_ = total - held_back;
   training_samples_ = std::max<int64_t>(0, (validation_first_ - 1) / length);
@@ -159,8 +171,8 @@ Dataset::Dataset(const DataOptions& options, std::unique_ptr<Tokenizer> tokenize
 void Dataset::sample_from(int64_t first_token, std::span<int64_t> inputs, std::span<int64_t> targets) const {
   const auto length = static_cast<size_t>(options_.sequence_length);
   SLUICE_CHECK(inputs.size() == length && targets.size() == length, "a sample has S inputs and S targets");
-  stream_.read(first_token, inputs);
-  stream_.read(first_token + 1, targets);
+  parts_.stream->read(first_token, inputs);
+  parts_.stream->read(first_token + 1, targets);
 }
 
 void Dataset::training_sample(int64_t sample, std::span<int64_t> inputs, std::span<int64_t> targets) const {
@@ -174,11 +186,11 @@ void Dataset::validation_sample(int64_t sample, std::span<int64_t> inputs, std::
 }
 
 double Dataset::validation_unigram_nats(std::span<const int64_t> samples) const {
-  std::vector<int64_t> counts(static_cast<size_t>(tokenizer_->vocabulary_size()));
+  std::vector<int64_t> counts(static_cast<size_t>(parts_.tokenizer->vocabulary_size()));
   for (const int64_t sample : samples) {
     SLUICE_CHECK(sample >= 0 && sample < validation_samples_, "a validation sample");
     const int64_t first = validation_first_ + sample * options_.sequence_length;
-    for (int64_t i = 1; i <= options_.sequence_length; ++i) ++counts[static_cast<size_t>(stream_.at(first + i))];
+    for (int64_t i = 1; i <= options_.sequence_length; ++i) ++counts[static_cast<size_t>(parts_.stream->at(first + i))];
   }
   return unigram_nats(counts);
 }

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "core/log.h"
+#include "data/cache_file.h"
 #include "data/options.h"
 #include "data/text_source.h"
 #include "data/token_stream.h"
@@ -34,16 +36,19 @@ struct PrepareOptions {
 
 class Dataset {
  public:
-  // Throws ConfigError (options, text, too little text for one sample), IoError.
+  // What has to be made anew stays in temporary files until keep(): a command that is refused later on leaves the caches
+  // of the run that is there. Throws ConfigError (options, text, too little text for one sample), IoError.
   static Dataset prepare(const PrepareOptions& options);
+  // Puts what was made anew in place of the folder's caches. Throws IoError.
+  void keep();
 
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
   const DataOptions& options() const { return options_; }
-  int64_t tokens() const { return stream_.size(); }
-  int64_t text_bytes() const { return text_bytes_; }  // 0 where the cache was taken without the text
-  int64_t mapped_bytes() const { return stream_.mapped_bytes(); }
+  int64_t tokens() const { return parts_.stream->size(); }
+  int64_t text_bytes() const { return parts_.text_bytes; }  // 0 where the cache was taken without the text
+  int64_t mapped_bytes() const { return parts_.stream->mapped_bytes(); }
   // Of text and settings: runs with equal fingerprints train on the same tokens.
-  uint32_t fingerprint() const { return stream_.fingerprint(); }
+  uint32_t fingerprint() const { return parts_.stream->fingerprint(); }
   int64_t training_samples() const { return training_samples_; }
   int64_t validation_samples() const { return validation_samples_; }
 
@@ -55,13 +60,18 @@ class Dataset {
   double validation_unigram_nats(std::span<const int64_t> samples) const;
 
  private:
-  Dataset(const DataOptions& options, std::unique_ptr<Tokenizer> tokenizer, TokenStream stream, int64_t text_bytes);
+  struct Parts {
+    std::unique_ptr<Tokenizer> tokenizer;
+    std::optional<TokenStream> stream;
+    std::unique_ptr<PendingFile> new_tokenizer, new_tokens;  // null: the cache's was taken
+    int64_t text_bytes = 0;
+  };
+  Dataset(const DataOptions& options, Parts parts);
   void sample_from(int64_t first_token, std::span<int64_t> inputs, std::span<int64_t> targets) const;
 
   DataOptions options_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  TokenStream stream_;
-  int64_t text_bytes_ = 0, validation_first_ = 0, training_samples_ = 0, validation_samples_ = 0;
+  Parts parts_;
+  int64_t validation_first_ = 0, training_samples_ = 0, validation_samples_ = 0;
 };
 
 // The tokenizer alone, for `generate`: from the cache that prepare() left. Throws ConfigError when there is none.

@@ -55,13 +55,13 @@ std::string_view view_of(const void* bytes, size_t count) { return {static_cast<
 }  // namespace
 
 struct TokenWriter::Impl {
-  explicit Impl(const std::filesystem::path& path) : file(path) {}
+  explicit Impl(const std::filesystem::path& path) : file(std::make_unique<PendingFile>(path)) {}
   void flush() {
     header.ids_crc = crc32c(header.ids_crc, buffer);
-    file.append(view_of(buffer.data(), buffer.size()));
+    file->append(view_of(buffer.data(), buffer.size()));
     buffer.clear();
   }
-  PendingFile file;
+  std::unique_ptr<PendingFile> file;
   Header header;
   std::vector<std::byte> buffer;
 };
@@ -71,7 +71,7 @@ TokenWriter::TokenWriter(const std::filesystem::path& path, int64_t vocabulary_s
   impl_->header.bytes_per_id = vocabulary_size <= 65536 ? 2 : 4;
   impl_->header.fingerprint = fingerprint;
   impl_->buffer.reserve(kBufferBytes);
-  impl_->file.append(view_of(&impl_->header, sizeof(Header)));  // its place; finish() writes what it is
+  impl_->file->append(view_of(&impl_->header, sizeof(Header)));  // its place; finish() writes what it is
 }
 
 TokenWriter::~TokenWriter() = default;
@@ -88,11 +88,11 @@ void TokenWriter::append(std::span<const int32_t> ids) {
   impl_->header.count += static_cast<int64_t>(ids.size());
 }
 
-void TokenWriter::finish() {
+std::unique_ptr<PendingFile> TokenWriter::finish() {
   impl_->flush();
   impl_->header.header_crc = crc_of_header(impl_->header);
-  impl_->file.write_at(0, view_of(&impl_->header, sizeof(Header)));
-  impl_->file.publish();
+  impl_->file->write_at(0, view_of(&impl_->header, sizeof(Header)));
+  return std::move(impl_->file);
 }
 
 std::optional<TokenStream> TokenStream::open(const std::filesystem::path& path, std::optional<uint32_t> fingerprint) {

@@ -1,8 +1,8 @@
 // A file of token ids, memory-mapped: `uint16` ids where the vocabulary allows it, else `uint32`.
 //
 // file = header (64 B) + ids; header = magic, version, bytes per id, count, fingerprint of what it was made from,
-// CRC32C of the ids, CRC32C of the header. Written under a name of its own, synced, then renamed: a file under the
-// final name is whole, and two processes making the same file do each other no harm.
+// CRC32C of the ids, CRC32C of the header. A PendingFile until it is published: a file under the final name is whole,
+// and two processes making the same file do each other no harm.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,12 +17,12 @@ namespace sluice {
 
 class TokenWriter {
  public:
-  // Throws IoError. Without finish() the destructor removes the temporary file.
+  // Throws IoError, as all of it does. Without finish() nothing is left.
   TokenWriter(const std::filesystem::path& path, int64_t vocabulary_size, uint32_t fingerprint);
   ~TokenWriter();
   TokenWriter(TokenWriter&&) noexcept;
   void append(std::span<const int32_t> ids);
-  void finish();
+  std::unique_ptr<PendingFile> finish();  // the whole file, to be published; once
 
  private:
   struct Impl;

@@ -150,7 +150,11 @@ Use Engine::Impl::enter(int visit, Pass pass) {
 }
 
 void Engine::Impl::leave() noexcept {
-  if (turn.pass == Pass::kBackward) add_shared_contributions();
+  try {
+    if (turn.pass == Pass::kBackward) add_shared_contributions();
+  } catch (const Error&) {  // of the device; the next call throws it
+    spent = std::current_exception();
+  }
   loss_sum += turn.loss;
   turn.turn = nullptr;
   executor->leave(turn.hop);

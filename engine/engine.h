@@ -132,7 +132,7 @@ struct Replay {
 enum class OpenMode : uint8_t {
   kCreate,     // refused where a store is there
   kOverwrite,  // replaces what is there
-  kResume,     // opens what is committed; starts from the beginning, and says so, where nothing is
+  kResume,     // opens what is committed; starts from the beginning, and says so, where no step is
   kOpen,       // opens what is committed; refused, and left as it is, where nothing is
 };
 
@@ -154,6 +154,8 @@ struct EngineOptions {
   std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
   std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;  // tests give others
   std::string trace_path;                                                      // empty: none
+  // Called when a store has taken the place of whatever was there, before its first commit.
+  std::function<void()> on_new_store;
   // Called while the store is created: chunks done, chunks in all.
   std::function<void(int64_t, int64_t)> progress;
   Log log;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -73,6 +74,8 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   const StartingNear starting(*topology, near_device);
   device = make_device(options.device, plan.device_arena_bytes, adam_simd(plan.options.adam_format()));
   device->register_host(host.span());
+  std::unique_ptr<TraceWriter> trace;  // a file that cannot be written is refused before a store is made
+  if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path);
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
   open_store(source);
   reserve_scratch();
@@ -83,7 +86,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
                                                         .device = device.get(),
                                                         .host = &host,
                                                         .work = this,
-                                                        .trace_path = options.trace_path,
+                                                        .trace = std::move(trace),
                                                         .update_hops = kUpdateHopsPerThread * team->threads(),
                                                         .max_hops = static_cast<int>(longest)});
 }
@@ -141,7 +144,7 @@ void Engine::Impl::probe(StoreOptions& store_options) const {
   if (options.block == EngineOptions::Block::kProbed) blocks = {kMiB, 256 * kKiB, 4 * kMiB};
   for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
     for (const int64_t block : blocks) {
-      if (block <= host.bytes())
+      if (block * static_cast<int64_t>(probe.folders.size()) <= static_cast<int64_t>(memory.size()))
         probe.candidates.push_back({.backend = backend, .block_bytes = block, .depth = plan.options.io_depth});
     }
   }
@@ -171,14 +174,18 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   if (options.probe_io == ProbeIo::kYes && store_options.queue.backend == IoBackend::kAuto) probe(store_options);
   const bool is_there = find_store(store_options.folders()) == StoreExists::kYes;
   if (goes_on(options.open) && is_there) store = RecordStore::open(plan.geometry, identity(), store_options);
-  const bool opened = store != nullptr;
-  if (options.open == OpenMode::kOpen && !opened) refuse_empty(store_options.folder);
-  if (options.open == OpenMode::kResume && !opened) {
+  if (options.open == OpenMode::kOpen && !store) refuse_empty(store_options.folder);
+  if (options.open == OpenMode::kResume && (!store || store->committed().step == 0)) {
+    store.reset();  // initial values may be of another seed: whoever wrote them never came to a step
     say(options.log, LogLevel::kWarning,
         fmt::format("{}: nothing committed to resume from; starting from the beginning",
                     store_options.folder.string()));
   }
-  if (!opened) store = RecordStore::create(plan.geometry, identity(), store_options);
+  const bool opened = store != nullptr;
+  if (!opened) {
+    store = RecordStore::create(plan.geometry, identity(), store_options);
+    if (options.on_new_store) options.on_new_store();
+  }
   update_pass = std::make_unique<UpdatePass>(UpdatePass::Parts{
       .model = model, .plan = plan, .groups = groups, .store = *store, .device = *device, .host = host.at(0)});
   access = std::make_unique<RecordAccess>(plan, *store, *update_pass, host.at(0));

@@ -72,7 +72,11 @@ class TorchCuda final : public CudaModule {
     return std::make_unique<StreamScope>(static_cast<cudaStream_t>(stream));
   }
 
-  void take_blas_memory() override { at::cuda::getCurrentCUDABlasHandle(); }
+  // What cuBLAS and cuBLASLt keep for the stream: each takes it once, at its first product if not here.
+  void take_blas_memory() override {
+    at::cuda::getCurrentCUDABlasHandle();
+    at::cuda::getCUDABlasLtWorkspace();
+  }
 
   void give_back_blas_memory(void* stream) noexcept override {
     for (auto* kept :

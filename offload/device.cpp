@@ -17,14 +17,12 @@ std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes, AdamKernel h
 }
 
 int node_near_device(DeviceKind kind) {
-  if (!is_gpu(kind)) return -1;
-  const std::vector<Gpu> gpus = list_gpus();
-  return gpus.empty() ? -1 : gpus.front().place.numa_node;
+  return is_gpu(kind) ? first_gpu().place.numa_node : -1;
 }
 
 std::string explain_device() {
   const std::string missing = why_no_gpu();
-  return missing.empty() ? "device_cuda: " + describe(list_gpus().front()) : "device_host: " + missing;
+  return missing.empty() ? "device_cuda: " + describe(first_gpu()) : "device_host: " + missing;
 }
 
 }  // namespace sluice

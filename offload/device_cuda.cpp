@@ -354,6 +354,17 @@ Finite DeviceCuda::update(AdamFormat format, std::span<const AdamRun> runs) {
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
+// The first GPU; asking makes no context on it.
+std::string why_too_old() {
+  constexpr int kLeastMajor = 8;  // what the kernels are compiled for (cmake/Cuda.cmake)
+  int major = 0, minor = 0;
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), {"cudaDeviceGetAttribute"});
+  check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), {"cudaDeviceGetAttribute"});
+  if (major >= kLeastMajor) return "";
+  return fmt::format("the first GPU has compute capability {}.{}, and this build has code for {}.0 and later", major,
+                     minor, kLeastMajor);
+}
+
 }  // namespace
 
 std::string why_no_gpu() {
@@ -365,7 +376,7 @@ std::string why_no_gpu() {
     return fmt::format("the driver here is too old: it supports CUDA {}, and this build needs {}", version_text(driver),
                        version_text(CUDART_VERSION));
   }
-  if (error == cudaSuccess && count > 0) return "";
+  if (error == cudaSuccess && count > 0) return why_too_old();
   const std::string answer =
       error == cudaSuccess ? "" : fmt::format(": {} ({})", cudaGetErrorName(error), cudaGetErrorString(error));
   return "the CUDA driver is here, and no GPU answers (see nvidia-smi, and CUDA_VISIBLE_DEVICES)" + answer;
@@ -385,9 +396,23 @@ std::vector<Gpu> list_gpus() {
   return gpus;
 }
 
-std::unique_ptr<Device> make_device_cuda(int64_t bytes) {
+namespace {
+
+void require_gpu() {
   const std::string missing = why_no_gpu();
   if (!missing.empty()) throw DeviceError("device cuda: " + missing + "; or use the host twin (device_host)");
+}
+
+}  // namespace
+
+Gpu first_gpu() {
+  require_gpu();
+  check_cuda(cudaSetDevice(0), {"cudaSetDevice"});
+  return gpu_at(0);
+}
+
+std::unique_ptr<Device> make_device_cuda(int64_t bytes) {
+  require_gpu();
   return std::make_unique<DeviceCuda>(bytes);
 }
 

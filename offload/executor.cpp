@@ -1,6 +1,7 @@
 #include "offload/executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/errors.h"
@@ -31,21 +32,18 @@ int in_flight_limit(Lane lane, int update_hops) {
   return 1;
 }
 
-Executor::Executor(const Parts& parts) : parts_(parts) {
-  waiting_.reserve(parts.max_hops);
+Executor::Executor(Parts parts) : parts_(std::move(parts)) {
+  waiting_.reserve(parts_.max_hops);
   // Every hop ends once, and only so many are under way at once.
-  const size_t most_ends = 2 * (kTransfersInFlight + kCopiesInFlight) + parts.update_hops + 2;
+  const size_t most_ends = 2 * (kTransfersInFlight + kCopiesInFlight) + parts_.update_hops + 2;
   ends_.reserve(most_ends);
   taken_.reserve(most_ends);
   for (int lane = 0; lane < kLaneCount; ++lane) {
-    lanes_[lane].limit = in_flight_limit(static_cast<Lane>(lane), parts.update_hops);
+    lanes_[lane].limit = in_flight_limit(static_cast<Lane>(lane), parts_.update_hops);
   }
-  begin_ns_.reserve(parts.max_hops);
-  end_ns_.reserve(parts.max_hops);
-  if (!parts.trace_path.empty()) {
-    trace_ = std::make_unique<TraceWriter>(parts.trace_path);
-    name_rows(*trace_);
-  }
+  begin_ns_.reserve(parts_.max_hops);
+  end_ns_.reserve(parts_.max_hops);
+  if (parts_.trace) name_rows(*parts_.trace);
   parts_.device->set_sink(this);
   thread_ = std::thread([this] { run(); });
 }
@@ -177,7 +175,7 @@ void Executor::run_unit() {
     poll_store(Wait::kNo);
   }
   times_.elapsed_ns = now_ns() - unit_begin_ns_;
-  if (trace_) write_trace(*trace_);
+  if (parts_.trace) write_trace(*parts_.trace);
 }
 
 // All hops have ended, or nothing is under way after a failure.

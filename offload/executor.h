@@ -60,11 +60,11 @@ class Executor final : private CopySink {
     Device* device = nullptr;
     const Arena* host = nullptr;
     LaneWork* work = nullptr;
-    std::string trace_path;  // empty: none
-    int update_hops = 4;     // at most this many in flight
-    int max_hops = 0;        // of any program that will run
+    std::unique_ptr<TraceWriter> trace;  // null: none
+    int update_hops = 4;                 // at most this many in flight
+    int max_hops = 0;                    // of any program that will run
   };
-  explicit Executor(const Parts& parts);
+  explicit Executor(Parts parts);
   ~Executor() override;  // waits for what is under way; never throws
 
   // Starts a unit. The program must outlive it; no unit may be running. kRehearsed: swap_out goes to slots that hold
@@ -124,7 +124,6 @@ class Executor final : private CopySink {
   std::array<LaneState, kLaneCount> lanes_;
   int remaining_ = 0;                       // hops not ended
   std::vector<int64_t> begin_ns_, end_ns_;  // per hop; 0: it had nothing to do
-  std::unique_ptr<TraceWriter> trace_;
   UnitTimes times_;
   int64_t counted_until_ns_ = 0;  // of busy times
   int64_t unit_begin_ns_ = 0;

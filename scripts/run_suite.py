@@ -86,7 +86,10 @@ class Suite:
         if ended.returncode != 0:
             return self.fail(name, last_line(ended.stderr))
         say(f"{name}: {time.monotonic() - begin:.0f} s")
-        return json.loads(ended.stdout)
+        try:
+            return json.loads(ended.stdout)
+        except json.JSONDecodeError as error:
+            return self.fail(name, f"what it printed is not JSON: {error}")
 
     def fail(self, name, reason):
         self.failed.append(name)
@@ -99,12 +102,18 @@ class Suite:
             say(f"{name}: left out of the small part")
         return {name: self.test(name, chosen[name]) for name in chosen}
 
+    def environment(self, name):
+        """Whole runs that are killed and resumed compute where the rest of the suite does."""
+        return os.environ | ({"SLUICE_TEST_DEVICE": self.device} if name == "app_kill_test" else {})
+
     def test(self, name, only):
         report = self.out / f"{name}.xml"
         command = [str(HERE / "bin" / name), f"--gtest_filter={only}", f"--gtest_output=xml:{report}"]
         with open(self.out / f"{name}.log", "w") as log:
             try:
-                status = subprocess.run(command, stdout=log, stderr=log, timeout=900, check=False).returncode
+                status = subprocess.run(
+                    command, stdout=log, stderr=log, timeout=900, check=False, env=self.environment(name)
+                ).returncode
             except subprocess.TimeoutExpired:
                 return self.fail(name, "longer than 900 s")
         if not report.exists():
@@ -158,7 +167,9 @@ class Suite:
         return row | self.figures(name, ["bench", "step", config, *self.computes_on, *rounds])
 
     def configuration(self, shape, samples, home, micro_batches):
-        memory = (self.arguments.device_memory, self.arguments.host_memory) if not self.small else ("64MiB", "64MiB")
+        budgets = {"device_memory": self.arguments.device_memory, "host_memory": self.arguments.host_memory}
+        if self.small:
+            budgets = dict.fromkeys(budgets, "64MiB")
         return {
             "model": shape,
             "data": {"tokenizer": "byte", "sequence_length": shape["n_positions"]},
@@ -167,11 +178,10 @@ class Suite:
             "gradient_clipping": 1.0,
             "bf16": {"enabled": True},
             "sluice": {
-                "device_memory": memory[0],
-                "host_memory": memory[1],
                 "nvme": [str(self.drive())],
                 "placement": HOMES[home],
-            },
+            }
+            | {key: budget for key, budget in budgets.items() if budget},
         }
 
     def drive(self):
@@ -243,8 +253,8 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for results")
     parser.add_argument("--drive", type=Path, help="folder of the drive to use; default: in OUT")
     parser.add_argument("--demo-steps", type=int, default=20)
-    parser.add_argument("--device-memory", default="100GiB", help="of the steps")
-    parser.add_argument("--host-memory", default="90GiB", help="of the steps")
+    parser.add_argument("--device-memory", help="of the steps; default: four fifths of what the GPU has free")
+    parser.add_argument("--host-memory", help="of the steps; default: half of what is free")
     parser.add_argument("--list-tests", action="store_true", help="print the test programs and end")
     arguments = parser.parse_args()
     if arguments.list_tests:

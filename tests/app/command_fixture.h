@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,7 +24,7 @@ class CommandTest : public testing::Test {
     std::ofstream text(file("text.txt"));
     for (int i = 0; i < 400; ++i) text << "line " << i << ": the quick brown fox counts to " << i * i << "\n";
     text.close();
-    std::ofstream(file("run.json")) << kConfig;
+    std::ofstream(file("run.json")) << config();
   }
 
   std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
@@ -108,6 +109,15 @@ class CommandTest : public testing::Test {
       text += "\n";
     }
     return text;
+  }
+
+  // On a machine with a GPU its suite says SLUICE_TEST_DEVICE=cuda, where LibTorch's products take tens of MiB.
+  static std::string config() {
+    const char* const device = std::getenv("SLUICE_TEST_DEVICE");
+    if (device == nullptr || std::string(device) == "cpu") return kConfig;
+    auto config = nlohmann::ordered_json::parse(kConfig);
+    config["sluice"].update({{"device", device}, {"device_memory", "256MiB"}});
+    return config.dump();
   }
 
   static constexpr const char* kConfig = R"({

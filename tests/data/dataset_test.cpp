@@ -21,15 +21,23 @@ using testing::HasSubstr;
 
 class DatasetTest : public testing::Test {
  protected:
-  Dataset prepare() {
+  Dataset prepare_only() {
     return Dataset::prepare({.data = data_,
                              .cache_folder = folder_.path() / "run",
                              .use = use_,
                              .progress = [this](int64_t done, int64_t total) { progress_.emplace_back(done, total); }});
   }
+  Dataset prepare() {
+    Dataset dataset = prepare_only();
+    dataset.keep();
+    return dataset;
+  }
   // Were the tokens made anew by the prepare() before?
   bool tokenized() { return !std::exchange(progress_, {}).empty(); }
   std::filesystem::path cached(const char* name) const { return folder_.path() / "run" / name; }
+  int64_t files_of_the_run() const {
+    return std::distance(std::filesystem::directory_iterator(folder_.path() / "run"), {});
+  }
   static void flip_bit(const std::filesystem::path& file, size_t offset) {
     std::string content = read_whole(file);
     content.at(offset) ^= 1;
@@ -96,6 +104,32 @@ TEST_F(DatasetTest, a_second_run_takes_the_cache_and_a_changed_text_makes_it_ane
   EXPECT_TRUE(tokenized());
 }
 
+TEST_F(DatasetTest, what_is_not_kept_leaves_the_cache_as_it_was) {
+  folder_.write("text/a.txt", made_up_code(300));
+  prepare();
+  const std::string tokens = read_whole(cached("tokens.cache")), tokenizer = read_whole(cached("tokenizer.cache"));
+  folder_.write("text/a.txt", made_up_code(200));
+  data_.tokenizer = TokenizerKind::kSentencePiece;
+  data_.vocab_size = 300;
+  {
+    const Dataset refused = prepare_only();
+    std::vector<int64_t> inputs(4), targets(4);
+    refused.training_sample(refused.training_samples() - 1, inputs, targets);
+    EXPECT_EQ(read_whole(cached("tokens.cache")), tokens);
+  }
+  EXPECT_EQ(read_whole(cached("tokens.cache")), tokens);
+  EXPECT_EQ(read_whole(cached("tokenizer.cache")), tokenizer);
+  EXPECT_EQ(files_of_the_run(), 2) << "no temporary file stays";
+  Dataset kept = prepare_only();
+  kept.keep();
+  std::vector<int64_t> before(4), after(4), targets(4);
+  kept.training_sample(0, after, targets);
+  prepare().training_sample(0, before, targets);
+  EXPECT_EQ(before, after);
+  EXPECT_NE(read_whole(cached("tokens.cache")), tokens);
+  EXPECT_EQ(files_of_the_run(), 2);
+}
+
 TEST_F(DatasetTest, changed_settings_make_the_cache_anew) {
   folder_.write("text/a.txt", made_up_code(300));
   data_.tokenizer = TokenizerKind::kSentencePiece;
@@ -127,9 +161,7 @@ TEST_F(DatasetTest, any_flipped_bit_and_any_torn_file_is_noticed_and_made_anew) 
       ASSERT_EQ(read_whole(cached(name)), whole) << name << " " << length;
     }
   }
-  int files = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder_.path() / "run")) ++files;
-  EXPECT_EQ(files, 2) << "no temporary file stays";
+  EXPECT_EQ(files_of_the_run(), 2) << "no temporary file stays";
 }
 
 TEST_F(DatasetTest, a_resumed_run_keeps_its_tokens_when_the_text_has_changed_or_gone) {
@@ -151,7 +183,7 @@ TEST_F(DatasetTest, ids_beyond_16_bits_are_kept) {
   TokenWriter writer(file, 70000, 9);
   const std::vector<int32_t> ids = {0, 65535, 65536, 69999};
   writer.append(ids);
-  writer.finish();
+  writer.finish()->publish();
   const auto stream = TokenStream::open(file, 9);
   ASSERT_TRUE(stream);
   std::vector<int64_t> back(4);
@@ -165,7 +197,7 @@ TEST_F(DatasetTest, opening_a_long_stream_checks_it_without_making_it_resident) 
   TokenWriter writer(file, 256, 1);
   const std::vector<int32_t> ids(size_t{1} << 20, 77);
   for (int i = 0; i < 48; ++i) writer.append(ids);
-  writer.finish();
+  writer.finish()->publish();
   const int64_t before_bytes = resident_bytes();
   auto stream = TokenStream::open(file, 1);
   ASSERT_TRUE(stream);
@@ -205,7 +237,8 @@ TEST_F(DatasetTest, runs_that_prepare_the_same_folder_at_once_do_each_other_no_h
     std::vector<std::jthread> runs;
     for (uint32_t& fingerprint : fingerprints) {
       runs.emplace_back([&] {
-        const Dataset dataset = Dataset::prepare({.data = data_, .cache_folder = folder_.path() / "run"});
+        Dataset dataset = Dataset::prepare({.data = data_, .cache_folder = folder_.path() / "run"});
+        dataset.keep();
         fingerprint = dataset.fingerprint();
       });
     }

@@ -89,6 +89,43 @@ TEST_F(Lifecycle, resume_without_a_store_starts_from_the_beginning_and_says_so) 
   EXPECT_EQ(finish(*running), expected_);
 }
 
+TEST_F(Lifecycle, resume_of_a_store_that_never_came_to_a_step_makes_it_anew) {
+  engine(options());
+  EngineOptions with = options();
+  with.open = OpenMode::kResume;
+  int made = 0;
+  with.on_new_store = [&made] { ++made; };
+  {
+    auto running = engine(with);
+    EXPECT_EQ(made, 1);
+    step(*running);
+    running->drain();
+  }
+  EXPECT_EQ(engine(with)->step(), 1);
+  EXPECT_EQ(made, 1);
+}
+
+TEST_F(Lifecycle, a_new_store_is_told_of_when_the_old_one_is_gone_and_not_when_it_is_refused) {
+  EngineOptions with = options();
+  with.open = OpenMode::kOverwrite;
+  int made = 0;
+  with.on_new_store = [&] {
+    ++made;
+    throw std::runtime_error("killed here");
+  };
+  {
+    auto running = engine(options());
+    step(*running);
+    running->drain();
+    EXPECT_THROW(engine(with), ConfigError) << "the store is in use";
+    EXPECT_EQ(made, 0);
+  }
+  EXPECT_THROW(engine(with), std::runtime_error);
+  EXPECT_EQ(made, 1);
+  with.open = OpenMode::kOpen;
+  EXPECT_THROW(engine(with), ConfigError) << "nothing of the old run can be taken for the new one's";
+}
+
 TEST_F(Lifecycle, a_store_to_be_opened_that_is_missing_or_empty_is_refused_and_none_is_made) {
   EngineOptions with = options();
   with.open = OpenMode::kOpen;

@@ -1,30 +1,11 @@
 // Moving bytes moves no bits: every placement trains like the reference that keeps everything in memory.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/engine/placement_fixture.h"
+#include "tests/fakes/cached_pages.h"
 
 namespace sluice::testing {
 namespace {
-
-// Pages of a file that are in the page cache. Mapping it brings none in.
-int64_t cached_pages(const std::filesystem::path& path) {
-  const int file = open(path.c_str(), O_RDONLY);
-  struct stat status {};
-  fstat(file, &status);
-  const size_t pages = static_cast<size_t>((status.st_size + 4095) / 4096);
-  void* map = mmap(nullptr, pages * 4096, PROT_READ, MAP_SHARED, file, 0);
-  std::vector<unsigned char> resident(pages);
-  EXPECT_EQ(mincore(map, pages * 4096, resident.data()), 0);
-  munmap(map, pages * 4096);
-  close(file);
-  int64_t cached = 0;
-  for (unsigned char page : resident) cached += page & 1;
-  return cached;
-}
 
 struct PlacementCase {
   HomeKind weights, state, gradient, activations;

@@ -51,7 +51,7 @@ TEST_F(OnCuda, takes_no_more_of_the_gpu_than_its_budget) {
   int64_t budget = 0;
   const auto note_budget = [&](EngineOptions& options) { budget = options.plan.device_bytes; };
   train(note_budget);
-  const int64_t free_before = list_gpus().front().free_bytes;
+  const int64_t free_before = first_gpu().free_bytes;
   const int64_t taken = free_before - train(note_budget).gpu_free_bytes;
   EXPECT_GT(taken, 0);
   EXPECT_LE(taken, round_up(budget, kGranule));

@@ -69,12 +69,13 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_with_state_on_the_device) {
 
 TEST_F(FiveLayersInBf16, train_to_the_same_bits_in_small_budgets_whatever_moves_the_bytes) {
   expect_same(in_small_budgets);
+  expect_same(in_smallest_budgets());
   for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
     for (const int threads : {1, 2}) {
       expect_same([&](EngineOptions& o) {
         in_small_budgets(o);
         o.store.queue.backend = backend;
-        o.store.queue.depth = threads == 1 ? 2 : 16;
+        o.plan.io_depth = threads == 1 ? 2 : 16;
         o.update_threads = threads;
       });
     }

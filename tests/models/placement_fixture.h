@@ -14,6 +14,7 @@
 #include "libtorch/process.h"
 #include "models/gpt2.h"
 #include "offload/gpu.h"
+#include "tests/fakes/cached_pages.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
@@ -91,8 +92,12 @@ class Gpt2Placement : public ::testing::Test {
     run.elements = engine.geometry().padded_elements();
     run.graphs = std::ranges::count_if(engine.plan().graphs, [](int64_t at) { return at >= 0; });
     EXPECT_LE(model_.workspace_peak_bytes(), memory_.workspace_bytes);
-    if (on_gpu()) run.gpu_free_bytes = list_gpus().front().free_bytes;
+    if (on_gpu()) run.gpu_free_bytes = first_gpu().free_bytes;
     run.every_step_commits = engine.plan().commit_interval == 1;
+    const int64_t state_on_nvme = elements_with_state_on_nvme(engine.plan());
+    EXPECT_EQ(run.lanes.state_read_bytes, state_bytes() * state_on_nvme);
+    EXPECT_EQ(run.lanes.state_write_bytes, state_bytes() * (run.every_step_commits ? run.elements : state_on_nvme));
+    EXPECT_EQ(cached_pages(folder.path() / "sluice-0.swap"), 0);
     const Digests digests = engine.digests();
     run.record.weights_crc32c = digests.weights_crc32c;
     run.record.state_crc32c = digests.state_crc32c;
@@ -108,6 +113,18 @@ class Gpt2Placement : public ::testing::Test {
       options.plan.device_bytes = planner.smallest_device(options.plan.host_bytes).value();
       options.plan.host_bytes = planner.smallest_host(options.plan.device_bytes).value();
     };
+  }
+  // An element's: two moments in fp32, and in bf16 and fp16 what the master has beyond the weights.
+  int64_t state_bytes() const {
+    const Precision precision = model_.options().precision;
+    return precision == Precision::kBf16 ? 10 : precision == Precision::kFp16 ? 12 : 8;
+  }
+  static int64_t elements_with_state_on_nvme(const Plan& plan) {
+    int64_t elements = 0;
+    for (size_t chunk = 0; chunk < plan.chunks.size(); ++chunk) {
+      if (plan.chunks[chunk].state == Home::kNvme) elements += plan.geometry.chunks()[chunk].elements;
+    }
+    return elements;
   }
   bool on_gpu() const { return model_.options().device == DeviceKind::kCuda; }
   // The same model's run on the CPU, with everything as in expected().

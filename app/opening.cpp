@@ -1,0 +1,116 @@
+#include "app/opening.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "app/setup.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+RunFolder folder_of(const TrainOptions& options) {
+  if (!options.out.empty()) return RunFolder(fs::absolute(options.out).lexically_normal());
+  return RunFolder(fs::absolute("runs") / fs::path(options.config).stem());
+}
+
+RunConfig read_config(const TrainOptions& options) {
+  RunConfig config = load_config(options.config, options.overrides);
+  if (options.data) config.data.path = *options.data;
+  if (options.seed) config.seed = *options.seed;
+  if (!options.trace.empty()) config.sluice.trace = options.trace;
+  make_paths_absolute(config);
+  return config;
+}
+
+// Decides between creating, replacing and resuming.
+OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const std::vector<fs::path>& stores,
+                     const Log& log) {
+  const bool there = find_store(stores) == StoreExists::kYes;
+  const bool run = folder.holds() == RunFolder::Holds::kRun;
+  const fs::path& store = stores.front();
+  // A run's configuration is written after its first commit: a store without one never came to a step.
+  if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
+  if (options.open == OpenMode::kCreate && (there || run)) {
+    throw ConfigError(
+        fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
+                    there ? store.string() : folder.path().string()));
+  }
+  if (options.open == OpenMode::kResume && !there) {
+    say(log, LogLevel::kWarning, fmt::format("{}: no store to resume; starting from the beginning", store.string()));
+    return OpenMode::kCreate;
+  }
+  return options.open;
+}
+
+void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
+  if (find_store(stores) == StoreExists::kYes) return;
+  const auto joined = [](const std::vector<fs::path>& folders, const char* between) {
+    std::string text = folders.front().string();
+    for (size_t i = 1; i < folders.size(); ++i) text += between + folders[i].string();
+    return text;
+  };
+  const std::vector<fs::path> stores_before = folder.stores(before);
+  if (find_store(stores_before) == StoreExists::kYes) {
+    throw ConfigError(fmt::format(
+        "{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'", folder.path().string(),
+        joined(stores_before, ", "), joined(stores, ", "), joined(stores_before, "\",\"")));
+  }
+  throw ConfigError(
+      fmt::format("{}: the run's store is not in {} any more: it was trimmed or removed, or its drive is not mounted; "
+                  "bring it back, or begin again with --overwrite",
+                  folder.path().string(), joined(stores_before, ", ")));
+}
+
+// What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, and
+// the shape of a model whose weights came from a Hugging Face folder.
+void take_over(Opening& opening, const TrainOptions& options) {
+  RunConfig& config = opening.config;
+  const RunConfig& before = *opening.before;
+  if (!options.seed && config.seed == 0) config.seed = before.seed;
+  if (config.data.path.empty()) config.data.path = before.data.path;
+  if (config.data.path == before.data.path) opening.cache = CacheUse::kWithoutText;
+  const Json now = Json::parse(config.model);
+  Json model = Json::parse(before.model);
+  if (!now.contains("path") || !model.contains("path") || now["path"] != model["path"]) return;
+  opening.model_folder = model["path"].get<std::string>();
+  model.update(now);
+  config.model = without_folder(model.dump());
+}
+
+}  // namespace
+
+Opening open_folder(const TrainOptions& options, const Log& log) {
+  Opening opening{.folder = folder_of(options), .config = read_config(options)};
+  const RunFolder& folder = opening.folder;
+  if (folder.holds() == RunFolder::Holds::kOther) {
+    throw ConfigError(fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with "
+                                  "--out",
+                                  folder.path().string(), folder.config_file().filename().string()));
+  }
+  opening.mode = choose_mode(options, folder, opening.stores(), log);
+  if (opening.mode == OpenMode::kOpen) {
+    opening.before = folder.load();
+    check_resumed_store(*opening.before, folder, opening.stores());
+    folder.check_store(opening.stores());
+    take_over(opening, options);
+  }
+  return opening;
+}
+
+void check_same_data(const StepState& committed, uint32_t fingerprint, const RunFolder& folder) {
+  uint32_t before = fingerprint;
+  if (committed.caller.size() == sizeof before) std::memcpy(&before, committed.caller.data(), sizeof before);
+  if (before == fingerprint) return;
+  throw ConfigError(
+      fmt::format("{}: the text is not the one that the run there was trained on (fingerprint {:08x}, now "
+                  "{:08x}): give that text, or begin again with --overwrite",
+                  folder.path().string(), before, fingerprint));
+}
+
+}  // namespace sluice

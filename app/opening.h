@@ -1,0 +1,32 @@
+// What `sluice train` finds in the run's folder, and what it does there: begin, begin again, or go on.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "app/run_folder.h"
+#include "app/train.h"
+#include "core/log.h"
+#include "data/dataset.h"
+
+namespace sluice {
+
+struct Opening {
+  RunFolder folder;
+  OpenMode mode = OpenMode::kCreate;
+  RunConfig config;                 // as the command gives it, and what a run that goes on takes from its folder
+  std::optional<RunConfig> before;  // of a run that goes on; not there where it was cut off at its very beginning
+  std::string model_folder;         // where the weights of a run that goes on came from; not read any more
+  CacheUse cache = CacheUse::kIfUnchanged;
+
+  bool goes_on() const { return mode == OpenMode::kResume || mode == OpenMode::kOpen; }
+  std::vector<std::filesystem::path> stores() const { return folder.stores(config); }
+};
+
+// Changes nothing on any drive. Throws ConfigError where what is there is not as the options say.
+Opening open_folder(const TrainOptions& options, const Log& log);
+
+// Every commit carries the fingerprint of the tokens that were trained on. Throws ConfigError where these are others.
+void check_same_data(const StepState& committed, uint32_t fingerprint, const RunFolder& folder);
+
+}  // namespace sluice

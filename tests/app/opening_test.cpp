@@ -1,0 +1,170 @@
+// What training does with a folder where something is already: nothing of a run is lost to a command that is refused.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class OpeningTest : public CommandTest {
+ protected:
+  static void expect_refused(const Ended& ended, const std::string& words) {
+    EXPECT_NE(ended.exit_code, 0);
+    EXPECT_EQ(ended.last_error_line().rfind("sluice: ", 0), 0u) << ended.err;
+    EXPECT_THAT(ended.last_error_line(), HasSubstr(words));
+  }
+  // What a folder holds, by names and bytes.
+  std::map<std::string, std::string> content_of(const std::string& name) const {
+    std::map<std::string, std::string> content;
+    for (const auto& entry : fs::directory_iterator(file(name))) {
+      std::ifstream stream(entry.path(), std::ios::binary);
+      content[entry.path().filename().string()] = {std::istreambuf_iterator<char>(stream), {}};
+    }
+    return content;
+  }
+  void write_other_text() const {
+    std::ofstream text(file("other.txt"));
+    for (int i = 0; i < 500; ++i) text << "another line " << i << "\n";
+  }
+};
+
+TEST_F(OpeningTest, an_overwrite_that_is_refused_leaves_the_run_as_it_was) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  const auto before = content_of("run");
+  write_other_text();
+  std::ofstream(file("short.txt")) << "too short for a sample";
+  const auto overwrite = [&](const std::string& text, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"train", "@run.json", "--data", "@" + text, "--out", "@run", "--overwrite"};
+    all.insert(all.end(), more.begin(), more.end());
+    return sluice(all);
+  };
+  expect_refused(overwrite("short.txt", {}), "fewer than one sample");
+  // Known only when the text is already read.
+  expect_refused(overwrite("other.txt", {"--trace", "@no-such-folder/trace.json"}), "no-such-folder");
+  EXPECT_TRUE(content_of("run") == before);
+  ASSERT_EQ(train("whole").exit_code, 0);
+  ASSERT_EQ(train("run", {"--resume"}).exit_code, 0);
+  EXPECT_EQ(numbers(metrics("run")), numbers(metrics("whole")));
+}
+
+TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still_goes_on) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  write_other_text();
+  const auto resume_on = [&](const std::string& text) {
+    return sluice({"train", "@run.json", "--data", "@" + text, "--out", "@run", "--steps", "6", "--resume"});
+  };
+  expect_refused(resume_on("other.txt"), "the text is not the one that the run there was trained on");
+  expect_refused(resume_on("nothing.txt"), file("nothing.txt"));
+  fs::remove(file("run/tokens.cache"));
+  fs::remove(file("run/tokenizer.cache"));
+  expect_refused(resume_on("other.txt"), "the text is not the one that the run there was trained on");
+  EXPECT_FALSE(fs::exists(file("run/tokens.cache")));
+  fs::rename(file("text.txt"), file("moved.txt"));
+  ASSERT_EQ(resume_on("moved.txt").exit_code, 0);
+  EXPECT_EQ(metrics("run").size(), 7u);
+}
+
+TEST_F(OpeningTest, a_file_of_a_trace_that_cannot_be_written_is_refused_before_a_store_is_made) {
+  expect_refused(train("run", {"--trace", "@no-such-folder/trace.json"}), "no-such-folder");
+  EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
+  EXPECT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+}
+
+TEST_F(OpeningTest, a_folder_with_somebody_elses_config_is_neither_trained_in_nor_lost) {
+  fs::create_directory(file("model"));
+  std::ofstream(file("model/config.json")) << R"({"model_type": "gpt2", "n_layer": 2})";
+  const auto before = content_of("model");
+  for (const char* how : {"--overwrite", "--resume", ""}) {
+    std::vector<std::string> more;
+    if (*how != '\0') more.emplace_back(how);
+    expect_refused(train("model", more), "is not a run's");
+  }
+  EXPECT_TRUE(content_of("model") == before);
+  expect_refused(sluice({"generate", "@model", "--prompt", "x", "--tokens", "1"}), "no run is there");
+}
+
+TEST_F(OpeningTest, a_run_whose_store_another_one_has_replaced_takes_nothing_of_it_and_does_not_remove_it) {
+  const auto on_the_drive = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", "sluice.nvme=[\"" + file("drive") + "\"]", "--steps", "2"});
+    return more;
+  };
+  ASSERT_EQ(train("first", on_the_drive({})).exit_code, 0);
+  ASSERT_EQ(train("second", on_the_drive({"--overwrite", "--seed", "1"})).exit_code, 0);
+  const std::string words = "is another run's, begun there since";
+  expect_refused(train("first", on_the_drive({"--resume"})), words);
+  expect_refused(sluice({"generate", "@first", "--prompt", "x", "--tokens", "1"}), words);
+  expect_refused(sluice({"checkpoint", "export", "@first", "@out"}), words);
+  expect_refused(sluice({"checkpoint", "trim", "@first", "--yes"}), words);
+  EXPECT_EQ(sluice({"generate", "@second", "--prompt", "x", "--tokens", "1"}).exit_code, 0);
+  EXPECT_EQ(sluice({"checkpoint", "trim", "@second", "--yes"}).exit_code, 0);
+  EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
+TEST_F(OpeningTest, an_export_into_a_runs_folder_is_refused) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const auto before = content_of("run");
+  for (const char* out : {"@run", "@run/", "@run/../run"})
+    expect_refused(sluice({"checkpoint", "export", "@run", out}), "the folder of a run");
+  EXPECT_TRUE(content_of("run") == before);
+}
+
+TEST_F(OpeningTest, seeds_that_no_configuration_can_hold_are_refused) {
+  for (const char* seed : {"-1", "9223372036854775808", "010", "0x10", "1.5", ""}) {
+    const Ended ended = train("run", {"--seed", seed});
+    EXPECT_EQ(ended.exit_code, 2) << seed;
+    EXPECT_THAT(ended.last_error_line(), HasSubstr("--seed")) << seed;
+  }
+  EXPECT_FALSE(fs::exists(file("run")));
+  ASSERT_EQ(train("run", {"--seed", "9223372036854775807", "--steps", "1"}).exit_code, 0);
+  EXPECT_EQ(train("run", {"--resume", "--steps", "2"}).exit_code, 0);
+}
+
+TEST_F(OpeningTest, a_run_that_began_with_a_hugging_face_folder_goes_on_without_it) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@out"}).exit_code, 0);
+  const std::string model = R"(model={"path": ")" + file("out") + R"("})";
+  ASSERT_EQ(train("more", {"--set", model, "--steps", "2"}).exit_code, 0);
+  ASSERT_EQ(train("whole", {"--set", model}).exit_code, 0);
+  fs::remove_all(file("out"));
+  ASSERT_EQ(train("more", {"--set", model, "--steps", "4", "--resume"}).exit_code, 0);
+  ASSERT_EQ(train("more", {"--set", model, "--resume"}).exit_code, 0);
+  EXPECT_EQ(numbers(metrics("more")), numbers(metrics("whole")));
+  expect_refused(train("more", {"--set", model, "--set", "model.n_layer=3", "--resume"}), "\"model.n_layer\" 2 and not 3");
+}
+
+TEST_F(OpeningTest, sentencepiece_has_the_models_vocabulary_unless_told_otherwise) {
+  const Ended ended = train("run", {"--set", "data.tokenizer=sentencepiece", "--steps", "1"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("331 entries"));
+}
+
+TEST_F(OpeningTest, too_little_text_for_a_validation_loss_is_said) {
+  const Ended ended = train("run", {"--set", "data.validation_fraction=0.004", "--steps", "1"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("data.validation_fraction 0.004"), HasSubstr("no validation loss")));
+  EXPECT_THAT(ended.out, Not(HasSubstr("validation loss")));
+}
+
+TEST_F(OpeningTest, a_path_that_json_cannot_hold_is_refused_before_anything_is_made) {
+  const std::string name = "text-\xff";
+  fs::copy(file("text.txt"), file(name));
+  expect_refused(sluice({"train", "@run.json", "--data", "@" + name, "--out", "@run"}), "not UTF-8");
+  EXPECT_FALSE(fs::exists(file("run")));
+}
+
+TEST_F(OpeningTest, a_folder_of_the_store_that_is_given_twice_is_refused) {
+  fs::create_directory(file("drive"));
+  fs::create_symlink(file("drive"), file("link"));
+  for (const std::string& other : {file("drive") + "/", file("drive/../drive"), file("link")}) {
+    const Ended ended = train("run", {"--set", "sluice.nvme=[\"" + file("drive") + "\",\"" + other + "\"]"});
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    EXPECT_THAT(ended.last_error_line(), HasSubstr("are one folder")) << other;
+  }
+  EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
+}  // namespace
+}  // namespace sluice
