@@ -14,6 +14,7 @@
 #include "configs/run_config.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "swap/drive_folders.h"
 #include "swap/io_probe.h"
 
 namespace sluice {
@@ -53,13 +54,23 @@ void read_options(Arguments& arguments) {
   if (options.block_bytes % 4096 != 0 || options.block_bytes < 4096 || options.block_bytes > kMaxIoBlockBytes)
     throw ConfigError(fmt::format("--block is {}: allowed are multiples of 4096 up to 64MiB", arguments.block));
   if (options.folders.size() > kMaxDrives) throw ConfigError("--path names more than 16 folders");
-  if (options.depth > 4096 / static_cast<int>(options.folders.size()))
+  check_distinct(options.folders);
+  if (options.depth > kMaxQueueDepth / static_cast<int>(options.folders.size()))
     throw ConfigError(fmt::format("--depth is {}: allowed are up to 4096 for all drives together", options.depth));
   Throttle& throttle = options.throttle;
   if (throttle.gb_per_s.empty()) return;
   if (throttle.gb_per_s.size() != options.folders.size())
     throw ConfigError("--throttle takes one number for each folder of --path");
   throttle.folders = options.folders;
+}
+
+// Records have two slots. Known before they are laid out, which takes memory for each.
+void check_room(const Arguments& arguments) {
+  const int64_t free = free_drive_bytes(arguments.options.folders);
+  if (arguments.options.size_bytes <= free / 2) return;
+  throw ConfigError(
+      fmt::format("--size is {}: twice that is taken, and {} ({} bytes) are free in {}: give a smaller one",
+                  arguments.size, format_bytes(free), free, fmt::join(arguments.folders, ", ")));
 }
 
 Json json_of(const IoFigure& figure) {
@@ -79,6 +90,7 @@ std::string row(const char* name, const IoFigure& figure) {
 }
 
 void measure(const Arguments& arguments) {
+  check_room(arguments);
   Console console;
   const IoBenchEnd end = run_io_bench(arguments.options, arguments.rounds,
                                       [&](int done, int total) { console.progress(done, total, "measuring"); });
@@ -88,7 +100,8 @@ void measure(const Arguments& arguments) {
     return console.print(json.dump());
   }
   console.print(fmt::format(
-      "{} of records, requests of {}, checksums {}; {}\nmedians of {} rounds; the ceiling is bare requests on the same "
+      "{} of records, requests of up to {}, checksums {}; {}\nmedians of {} rounds; the ceiling is bare requests on "
+      "the same "
       "files in the same rounds; latencies are those of single requests with {} in flight on each drive",
       format_bytes(arguments.options.size_bytes), format_bytes(arguments.options.block_bytes),
       arguments.options.verify == Verify::kOn ? "on" : "off", end.queue, arguments.rounds, arguments.options.depth));
@@ -108,9 +121,9 @@ Json sluice_section(const Arguments& arguments, const IoSettings& best) {
 }
 
 void sweep(const Arguments& arguments) {
-  constexpr int64_t kMemoryBytes = 64 * kMiB, kLimitNs = 20'000'000'000;
+  constexpr int64_t kMemoryBytes = 64 * kMiB, kLimitNs = 20'000'000'000;  // memory: for each drive
   Console console;
-  const Arena memory(kMemoryBytes);
+  const Arena memory(kMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
   IoProbeOptions options{.folders = arguments.options.folders,
                          .memory = memory.span(),
                          .scratch_bytes = std::clamp<int64_t>(arguments.options.size_bytes / 4, 8 * kMiB, 512 * kMiB),
@@ -152,8 +165,10 @@ void run(Arguments& arguments) {
 }
 
 template <typename T>
-void add_choice(CLI::App& command, const char* name, T& into, std::map<std::string, T> choices, const char* words) {
-  command.add_option(name, into, words)->transform(CLI::CheckedTransformer(std::move(choices), CLI::ignore_case));
+CLI::Option* add_choice(CLI::App& command, const char* name, T& into, std::map<std::string, T> choices,
+                        const char* words) {
+  return command.add_option(name, into, words)
+      ->transform(CLI::CheckedTransformer(std::move(choices), CLI::ignore_case));
 }
 
 }  // namespace
@@ -166,12 +181,14 @@ void add_bench_io(CLI::App& bench) {
       ->required()
       ->delimiter(',');
   io->add_option("--size", arguments->size, "Bytes of all records")->capture_default_str();
-  io->add_option("--record", arguments->record, "Bytes of the largest record")->capture_default_str();
-  io->add_option("--block", arguments->block, "Bytes of a request")->capture_default_str();
-  io->add_option("--depth", options.depth, "Requests in flight, for each drive")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  add_choice<IoPattern>(
+  CLI::Option* const record =
+      io->add_option("--record", arguments->record, "Bytes of the largest record")->capture_default_str();
+  CLI::Option* const block =
+      io->add_option("--block", arguments->block, "Bytes of a request at the most")->capture_default_str();
+  CLI::Option* const depth = io->add_option("--depth", options.depth, "Requests in flight, for each drive")
+                                 ->check(CLI::Range(1, kMaxQueueDepth))
+                                 ->capture_default_str();
+  CLI::Option* const pattern = add_choice<IoPattern>(
       *io, "--pattern", options.pattern,
       {{"sequential", IoPattern::kSequential}, {"chunks", IoPattern::kChunks}, {"mixed", IoPattern::kMixed}},
       "sequential: records of one size in file order. chunks: of the sizes that a model gives (default). mixed: these "
@@ -179,18 +196,21 @@ void add_bench_io(CLI::App& bench) {
   add_choice<IoBackend>(*io, "--backend", options.backend,
                         {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}},
                         "auto, uring or threads (default: auto)");
-  add_choice<Verify>(*io, "--verify", options.verify, {{"on", Verify::kOn}, {"off", Verify::kOff}},
-                     "Checksums as in training (default: on)");
-  io->add_option("--rounds", arguments->rounds, "Of which the median is taken")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  CLI::Option* const verify =
+      add_choice<Verify>(*io, "--verify", options.verify, {{"on", Verify::kOn}, {"off", Verify::kOff}},
+                         "Checksums as in training (default: on)");
+  CLI::Option* const rounds = io->add_option("--rounds", arguments->rounds, "Of which the median is taken")
+                                  ->check(CLI::Range(1, 1000))
+                                  ->capture_default_str();
   io->add_option("--throttle", options.throttle.gb_per_s,
                  "GB/s for each drive at the most (0: no limit): plays a slower one")
       ->delimiter(',')
       ->check(CLI::NonNegativeNumber);
-  io->add_flag_callback(
+  CLI::Option* const sweeps = io->add_flag_callback(
       "--sweep", [arguments] { arguments->task = Arguments::Task::kSweep; },
-      "Find the best backend, block and depth, and print the configuration that uses them");
+      "Find the best backend, block and depth with bare requests, and print the configuration that uses them");
+  for (CLI::Option* const of_the_store : {record, block, depth, pattern, verify, rounds})
+    sweeps->excludes(of_the_store);
   io->add_flag_callback(
       "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the text");
   io->callback([arguments] { run(*arguments); });

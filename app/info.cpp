@@ -54,7 +54,9 @@ void run_info(Console& console) {
   fmt::format_to(out, "  {:<18}{}\n", "optimizer", adam_words());
   fmt::format_to(out, "  {:<18}{}\n", "update threads", make_update_team(*topology, 1)->describe());
   fmt::format_to(out, "\nMachine\n  {:<18}{}\n", "CPU", topology->cpu_name());
-  fmt::format_to(out, "  {:<18}{} on {} NUMA node(s)\n", "cores", topology->core_count(), topology->node_count());
+  const int cores = topology->core_count(), usable = usable_cores(*topology);
+  fmt::format_to(out, "  {:<18}{} on {} NUMA node(s){}\n", "cores", cores, topology->node_count(),
+                 usable < cores ? fmt::format("; the control group's quota is the time of {}", usable) : "");
   const int64_t available = available_host_bytes();
   const std::vector<Gpu> gpus = list_gpus();
   fmt::format_to(out, "  {:<18}{} available; default budgets: device {}, host {}\n", "memory", format_bytes(available),

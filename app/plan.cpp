@@ -44,9 +44,21 @@ Json homes_json(const Plan& plan) {
   return json;
 }
 
+// Of the plan, of what would help, and of what --what-if asks for.
+struct Outlook {
+  Prediction present;
+  std::vector<Offer> offers;
+  struct WhatIf {
+    Resources resources;
+    Prediction prediction;
+  };
+  std::optional<WhatIf> what_if;
+};
+
 // Drives share the bytes in proportion to their speeds, which are measured when the store is made.
-WriteRate rate_of(const Plan& plan, const RunConfig& config) {
+WriteRate rate_of(const Plan& plan, const RunConfig& config, const std::optional<Outlook>& outlook) {
   return {.bytes_per_step = std::llround(plan.written_bytes_per_step),
+          .step_seconds = outlook ? outlook->present.step_ms / 1e3 : 0,
           .largest_share = 1.0 / static_cast<double>(std::max<size_t>(1, config.sluice.nvme.size()))};
 }
 
@@ -114,17 +126,6 @@ Json plan_json(const RunSetup& setup, const Plan& plan, const WorkspaceNeed& wor
   return json;
 }
 
-// Of the plan, of what would help, and of what --what-if asks for.
-struct Outlook {
-  Prediction present;
-  std::vector<Offer> offers;
-  struct WhatIf {
-    Resources resources;
-    Prediction prediction;
-  };
-  std::optional<WhatIf> what_if;
-};
-
 Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Plan& plan,
                    const std::optional<Resources>& what_if) {
   Outlook outlook{
@@ -180,7 +181,7 @@ void run_plan(const PlanCommand& command, Console& console) {
   std::optional<Outlook> outlook;
   if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, what_if);
   const EnduranceConfig& asked = setup.config.endurance;
-  const WriteRate rate = rate_of(plan, setup.config);
+  const WriteRate rate = rate_of(plan, setup.config, outlook);
   const std::vector<DriveWear> worn = drives_of(setup.config);
   if (const std::string warning = warning_of(asked, rate, worn); !warning.empty()) {
     say(console.log(), LogLevel::kWarning, warning);

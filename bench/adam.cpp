@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "bench/adam_planes.h"
 #include "bench/median.h"
 #include "bench/streams.h"
+#include "core/bytes.h"
 #include "core/errors.h"
 
 namespace sluice {
@@ -53,16 +55,23 @@ AdamRow row_of(const std::vector<double>& times_ns, const AdamBench& bench, int6
   return row;
 }
 
+void check_elements(int64_t elements, AdamFormat format) {
+  const int64_t available = available_host_bytes(), most = most_elements(format, available);
+  if (elements >= kLeastElements && elements <= most) return;
+  throw ConfigError(
+      fmt::format("elements is {}; allowed: {} to {}, whose planes fit into the {} ({} bytes) of memory that "
+                  "are available",
+                  elements, kLeastElements, most, format_bytes(available), available));
+}
+
 }  // namespace
 
 AdamBench measure_adam(const AdamBenchOptions& options) {
-  if (options.elements < kLeastElements) {
-    throw ConfigError(fmt::format("elements is {}; allowed: {} or more", options.elements, kLeastElements));
-  }
   const AdamFormat format = format_of(options);
+  check_elements(options.elements, format);
   const AdamKernel kernel = kernel_named(options.isa, format);
   const auto topology = make_topology();
-  const auto team = make_update_team(*topology, options.threads);
+  const auto team = make_update_team(*topology, options.threads > 0 ? options.threads : usable_cores(*topology));
   const BenchPlanes planes(format, options.elements);
   const auto chunks = equal_chunks(options.elements, team->threads());
   const AdamStep step = adam_step({}, 10, 1.0);
@@ -71,35 +80,36 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
     for (const auto plane : planes.floats(first, elements))
       stream_in_place(plane.data(), static_cast<int64_t>(plane.size()));
   };
-  const auto triads = [&](int64_t first, int64_t elements) {
-    const auto [b, c] = planes.moments(first, elements);
-    triad(planes.scratch() + first, b.data(), c.data(), static_cast<int64_t>(b.size()));
+  const auto triads = [&planes](Stores stores) {
+    return [&planes, stores](int64_t first, int64_t elements) {
+      const auto [b, c] = planes.moments(first, elements);
+      triad(planes.scratch() + first, b.data(), c.data(), static_cast<int64_t>(b.size()), stores);
+    };
   };
   const auto plain = [&](int64_t first, int64_t elements) { kernel(step, planes.at(first), elements); };
   const SummedPass summed(options.isa, planes);
   const auto checksummed = [&](int64_t first, int64_t elements) { summed(Summed::kWhatGoes, step, {first, elements}); };
   const auto verified = [&](int64_t first, int64_t elements) { summed(Summed::kAll, step, {first, elements}); };
-  std::vector<double> stream_ns, triad_ns, plain_ns, checksum_ns, verified_ns;
+  const std::array<ChunkPass, 6> passes = {streamed,    plain,   triads(Stores::kCached), triads(Stores::kPastCaches),
+                                           checksummed, verified};
+  std::array<std::vector<double>, passes.size()> ns;
   for (int round = 0; round <= kRounds; ++round) {
-    const double times[] = {sweep(*team, chunks, streamed).all_ns, sweep(*team, chunks, plain).all_ns,
-                            sweep(*team, chunks, triads).all_ns, sweep(*team, chunks, checksummed).all_ns,
-                            sweep(*team, chunks, verified).all_ns};
-    if (round == 0) continue;  // caches and page tables warm up
-    stream_ns.push_back(times[0]);
-    plain_ns.push_back(times[1]);
-    triad_ns.push_back(times[2]);
-    checksum_ns.push_back(times[3]);
-    verified_ns.push_back(times[4]);
+    for (size_t pass = 0; pass < passes.size(); ++pass) {
+      const double all_ns = sweep(*team, chunks, passes[pass]).all_ns;
+      if (round > 0) ns[pass].push_back(all_ns);  // before that caches and page tables warm up
+    }
   }
+  const auto& [stream_ns, plain_ns, triad_ns, past_caches_ns, checksum_ns, verified_ns] = ns;
   AdamBench bench;
   bench.isa = options.isa == "auto" ? adam_bench_isas()[1] : options.isa;
   bench.threads = team->threads();
   bench.elements = options.elements;
   const double stream_bytes = 8.0 * static_cast<double>(planes.floats(0, options.elements).size() * options.elements);
   bench.stream_gb_per_s = stream_bytes / median(stream_ns);
-  const double triad_elements = static_cast<double>(planes.moments(0, options.elements)[0].size());
-  bench.triad_gb_per_s = 12.0 * triad_elements / median(triad_ns);
-  bench.ceiling_gb_per_s = std::max(bench.stream_gb_per_s, bench.triad_gb_per_s);
+  const double triad_bytes = 12.0 * static_cast<double>(planes.moments(0, options.elements)[0].size());
+  bench.triad_gb_per_s = triad_bytes / median(triad_ns);
+  bench.past_caches_gb_per_s = triad_bytes / median(past_caches_ns);
+  bench.ceiling_gb_per_s = std::max({bench.stream_gb_per_s, bench.triad_gb_per_s, bench.past_caches_gb_per_s});
   const RecordFormat records(format.precision, Optimizer::kAdam, format.moments);
   const int64_t moved = bytes_updated_per_element(records, format.gradient);
   bench.plain = row_of(plain_ns, bench, moved);

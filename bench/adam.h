@@ -12,7 +12,7 @@ namespace sluice {
 
 struct AdamBenchOptions {
   int64_t elements = int64_t{32} << 20;
-  int threads = 0;  // 0: one a physical core
+  int threads = 0;  // 0: one for each of usable_cores()
   Precision precision = Precision::kBf16;
   DType moments = DType::kFp32;  // or kBf16, as `sluice.state_dtype` has it
   std::string isa = "auto";      // or one of adam_bench_isas()
@@ -28,9 +28,10 @@ struct AdamBench {
   std::string isa;
   int threads = 0;
   int64_t elements = 0;
-  double stream_gb_per_s = 0;   // read-modify-write in place, plane after plane
-  double triad_gb_per_s = 0;    // a = b + s * c
-  double ceiling_gb_per_s = 0;  // the better one
+  double stream_gb_per_s = 0;       // read-modify-write in place, plane after plane
+  double triad_gb_per_s = 0;        // a = b + s * c
+  double past_caches_gb_per_s = 0;  // the same, with stores that pass the caches by
+  double ceiling_gb_per_s = 0;      // the best of them
   AdamRow plain;
   AdamRow with_checksum;  // of the records as they go
   AdamRow verified;       // and of records and gradient as they come
@@ -53,7 +54,7 @@ struct AdamSurroundings {
 
 // Names that `isa` may have on this CPU, "auto" first, best first then, "scalar" (the reference) last.
 std::vector<std::string> adam_bench_isas();
-// Throws ConfigError for an isa that is not there, fewer than 4096 elements, or memory that cannot be had.
+// Throws ConfigError for an isa that is not there, fewer than 4096 elements, or more than memory is available for.
 AdamBench measure_adam(const AdamBenchOptions& options);
 AdamSurroundings measure_adam_surroundings(const AdamBenchOptions& options, double ceiling_gb_per_s);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 
 #include "bench/adam.h"
 #include "core/bytes.h"
@@ -17,16 +18,23 @@ namespace {
 
 constexpr int64_t kMostChunkElements = int64_t{1} << 20;
 
-int64_t plane_bytes(int64_t elements, int64_t each) { return round_up(elements * each, int64_t{2} << 20); }
+constexpr int64_t kPageBytes = 2 * kMiB;  // a plane starts at a page
+int64_t plane_bytes(int64_t elements, int64_t each) { return round_up(elements * each, kPageBytes); }
 
 RecordFormat record_format(AdamFormat format) { return {format.precision, Optimizer::kAdam, format.moments}; }
 
-int64_t arena_bytes(AdamFormat format, int64_t elements) {
-  int64_t bytes = plane_bytes(elements, 4);  // scratch
+// Bytes of an element in each plane.
+std::vector<int64_t> element_bytes(AdamFormat format) {
+  std::vector<int64_t> bytes = {4};  // scratch
   for (const Group group : {Group::kWeights, Group::kState, Group::kGradient}) {
-    for (const Plane& plane : planes_of(record_format(format), group))
-      bytes += plane_bytes(elements, plane.bytes_per_element);
+    for (const Plane& plane : planes_of(record_format(format), group)) bytes.push_back(plane.bytes_per_element);
   }
+  return bytes;
+}
+
+int64_t arena_bytes(AdamFormat format, int64_t elements) {
+  int64_t bytes = 0;
+  for (const int64_t each : element_bytes(format)) bytes += plane_bytes(elements, each);
   return bytes;
 }
 
@@ -63,6 +71,12 @@ std::string_view target_of(const std::string& isa) {
 
 AdamFormat format_of(const AdamBenchOptions& options) {
   return {.precision = options.precision, .gradient = weights_dtype(options.precision), .moments = options.moments};
+}
+
+int64_t most_elements(AdamFormat format, int64_t bytes) {
+  const std::vector<int64_t> planes = element_bytes(format);
+  const int64_t rounding = static_cast<int64_t>(planes.size()) * kPageBytes;
+  return std::max<int64_t>(0, bytes - rounding) / std::reduce(planes.begin(), planes.end());
 }
 
 BenchPlanes::BenchPlanes(AdamFormat format, int64_t elements)

@@ -17,6 +17,9 @@ namespace sluice {
 // What the options ask for, with gradients of the weights' type.
 AdamFormat format_of(const AdamBenchOptions& options);
 
+// Of which the planes fit into so many bytes.
+int64_t most_elements(AdamFormat format, int64_t bytes);
+
 class BenchPlanes {
  public:
   BenchPlanes(AdamFormat format, int64_t elements);

@@ -11,7 +11,6 @@
 #include <random>
 #include <utility>
 
-#include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/clock.h"
 #include "core/errors.h"
@@ -24,6 +23,9 @@ namespace {
 constexpr int kSlots = 8;  // records under way at once
 constexpr int64_t kLeastChunks = 16;
 constexpr int64_t kBytesPerElement = 12, kStateBytesPerElement = 10;
+constexpr const char* kFolder = "sluice-bench-io";  // in each drive's
+
+std::filesystem::path path_of(const std::filesystem::path& drive) { return store_path(drive / kFolder, 0); }
 
 // Signals wait while files have names.
 class SignalsHeld {
@@ -84,16 +86,13 @@ IoStore::IoStore(const IoStoreOptions& options) : options_(options), geometry_(m
   if (options_.pattern == IoPattern::kMixed) std::shuffle(order_.begin(), order_.end(), std::mt19937_64(1));
   slots_.resize(kSlots);
   for (int slot = 0; slot < kSlots; ++slot) free_slots_.push_back(slot);
-  memory_ = Arena(kSlots * slot_bytes_);
+  const auto drives = static_cast<int>(options_.folders.size());
+  memory_ = Arena(std::max(kSlots, drives) * slot_bytes_);  // bare requests: one for each drive at least
   std::mt19937_64 random(7);
   for (int64_t at = 0; at + 8 <= memory_.bytes(); at += 8) *reinterpret_cast<uint64_t*>(memory_.at(at)) = random();
   make_store();
-  bare_queue_ =
-      timed_queue_factory(&bare_times_, options_.throttle)({.backend = IoBackend::kAuto,
-                                                            .depth = options_.depth * static_cast<int>(files_.size()),
-                                                            .files = static_cast<int>(files_.size()),
-                                                            .memory = {memory_.span()},
-                                                            .log = {}});
+  bare_queue_ = timed_queue_factory(&bare_times_, options_.throttle)(for_drives(
+      {.backend = IoBackend::kAuto, .depth = options_.depth, .memory = {memory_.span()}, .log = {}}, drives));
   lane_ = std::make_unique<ChecksumLane>([this](int slot) { check(slot); }, [this] { store_->interrupt(); }, kSlots);
   // Both slots of every record, so that no pass meets a block that was never written.
   for (int i = 0; i < 2; ++i) {
@@ -110,9 +109,9 @@ IoStore::~IoStore() {
 
 void IoStore::make_store() {
   const SignalsHeld held;
-  StoreOptions options{.folder = options_.folders[0] / "sluice-bench-io"};
+  StoreOptions options{.folder = options_.folders[0] / kFolder};
   for (size_t drive = 1; drive < options_.folders.size(); ++drive)
-    options.more_folders.push_back(options_.folders[drive] / "sluice-bench-io");
+    options.more_folders.push_back(options_.folders[drive] / kFolder);
   options.make_queue = timed_queue_factory(&times_, options_.throttle);
   options.queue = {.backend = options_.backend, .depth = options_.depth, .memory = {memory_.span()}, .log = {}};
   options.block_bytes = options_.block_bytes;
@@ -136,7 +135,7 @@ void IoStore::make_store() {
 
 void IoStore::open_files() {
   for (const std::filesystem::path& folder : options_.folders) {
-    const std::filesystem::path path = store_path(folder / "sluice-bench-io", 0);
+    const std::filesystem::path path = path_of(folder);
     files_.push_back(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
     if (files_.back() < 0) throw IoError({.action = "open", .path = path.string(), .error_number = errno});
   }
@@ -217,19 +216,22 @@ PassEnd IoStore::run(Direction direction) {
 }
 
 PassEnd IoStore::run_bare_requests(Direction direction) {
-  const int64_t head_bytes =
-      round_up(RecordStore::file_bytes(geometry_, Precision::kBf16) - 2 * record_bytes_, options_.block_bytes);
+  const int64_t head_bytes = RecordStore::file_bytes(geometry_, Precision::kBf16) - 2 * record_bytes_;
+  const int64_t block_bytes = std::min(options_.block_bytes, slot_bytes_);  // no request of the store is larger
   BareRun bare{.op = direction == Direction::kRead    ? BareOp::kRead
                      : direction == Direction::kWrite ? BareOp::kWrite
                                                       : BareOp::kAlternate,
                .bytes = record_bytes_ * (direction == Direction::kBoth ? 2 : 1),
-               .block_bytes = options_.block_bytes,
+               .block_bytes = block_bytes,
                .depth = options_.depth,
                .memory = memory_.span()};
-  for (const int file : files_) {
-    const int64_t bytes = lseek(file, 0, SEEK_END) - head_bytes;
+  for (size_t drive = 0; drive < files_.size(); ++drive) {
+    const int64_t first = drive == 0 ? head_bytes : kStoreBlockBytes;
+    const int64_t bytes = lseek(files_[drive], 0, SEEK_END) - first;
     // A drive much slower than the others has next to nothing.
-    if (bytes >= options_.block_bytes) bare.ranges.push_back({.file = file, .first = head_bytes, .bytes = bytes});
+    if (bytes < block_bytes) continue;
+    bare.ranges.push_back(
+        {.file = files_[drive], .first = first, .bytes = bytes, .path = path_of(options_.folders[drive])});
   }
   bare_times_.read.clear();
   bare_times_.write.clear();

@@ -45,7 +45,8 @@ class IoStore {
   // Every record once. kBoth: every record is read, verified and written to its other slot, as an update does.
   // Checksums are computed and compared as in training. Request times are those of the last pass.
   PassEnd run(Direction direction);
-  // The same bytes by bare requests of the same size, with as many in flight, to and from the same memory.
+  // The same bytes by bare requests as large as the store's largest, with as many in flight, to and from the same
+  // memory.
   PassEnd run_bare_requests(Direction direction);
   void commit();
 

@@ -1,11 +1,9 @@
 #include "bench/nvme_to_device.h"
 
-#include <algorithm>
 #include <array>
 
 #include "core/bytes.h"
 #include "core/clock.h"
-#include "core/errors.h"
 
 namespace sluice {
 namespace {
@@ -29,7 +27,7 @@ NvmePath::NvmePath(const Options& options)
   device_.set_sink(this);
   // What was never written reads as zeros without the drive.
   run_bare(*queue_, {.op = BareOp::kWrite,
-                     .ranges = {{.file = file_.file(), .bytes = file_.bytes()}},
+                     .ranges = {file_.whole()},
                      .bytes = file_.bytes(),
                      .block_bytes = kBlockBytes,
                      .depth = static_cast<int>(kBlocks),
@@ -45,7 +43,7 @@ double NvmePath::run() { return pass(Reads::kDone); }
 double NvmePath::upload_alone() { return pass(Reads::kLeftOut); }
 
 double NvmePath::read_alone() {
-  return run_bare(*queue_, {.ranges = {{.file = file_.file(), .bytes = file_.bytes()}},
+  return run_bare(*queue_, {.ranges = {file_.whole()},
                             .bytes = file_.bytes(),
                             .block_bytes = kBlockBytes,
                             .depth = static_cast<int>(kBlocks),
@@ -82,13 +80,7 @@ double NvmePath::pass(Reads reads) {
 }
 
 void NvmePath::finish_read(const IoCompletion& completion) {
-  if (completion.result != kBlockBytes) {
-    throw IoError({.action = "read",
-                   .path = "scratch file",
-                   .bytes = kBlockBytes,
-                   .error_number = static_cast<int>(std::max<int64_t>(0, -completion.result)),
-                   .advice = "look at the drive's health (dmesg)"});
-  }
+  check_whole(completion, kBlockBytes, file_.path());
   start_upload(completion.tag);
 }
 

@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "bench/streams.cpp"
 #include "bench/streams.h"
 
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -32,6 +33,17 @@ void add_half(float* a, const float* b, const float* c, int64_t elements) {
   for (; i < elements; ++i) a[i] = b[i] + 0.5f * c[i];
 }
 
+void stream_half(float* a, const float* b, const float* c, int64_t elements) {
+  const Floats df;
+  const auto half = hn::Set(df, 0.5f);
+  int64_t i = 0;
+  for (; i + kLanes <= elements; i += kLanes) {
+    hn::Stream(hn::MulAdd(half, hn::LoadU(df, c + i), hn::LoadU(df, b + i)), df, a + i);
+  }
+  hwy::FlushStream();
+  for (; i < elements; ++i) a[i] = b[i] + 0.5f * c[i];
+}
+
 // Four independent sums: throughput, not latency.
 float divide(const float* values, int64_t elements) {
   const Floats df;
@@ -57,11 +69,13 @@ namespace sluice {
 
 HWY_EXPORT(stream);
 HWY_EXPORT(add_half);
+HWY_EXPORT(stream_half);
 HWY_EXPORT(divide);
 
 void stream_in_place(float* data, int64_t elements) { HWY_DYNAMIC_DISPATCH(stream)(data, elements); }
-void triad(float* a, const float* b, const float* c, int64_t elements) {
-  HWY_DYNAMIC_DISPATCH(add_half)(a, b, c, elements);
+void triad(float* a, const float* b, const float* c, int64_t elements, Stores stores) {
+  if (stores == Stores::kCached) return HWY_DYNAMIC_DISPATCH(add_half)(a, b, c, elements);
+  HWY_DYNAMIC_DISPATCH(stream_half)(a, b, c, elements);
 }
 float divide_and_root(int64_t elements) {
   alignas(128) float values[160];

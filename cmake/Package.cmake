@@ -6,7 +6,8 @@ set(SLUICE_PACKAGED core swap cpu_adam)
 set(SLUICE_PACKAGE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
 foreach(folder ${SLUICE_PACKAGED})
-  set_target_properties(sluice_${folder} PROPERTIES EXPORT_NAME ${folder})
+  # Independent of their position: an embedder may be a shared object.
+  set_target_properties(sluice_${folder} PROPERTIES EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON)
   target_include_directories(sluice_${folder} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/sluice>)
   target_compile_features(sluice_${folder} PUBLIC cxx_std_20)
   install(TARGETS sluice_${folder} EXPORT sluice ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT package)

@@ -19,8 +19,8 @@ std::string message_of(const IoError::Details& d) {
   }
   if (d.error_number != 0) {
     text += fmt::format(": {} (errno {})", std::generic_category().message(d.error_number), d.error_number);
-  } else {
-    text += ": it moved nothing twice in a row";
+  } else if (!d.reason.empty()) {
+    text += ": " + d.reason;
   }
   if (!d.advice.empty()) text += "; " + d.advice;
   return text;

@@ -27,7 +27,8 @@ class IoError : public Error {
     std::string path{};
     int64_t offset = -1;  // bytes; -1 where it has no meaning
     int64_t bytes = -1;
-    int error_number = 0;  // errno of this operation; 0: it moved nothing twice in a row
+    int error_number = 0;  // errno of this operation; 0: `reason` says what failed
+    std::string reason{};  // in words, where there is no errno
     std::string advice{};  // what to do, may be empty
   };
   explicit IoError(Details details);

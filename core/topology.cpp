@@ -1,5 +1,7 @@
 #include "core/topology.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/errors.h"
@@ -29,6 +31,12 @@ class Fallback final : public Topology {
 };
 
 }  // namespace
+
+int usable_cores(const Topology& topology, const CgroupSources& sources) {
+  const std::optional<double> quota = cgroup_cpu_quota(sources);
+  const int cores = std::max(1, topology.core_count());
+  return quota && *quota < cores ? static_cast<int>(std::ceil(*quota)) : cores;
+}
 
 std::unique_ptr<Topology> make_topology(TopologyKind kind) {
   switch (kind) {

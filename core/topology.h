@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/cgroup.h"
+
 namespace sluice {
 
 class Topology {
@@ -45,6 +47,10 @@ std::unique_ptr<Topology> make_topology_flat();
 // (empty: all). Pinning to its CPUs and binding to its nodes succeed
 // and do nothing. Throws ConfigError for other words.
 std::unique_ptr<Topology> make_topology_synthetic(const std::string& description, std::span<const int> allowed = {});
+
+// How many threads have a core to themselves: core_count(), or fewer where the control group's quota of CPU time is
+// less.
+int usable_cores(const Topology& topology, const CgroupSources& sources = {});
 
 // Bytes of host memory that may still be taken: MemAvailable, capped by the cgroup's limit.
 int64_t available_host_bytes();

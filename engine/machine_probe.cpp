@@ -14,7 +14,6 @@
 #include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/clock.h"
-#include "core/errors.h"
 #include "core/topology.h"
 #include "cpu_adam/adam_sums.h"
 #include "cpu_adam/update_team.h"
@@ -27,7 +26,7 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kScratchBytes = 64 * kMiB;  // of each drive
-constexpr int64_t kMemoryBytes = 16 * kMiB;   // of the requests
+constexpr int64_t kMemoryBytes = 16 * kMiB;   // of each drive's requests
 constexpr int64_t kDriveNs = 200'000'000;
 // More than caches hold, as in a step.
 constexpr int64_t kUpdatedElements = 4 * kMiB;  // by all threads: 56 MiB in bf16
@@ -36,12 +35,10 @@ constexpr int kSmallValue = 0x3c;               // as every byte of a bf16, fp16
 // The drives of a store, all at once, by its kind of queue.
 class Drives {
  public:
-  explicit Drives(const StoreOptions& store) : memory_(kMemoryBytes), depth_(store.queue.depth) {
-    const auto folders = store.folders();
-    for (const auto& folder : folders) files_.emplace_back(folder, kScratchBytes);
-    IoQueueOptions queue = store.queue;
-    queue.depth *= static_cast<int>(folders.size());
-    queue.files = static_cast<int>(folders.size());
+  explicit Drives(const StoreOptions& store)
+      : memory_(kMemoryBytes * static_cast<int64_t>(store.folders().size())), depth_(store.queue.depth) {
+    for (const auto& folder : store.folders()) files_.emplace_back(folder, kScratchBytes);
+    IoQueueOptions queue = for_drives(store.queue, static_cast<int>(files_.size()));
     queue.memory = {memory_.span()};
     queue.log = nullptr;
     queue_ = store.make_queue(queue);
@@ -55,7 +52,7 @@ class Drives {
     speeds.read_gb_per_s = run(BareOp::kRead, INT64_MAX, kDriveNs);
     speeds.mixed_gb_per_s = run(BareOp::kAlternate, INT64_MAX, kDriveNs);
     speeds.commit_ms = median_ns(kProbeNs, [this] { commit(); }) / 1e6;
-    speeds.transfer_us = median_ns(kProbeNs / 4, [this] { one({.op = IoOp::kRead, .bytes = 4096}); }) / 1e3;
+    speeds.transfer_us = median_ns(kProbeNs / 4, [this] { one(files_.front(), IoOp::kRead, 4096); }) / 1e3;
   }
 
  private:
@@ -66,32 +63,25 @@ class Drives {
                 .depth = depth_,
                 .memory = memory_.span(),
                 .limit_ns = limit_ns};
-    for (const ScratchFile& file : files_) run.ranges.push_back({.file = file.file(), .bytes = file.bytes()});
+    for (const ScratchFile& file : files_) run.ranges.push_back(file.whole());
     return run_bare(*queue_, run).gb_per_s();
   }
 
   // A table, a flush of each drive, a superblock, a flush.
   void commit() {
     for (int round = 0; round < 2; ++round) {
-      one({.op = IoOp::kWrite, .bytes = 4096});
-      for (const ScratchFile& file : files_) one({.op = IoOp::kSync, .file = file.file()});
+      one(files_.front(), IoOp::kWrite, 4096);
+      for (const ScratchFile& file : files_) one(file, IoOp::kSync, 0);
     }
   }
 
-  void one(IoRequest request) {
-    if (request.file < 0) request.file = files_.front().file();
-    request.memory = memory_.at(0);
-    queue_->submit(request);
+  void one(const ScratchFile& file, IoOp op, uint32_t bytes) {
+    queue_->submit({.op = op, .file = file.file(), .memory = memory_.at(0), .bytes = bytes});
     queue_->flush();
     std::array<IoCompletion, 1> done;
     while (queue_->poll(done, Wait::kUntilOne) == 0) {
     }
-    if (done[0].result == request.bytes) return;
-    throw IoError({.action = "probe of a drive",
-                   .path = "scratch file",
-                   .bytes = request.bytes,
-                   .error_number = static_cast<int>(std::max<int64_t>(0, -done[0].result)),
-                   .advice = "look at the drive's health (dmesg)"});
+    check_whole(done[0], bytes, file.path());
   }
 
   std::vector<ScratchFile> files_;
@@ -236,7 +226,7 @@ MachineSpeeds probe_machine(const MachineProbeOptions& options) {
   }
   speeds.checksum_gb_per_s = checksum_gb_per_s();
   speeds.hop_us = handover_us();
-  speeds.cores = topology->core_count();
+  speeds.cores = usable_cores(*topology);
   if (options.device != DeviceKind::kHost && why_no_gpu().empty()) {
     speeds.device_update_gb_per_s = device.update_gb_per_s;
   } else {  // host memory plays the device: its compute and its copies are threads of this machine

@@ -40,7 +40,7 @@ ProcessSettings set_process(const ProcessSettings& settings) {
   if (threads < 0) {
     throw ConfigError("sluice.compute_threads is " + std::to_string(threads) + ": 1 or more, or 0 for one a core");
   }
-  if (threads == 0) threads = make_topology()->core_count();
+  if (threads == 0) threads = usable_cores(*make_topology());
   Decided& before = decided();
   const std::lock_guard lock(before.mutex);
   if (before.compute_threads != 0 && before.compute_threads != threads) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,13 @@
 #include "swap/record_store.h"
 
 namespace sluice {
+
+enum class BareOp : uint8_t { kRead, kWrite, kAlternate };  // kAlternate: a read, a write, a read, ...
+struct BareRange {
+  int file = -1;
+  int64_t first = 0, bytes = 0;  // gone through in blocks, again and again
+  std::filesystem::path path{};  // of the file, for errors
+};
 
 // A file of `bytes`, allocated, opened past the page cache and without a name: it is gone with the process, however
 // that ends.
@@ -23,24 +31,22 @@ class ScratchFile {
   ScratchFile& operator=(ScratchFile&&) = delete;
   int file() const { return file_; }
   int64_t bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }  // what errors call it
+  BareRange whole() const { return {.file = file_, .bytes = bytes_, .path = path_}; }
 
  private:
   int file_ = -1;
   int64_t bytes_;
+  std::filesystem::path path_;
 };
 
-enum class BareOp : uint8_t { kRead, kWrite, kAlternate };  // kAlternate: a read, a write, a read, ...
-struct BareRange {
-  int file = -1;
-  int64_t first = 0, bytes = 0;  // gone through in blocks, again and again
-};
 struct BareRun {
   BareOp op = BareOp::kRead;
-  std::vector<BareRange> ranges;  // each has `depth` requests in flight, whatever the others do
+  std::vector<BareRange> ranges;  // each has requests in flight, as many as the others, whatever those do
   int64_t bytes = 0;              // to move in all; rounded down to whole blocks
   int64_t block_bytes = int64_t{1} << 20;
-  int depth = 32;
-  std::span<std::byte> memory;   // a block for each request in flight, no more than it holds; aligned to 4096
+  int depth = 32;  // requests in flight for each range, as far as the queue and the memory have room for all
+  std::span<std::byte> memory;   // of the requests in flight; at least a block for each range; aligned to 4096
   int64_t limit_ns = INT64_MAX;  // no new requests after that time
 };
 struct BareEnd {
@@ -49,14 +55,16 @@ struct BareEnd {
 };
 // Throws IoError for a request that fails or comes up short.
 BareEnd run_bare(IoQueue& queue, const BareRun& run);
+// Throws it: with the request's errno, or with how many bytes have moved.
+void check_whole(const IoCompletion& completion, int64_t bytes, const std::filesystem::path& path);
 
 struct DriveSpeed {
   double read_gb_per_s = 0, write_gb_per_s = 0;
   // Of bytes that go both ways, as state does in every step.
   double both_gb_per_s() const { return 2 / (1 / read_gb_per_s + 1 / write_gb_per_s); }
 };
-// A scratch file in the folder, written and read for about half a second, by the store's kind of queue. 80 MiB of
-// memory and 64 MiB of the drive meanwhile.
-DriveSpeed measure_drive(const std::filesystem::path& folder, const StoreOptions& options);
+// A scratch file in the folder, written and read for about half a second, by the store's kind of queue. Takes 16 MiB of
+// memory meanwhile, and of the drive half of what is free there, 64 MiB at the most. nullopt: less than 8 MiB are free.
+std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options);
 
 }  // namespace sluice

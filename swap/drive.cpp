@@ -75,6 +75,19 @@ Space space_of(int file) {
                              needed, format_bytes(needed), free, format_bytes(free), path.parent_path().string())});
 }
 
+constexpr int kOpenFlags = O_RDWR | O_DIRECT | O_CLOEXEC;
+
+// -1: errno says why. Where there is no direct I/O the file is made before that is refused.
+int open_or_make(const std::filesystem::path& path) {
+  const int made = ::open(path.c_str(), kOpenFlags | O_CREAT | O_EXCL, 0644);
+  if (made >= 0) return made;
+  if (errno == EEXIST) return ::open(path.c_str(), kOpenFlags | O_CREAT, 0644);
+  if (errno != EINVAL) return -1;
+  unlink(path.c_str());
+  errno = EINVAL;
+  return -1;
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) fail("open", folder, errno);
@@ -90,12 +103,11 @@ std::filesystem::path store_path(const std::filesystem::path& folder, int rank) 
   return folder / fmt::format("sluice-{}.swap", rank);
 }
 
-Drive::Drive(const std::filesystem::path& path, int open_flags) : path_(path) {
-  file_ = ::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | open_flags, 0644);
-  if (file_ < 0) {
-    const int error_number = errno;
-    fail("open", path, error_number, advice_for(error_number));
-  }
+Drive::Drive(const std::filesystem::path& path, Open how)
+    : path_(path), file_(how == Open::kThere ? ::open(path.c_str(), kOpenFlags) : open_or_make(path)) {
+  if (file_ >= 0) return;
+  const int error_number = errno;
+  fail("open", path, error_number, advice_for(error_number));
 }
 
 Drive::Drive(Drive&& other) noexcept
@@ -186,9 +198,24 @@ void Drive::allocate(int64_t bytes) {
   count_allocated();
 }
 
+bool Drive::is_nameless() const {
+  struct stat status {};
+  return fstat(file_, &status) == 0 && status.st_nlink == 0;
+}
+
+// A file that was taken away before it could be locked is nobody's any more.
+Drive Drive::make(const std::filesystem::path& path) {
+  for (;;) {
+    Drive drive(path, Open::kOrMake);
+    drive.lock();
+    if (!drive.is_nameless()) return drive;
+  }
+}
+
 Drive Drive::open(const std::filesystem::path& path) {
-  Drive drive(path, 0);
+  Drive drive(path, Open::kThere);
   drive.lock();
+  if (drive.is_nameless()) fail("open", path, ENOENT);
   drive.find_alignment();
   drive.count_allocated();
   return drive;
@@ -223,27 +250,22 @@ void require_space(std::span<const Drive> drives, std::span<const int64_t> bytes
 std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
   std::vector<Drive> drives;
   drives.reserve(paths.size());
-  std::vector<std::filesystem::path> made;
-  std::error_code ignored;
+  size_t replaced = 0;  // files whose content is gone
   try {
     for (const std::filesystem::path& path : paths) {
       make_folder(path.parent_path());
-      const bool was_there = std::filesystem::exists(path, ignored);
-      drives.push_back(Drive(path, O_CREAT));
-      if (!was_there) made.push_back(path);
-      drives.back().lock();
+      drives.push_back(Drive::make(path));
       drives.back().find_alignment();
     }
     require_space(drives, bytes);
-    for (size_t i = 0; i < drives.size(); ++i) {
-      drives[i].allocate(bytes[i]);
-      sync_folder(paths[i].parent_path());
-    }
+    for (; replaced < drives.size(); ++replaced) drives[replaced].allocate(bytes[replaced]);
+    for (const std::filesystem::path& path : paths) sync_folder(path.parent_path());
   } catch (...) {
-    for (const Drive& drive : drives) {
-      if (drive.bytes() == 0) made.push_back(drive.path());
+    // All of these are locked here: what is empty was made just now, or emptied.
+    std::error_code ignored;
+    for (size_t i = 0; i < drives.size(); ++i) {
+      if (i < replaced || drives[i].bytes() == 0) std::filesystem::remove(paths[i], ignored);
     }
-    for (const std::filesystem::path& path : made) std::filesystem::remove(path, ignored);
     throw;
   }
   return drives;

@@ -34,8 +34,11 @@ class Drive {
  private:
   friend std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
   friend void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
-  Drive(const std::filesystem::path& path, int open_flags);
+  enum class Open : uint8_t { kThere, kOrMake };
+  Drive(const std::filesystem::path& path, Open how);
+  static Drive make(const std::filesystem::path& path);
   void lock();
+  bool is_nameless() const;
   void find_alignment();
   void allocate(int64_t bytes);
   void cut(int64_t bytes);
@@ -50,7 +53,8 @@ class Drive {
 
 // Makes the folders and files of exactly `bytes`, all of it allocated; files that are there are emptied first, once all
 // of them are locked and have the space. Throws ConfigError (locked; a drive that wants more than 4096-byte alignment),
-// IoError (space: needed, free, path), and then leaves no partial file behind.
+// IoError (space: needed, free, path), and then leaves no partial file behind; what another process has locked is left
+// alone.
 std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
 
 // Makes files that are there exactly that long: what is new is allocated, what is beyond is given back. Throws IoError

@@ -24,16 +24,16 @@ struct IoTrial {
 struct IoProbeOptions {
   std::vector<std::filesystem::path> folders;  // all drives at once
   std::vector<IoSettings> candidates;          // the first wins unless another is more than 5 % faster
-  std::span<std::byte> memory;                 // scratch; aligned to 4096
+  std::span<std::byte> memory;                 // scratch, divided between the drives; aligned to 4096
   int64_t scratch_bytes = int64_t{64} << 20;  // file on each drive; and what a trial moves at the most, each way, twice
   int64_t limit_ns = 2'000'000'000;           // for all trials together, about
   IoQueueFactory make_queue = make_io_queue;
 };
 struct IoProbe {
-  std::vector<IoTrial> trials;  // that ran: a backend that is not there has none
+  std::vector<IoTrial> trials;  // that ran: a backend that is not there has none, nor a block that does not fit
   size_t best = 0;
 };
-// Blocking. Throws IoError where no candidate can run.
+// Blocking. Throws IoError where no candidate can run: the first backend's that refused, or that no block fits.
 IoProbe probe_io(const IoProbeOptions& options);
 
 // "io_uring, blocks of 1 MiB, depth 64: reads 4.1, writes 9.2 GB/s"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/errors.h"
 
 namespace sluice {
@@ -22,6 +24,12 @@ size_t IoQueue::poll(std::span<IoCompletion> completions, Wait wait) {
   SLUICE_CHECK(static_cast<int>(count) <= in_flight_, "a completion of no request");
   in_flight_ -= static_cast<int>(count);
   return count;
+}
+
+IoQueueOptions for_drives(IoQueueOptions options, int drives) {
+  options.depth = std::min(options.depth, kMaxQueueDepth / drives) * drives;
+  options.files = drives;
+  return options;
 }
 
 std::unique_ptr<IoQueue> make_io_queue(const IoQueueOptions& options) {

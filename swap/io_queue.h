@@ -1,5 +1,6 @@
 // An I/O queue on files: submit / flush / poll. Completions belong to the caller and carry their own result; no
-// callback runs inside submit. Twins: io_uring (registered huge pages, O_DIRECT) and plain threads (pread/pwrite).
+// callback runs inside submit. Twins: io_uring (registered huge pages, O_DIRECT), which takes no lock for a request;
+// and plain threads (pread/pwrite) for where that cannot be had, which hand every request over under a mutex.
 //
 // One thread at a time calls submit, flush and poll; a queue may be handed to another thread while it is idle
 // (in_flight() == 0). interrupt() may be called from any thread at any time.
@@ -74,6 +75,11 @@ struct IoQueueOptions {
   std::vector<std::span<std::byte>> memory{};
   Log log{};
 };
+
+constexpr int kMaxQueueDepth = 4096;
+// Of a queue that serves so many drives, each with options.depth requests in flight, or with its share of the most that
+// a queue may have.
+IoQueueOptions for_drives(IoQueueOptions options, int drives);
 
 // kAuto tries io_uring by a real request and falls back to threads, logging why; kUring throws IoError with the reason
 // where io_uring cannot be had.

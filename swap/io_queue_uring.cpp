@@ -104,7 +104,9 @@ class UringQueue final : public IoQueue {
       throw;
     }
     close(file);
-    if (done.result != static_cast<int64_t>(sizeof bytes)) refuse("probing read", static_cast<int>(-done.result));
+    if (done.result != static_cast<int64_t>(sizeof bytes)) {
+      refuse("probing read", done.result < 0 ? static_cast<int>(-done.result) : EIO);
+    }
   }
 
   void register_memory(const IoQueueOptions& options) {
@@ -231,7 +233,7 @@ class UringQueue final : public IoQueue {
 }  // namespace
 
 std::unique_ptr<IoQueue> make_io_queue_uring(const IoQueueOptions& options) {
-  SLUICE_CHECK(options.depth > 0 && options.depth <= 4096, "queue depth must be 1 to 4096");
+  SLUICE_CHECK(options.depth > 0 && options.depth <= kMaxQueueDepth, "queue depth must be 1 to 4096");
   return std::make_unique<UringQueue>(options);
 }
 

@@ -14,13 +14,8 @@
 namespace sluice {
 namespace {
 
-constexpr int kMaxQueueDepth = 4096;
-int queue_depth(int depth, int drives) { return std::min(depth, kMaxQueueDepth / drives) * drives; }
-
 IoQueueOptions queue_options(const StoreOptions& options, int drives) {
-  IoQueueOptions queue = options.queue;
-  queue.depth = queue_depth(queue.depth, drives);
-  queue.files = drives;
+  IoQueueOptions queue = for_drives(options.queue, drives);
   if (!queue.log) queue.log = options.log;
   return queue;
 }
@@ -311,7 +306,7 @@ int64_t RecordStore::predicted_table_bytes(const TableNeeds& needs) {
          StoreLayout::memory_bytes(needs) + needs.drives * static_cast<int64_t>(sizeof(Drive) + sizeof(uint32_t)) +
          table_buffer_bytes_for(2 * needs.chunk_count, needs.caller_bytes) + 2 * needs.caller_bytes + kStoreBlockBytes +
          kIdentityBytes + static_cast<int64_t>(sizeof(Impl)) +
-         Transfers::memory_bytes(needs.drives, queue_depth(needs.depth, needs.drives));
+         Transfers::memory_bytes(needs.drives, for_drives({.depth = needs.depth}, needs.drives).depth);
 }
 
 int64_t RecordStore::commit_bytes(int64_t chunk_count, int64_t caller_bytes) {

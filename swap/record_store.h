@@ -118,6 +118,9 @@ class RecordStore {
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
   static std::optional<StoreIdentity> identify(const std::filesystem::path& folder, int rank = 0);
+  // The number drawn when the store was created: another one, and another store lies there now. nullopt: no readable
+  // identity header, or one from before stores had a number. A store that is open may be asked too.
+  static std::optional<uint64_t> store_number(const std::filesystem::path& folder, int rank = 0);
   ~RecordStore();
 
   const StepState& committed() const;           // of the open generation

@@ -214,7 +214,10 @@ StoreExists find_store(std::span<const std::filesystem::path> folders, int rank)
   return std::ranges::any_of(folders, has_one) ? StoreExists::kYes : StoreExists::kNo;
 }
 
-std::optional<StoreIdentity> RecordStore::identify(const std::filesystem::path& folder, int rank) {
+namespace {
+
+// nullopt: there is no store, or none whose identity header can be read.
+std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, int rank) {
   const std::filesystem::path path = store_path(folder, rank);
   const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (file < 0) return std::nullopt;
@@ -234,7 +237,19 @@ std::optional<StoreIdentity> RecordStore::identify(const std::filesystem::path& 
   }
   IdentityHeader header;
   if (moved < kStoreBlockBytes || read_identity(block.span(), header) != HeaderState::kValid) return std::nullopt;
-  return header.identity;
+  return header;
+}
+
+}  // namespace
+
+std::optional<StoreIdentity> RecordStore::identify(const std::filesystem::path& folder, int rank) {
+  const std::optional<IdentityHeader> header = read_header(folder, rank);
+  return header ? std::optional(header->identity) : std::nullopt;
+}
+
+std::optional<uint64_t> RecordStore::store_number(const std::filesystem::path& folder, int rank) {
+  const std::optional<IdentityHeader> header = read_header(folder, rank);
+  return header && header->place.store != 0 ? std::optional(header->place.store) : std::nullopt;
 }
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 
 #include "core/errors.h"
 #include "swap/bare_io.h"
+#include "swap/drive_folders.h"
 #include "swap/store_format.h"
 #include "swap/transfers.h"
 
@@ -87,7 +88,7 @@ std::optional<IdentityHeader> check_first(BlockReader& reader, const std::string
 }
 
 std::string order_of(const DrivePlace& place) {
-  if (place.folders.empty()) return "it was made with one folder (sluice.nvme)";
+  if (place.weights.size() == 1) return "it was made with one folder (sluice.nvme)";
   return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)", fmt::join(place.folders, ", "));
 }
 
@@ -147,8 +148,10 @@ std::vector<std::filesystem::path> StoreOptions::folders() const {
 
 std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int rank) {
   SLUICE_CHECK(options.more_folders.size() < kMaxDrives, "a store has 16 drives at the most");
+  const std::vector<std::filesystem::path> folders = options.folders();
+  check_distinct(folders);
   std::vector<std::filesystem::path> paths;
-  for (const std::filesystem::path& folder : options.folders()) paths.push_back(store_path(folder, rank));
+  for (const std::filesystem::path& folder : folders) paths.push_back(store_path(folder, rank));
   return paths;
 }
 
@@ -161,7 +164,14 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
   std::vector<double> speeds;
   double sum = 0;
   for (const std::filesystem::path& folder : options.folders()) {
-    speeds.push_back(measure_drive(folder, options).both_gb_per_s());
+    const std::optional<DriveSpeed> speed = measure_drive(folder, options);
+    if (!speed) {
+      say(options.log, LogLevel::kWarning,
+          fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
+                      folder.string()));
+      return std::vector<uint32_t>(options.folders().size(), 1);
+    }
+    speeds.push_back(speed->both_gb_per_s());
     sum += speeds.back();
   }
   std::vector<uint32_t> weights;

@@ -10,14 +10,14 @@
 
 namespace sluice {
 
-// Of the store's files, in the order of its drives.
+// Of the store's files, in the order of its drives. Throws ConfigError where a folder is named twice.
 std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int rank);
 
 // The number that tells the files of a store from those of another.
 uint64_t draw_store_number();
 
 // Weights in proportion to how fast each drive reads and writes the same bytes, measured now on scratch files. 1000 for
-// all of them together, about.
+// all of them together, about; the same for each where one has no room for that, which is logged.
 std::vector<uint32_t> weigh_drives(const StoreOptions& options);
 
 struct OpenedDrives {

@@ -313,7 +313,7 @@ void write_identity(std::span<std::byte> block, const StoreIdentity& identity, c
                        .moments = static_cast<uint32_t>(identity.moments)};
   std::memcpy(header.model, identity.model.data(), std::min(identity.model.size(), sizeof header.model));
   put(block, header);
-  if (place.weights.size() > 1) put(block.subspan(kDrivesOffset), drives_block(place));
+  put(block.subspan(kDrivesOffset), drives_block(place));
 }
 
 HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into) {
@@ -343,9 +343,9 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
                    .rank = header.rank,
                    .world_size = header.world_size};
   into.place = {.store = 0, .drive = header.drive, .weights = {1}, .folders = {}};
-  if (header.drive_count == 1) return HeaderState::kValid;
-  const bool known =
-      read_drives(get<DrivesBlock>(block.subspan(kDrivesOffset)), static_cast<size_t>(header.drive_count), into.place);
+  const std::span<const std::byte> drives = block.subspan(kDrivesOffset);
+  if (header.drive_count == 1 && is_blank(drives)) return HeaderState::kValid;  // from before stores had a number
+  const bool known = read_drives(get<DrivesBlock>(drives), static_cast<size_t>(header.drive_count), into.place);
   return known ? HeaderState::kValid : HeaderState::kDamaged;
 }
 

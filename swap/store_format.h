@@ -1,7 +1,8 @@
 // The bytes of a store's files, one a drive, all little-endian, every part at a multiple of 4096. The first drive's:
 //
 //   identity header            1 block of 4096: magic, version, what identifies the run, the start of the model's text;
-//                              from byte 3584 on this file's place among several drives, zeros where there is one
+//                              from byte 3584 on the store's number and its drives: their weights and folders (zeros
+//                              in an older store of one drive)
 //   superblock 0, 1            1 block each; superblock i describes table area i
 //   opening 0, 1               1 block each: generation numbers burnt by opening
 //   table area 0, 1            each round_up(sizeof TableHeader + 24 x records + 1 MiB of the caller's, 4096)
@@ -152,7 +153,7 @@ BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
 uint64_t fingerprint_of(const StoreIdentity& identity);
 // One file's part in a store of several drives.
 struct DrivePlace {
-  uint64_t store = 0;  // a number drawn at creation: tells the files of one store from those of another
+  uint64_t store = 0;  // a number drawn at creation: tells the files of one store from those of another; 0: it has none
   int drive = 0;
   std::vector<uint32_t> weights;     // of all drives
   std::vector<std::string> folders;  // of all drives as they were called at creation, for messages; may be cut short

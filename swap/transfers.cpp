@@ -19,6 +19,8 @@ const char* name_of(IoOp op) {
 std::string advice_for(int error_number) {
   constexpr const char* kResume = "training can go on from the last committed step (--resume)";
   if (error_number == ENOSPC || error_number == EDQUOT) return std::string("make room on the drive; ") + kResume;
+  if (error_number == EROFS || error_number == EACCES)
+    return std::string("the drive has become read-only (dmesg says why): make it writable; ") + kResume;
   if (error_number == 0) return std::string("has the file been cut short? ") + kResume;
   return std::string("look at the drive's health (dmesg); ") + kResume;
 }
@@ -132,6 +134,7 @@ std::exception_ptr Transfers::error_of(const Block& block, int error_number) con
                                           .offset = moves ? block.offset : -1,
                                           .bytes = moves ? block.bytes : -1,
                                           .error_number = error_number,
+                                          .reason = error_number == 0 ? "it moved nothing twice in a row" : "",
                                           .advice = advice_for(error_number)}));
 }
 

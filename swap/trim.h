@@ -2,12 +2,19 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <span>
+#include <vector>
 
 namespace sluice {
 
-// Removes the folder's file of the store and punches its blocks out, so that the drive learns that they are free where
-// its file system passes that on. Returns the bytes given back. Throws ConfigError (there is none, it is no store of
-// sluice, another run uses it) and IoError. A crash leaves the store as it was, or none.
-int64_t trim_store(const std::filesystem::path& folder, int rank = 0);
+struct TrimmedStore {
+  std::filesystem::path folder;
+  int64_t bytes = 0;  // given back
+};
+// Removes the store's files in these folders, its drives', and punches their blocks out, so that a drive learns that
+// they are free where its file system passes that on. A folder without one is passed over: what was cut short is
+// finished by the next call. Throws ConfigError (none of them has one, one is no store of sluice, another run uses one)
+// before anything is removed, and IoError. A crash leaves each file as it was, or none.
+std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> folders, int rank = 0);
 
 }  // namespace sluice

@@ -10,9 +10,9 @@ using testing::HasSubstr;
 
 class BenchIo : public CommandTest {
  protected:
-  // Of 16 MiB, one round.
+  // Of 16 MiB.
   Ended io(std::vector<std::string> more) const {
-    std::vector<std::string> arguments = {"bench", "io", "--path", "@drive", "--size", "16MiB", "--rounds", "1"};
+    std::vector<std::string> arguments = {"bench", "io", "--path", "@drive", "--size", "16MiB"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return sluice(arguments);
   }
@@ -20,7 +20,7 @@ class BenchIo : public CommandTest {
 
 TEST_F(BenchIo, prints_three_directions_with_their_keys_and_leaves_nothing_behind) {
   for (const std::string pattern : {"sequential", "chunks", "mixed"}) {
-    const Ended ended = io({"--pattern", pattern, "--block", "128KiB", "--depth", "8", "--json"});
+    const Ended ended = io({"--rounds", "1", "--pattern", pattern, "--block", "128KiB", "--depth", "8", "--json"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     const auto json = nlohmann::ordered_json::parse(ended.out);
     std::vector<std::string> names;
@@ -55,6 +55,19 @@ TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_dri
   EXPECT_TRUE(fs::is_empty(file("a")) && fs::is_empty(file("b")));
 }
 
+TEST_F(BenchIo, measures_records_smaller_than_a_request) {
+  const std::vector<std::vector<std::string>> sizes = {
+      {"--block", "64MiB"}, {"--block", "8MiB"}, {"--record", "64KiB"}, {"--record", "64KiB", "--block", "64MiB"}};
+  for (std::vector<std::string> arguments : sizes) {
+    arguments.insert(arguments.end(), {"--rounds", "1"});
+    const Ended ended = io(arguments);
+    EXPECT_EQ(ended.exit_code, 0) << testing::PrintToString(arguments) << "\n" << ended.err;
+  }
+  const std::string both = file("a") + "," + file("b");
+  const Ended ended = sluice({"bench", "io", "--path", both, "--size", "16MiB", "--block", "64MiB", "--rounds", "1"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+}
+
 TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
   const Ended swept = io({"--sweep", "--json", "--backend", "threads"});
   ASSERT_EQ(swept.exit_code, 0) << swept.err;
@@ -78,6 +91,40 @@ TEST_F(BenchIo, refuses_what_it_cannot_measure) {
     const Ended ended = io({option, value});
     EXPECT_EQ(ended.exit_code, 2) << option;
     EXPECT_THAT(ended.err, HasSubstr(option));
+  }
+}
+
+TEST_F(BenchIo, refuses_more_than_the_drive_has_room_for_before_it_makes_anything) {
+  for (const char* size : {"4000TiB", "9223372036854775807"}) {
+    const Ended ended = sluice({"bench", "io", "--path", "@drive", "--size", size});
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.last_error_line(), testing::AllOf(HasSubstr("--size"), HasSubstr("are free in")));
+    EXPECT_FALSE(fs::exists(file("drive")));
+  }
+}
+
+TEST_F(BenchIo, refuses_one_folder_named_twice) {
+  fs::create_directory(file("drive"));
+  fs::create_directory_symlink(file("drive"), file("link"));
+  for (const std::string& again : {file("drive"), file("./drive/"), file("link")}) {
+    for (const char* task : {"--json", "--sweep"}) {
+      const Ended ended = sluice({"bench", "io", "--path", file("drive") + "," + again, task});
+      EXPECT_EQ(ended.exit_code, 2) << again;
+      EXPECT_THAT(ended.last_error_line(), HasSubstr("one folder")) << again;
+    }
+  }
+}
+
+TEST_F(BenchIo, a_sweep_refuses_what_it_tries_itself_or_does_not_look_at) {
+  for (const auto& [option, value] : std::map<std::string, std::string>{{"--block", "1MiB"},
+                                                                        {"--depth", "8"},
+                                                                        {"--pattern", "mixed"},
+                                                                        {"--verify", "off"},
+                                                                        {"--record", "1MiB"},
+                                                                        {"--rounds", "1"}}) {
+    const Ended ended = io({"--sweep", option, value});
+    EXPECT_EQ(ended.exit_code, 2) << option;
+    EXPECT_THAT(ended.err, testing::AllOf(HasSubstr("--sweep"), HasSubstr(option)));
   }
 }
 

@@ -46,8 +46,9 @@ TEST_F(CommandTest, bench_adam_runs_the_instructions_and_the_precision_that_are_
 TEST_F(CommandTest, bench_adam_shows_people_what_lies_around_the_pass) {
   const Ended ended = sluice({"bench", "adam", "--elements", "300000"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  for (const char* words : {"ns per parameter", "% of the ceiling", "update and checksum", "add_gradient",
-                            "close_gradient", "in cache, 2 MiB", "4 KiB pages", "chunks of many sizes"}) {
+  for (const char* words :
+       {"ns per parameter", "% of the ceiling", "update and checksum", "add_gradient", "close_gradient",
+        "in cache, 2 MiB", "4 KiB pages", "chunks of many sizes", "pass the caches by"}) {
     EXPECT_THAT(ended.out, HasSubstr(words));
   }
 }
@@ -85,6 +86,11 @@ TEST_F(CommandTest, bench_adam_refuses_what_this_machine_does_not_have) {
   ended = sluice({"bench", "adam", "--elements", "7"});
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.err, HasSubstr("elements is 7"));
+  for (const char* elements : {"100000000000000", "9223372036854775807"}) {
+    ended = sluice({"bench", "adam", "--elements", elements});
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.err, testing::AllOf(HasSubstr(elements), HasSubstr("of memory that are available")));
+  }
 }
 
 }  // namespace

@@ -42,6 +42,27 @@ TEST_F(PredictionTest, of_a_named_machine_follows_from_its_speeds_alone) {
   EXPECT_FALSE(fs::exists(file("cache")));  // nothing was measured
 }
 
+TEST_F(PredictionTest, says_how_many_days_a_drive_lasts_and_warns_where_that_is_too_short) {
+  Json config = Json::parse(std::ifstream(file("run.json")));
+  const auto plan_for = [&](double days) {
+    config["endurance"] = {{"terabytes_written", 1e6}, {"days", days}};
+    std::ofstream(file("run.json")) << config;
+    return sluice(
+        {"plan", "@run.json", "--json", "--set", "sluice.placement.state=nvme", "--machine", "@machine.json"});
+  };
+  const Ended short_lived = plan_for(1e9), long_lived = plan_for(1);
+  ASSERT_EQ(short_lived.exit_code, 0) << short_lived.err;
+  const Json plan = Json::parse(short_lived.out), endurance = plan["endurance"];
+  const double days = endurance["lasts_steps"].get<double>() * plan["prediction"]["step_ms"].get<double>() / 86400e3;
+  EXPECT_NEAR(endurance["lasts_days"], days, days * 1e-9);
+  EXPECT_GT(endurance["bytes_per_day"], 0);
+  EXPECT_EQ(endurance["too_short"], true);
+  EXPECT_THAT(short_lived.err, testing::HasSubstr("endurance.days"));
+  EXPECT_EQ(Json::parse(long_lived.out)["endurance"]["too_short"], false);
+  EXPECT_EQ(long_lived.err.find("endurance.days"), std::string::npos);
+  EXPECT_THAT(sluice({"plan", "@run.json", "--machine", "@machine.json"}).out, testing::HasSubstr("at this rate"));
+}
+
 TEST_F(PredictionTest, is_printed_before_the_first_step_and_stands_beside_what_every_step_took) {
   const Ended ended = train("run", {"--machine", "@machine.json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;

@@ -30,9 +30,10 @@ TEST(IoError, leaves_out_what_has_no_meaning) {
                "fallocate of /a failed (5 bytes): Input/output error (errno 5)");
 }
 
-TEST(IoError, without_errno_says_that_nothing_moved) {
-  EXPECT_STREQ(IoError({.action = "read", .path = "/a", .offset = 0, .bytes = 512}).what(),
-               "read of /a failed (512 bytes at offset 0): it moved nothing twice in a row");
+TEST(IoError, without_errno_gives_its_reason_in_words_and_makes_none_up) {
+  EXPECT_STREQ(IoError({.action = "read", .path = "/a", .offset = 0, .bytes = 512, .reason = "100 bytes moved"}).what(),
+               "read of /a failed (512 bytes at offset 0): 100 bytes moved");
+  EXPECT_STREQ(IoError({.action = "read", .path = "/a", .advice = "look"}).what(), "read of /a failed; look");
 }
 
 TEST(Errors, are_all_caught_as_one_kind_and_told_apart) {

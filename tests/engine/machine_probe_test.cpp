@@ -33,6 +33,7 @@ TEST(MachineProbe, of_two_drives_uses_both_folders) {
   MachineProbeOptions options{.format = {Precision::kBf16, Optimizer::kLion}, .kind = AdamKind::kLion};
   options.store.folder = first.path();
   options.store.more_folders = {second.path() / "new"};
+  options.store.queue.depth = kMaxQueueDepth;  // for each, and the queue is no deeper for both
   EXPECT_NO_THROW(probe_machine(options).validate());
   EXPECT_TRUE(std::filesystem::exists(second.path() / "new"));
 }

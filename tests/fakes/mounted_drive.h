@@ -11,6 +11,7 @@ class MountedDrive {
  public:
   enum class Kind : uint8_t {
     kMemory,  // tmpfs: gone with its bytes when it is unmounted
+    kRam,     // ramfs: has no direct I/O, and no size
     kExt4,    // in the file `at`.image beside the folder: it outlives an unmount
   };
   MountedDrive(Kind kind, std::filesystem::path at, int64_t bytes);

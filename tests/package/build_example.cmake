@@ -1,4 +1,4 @@
-# Installs the package from a build, then configures, builds and runs an example of docs/ on it, all in a folder of its
+# Installs the package from a build, then configures, builds and runs an example on it, all in a folder of its
 # own: cmake -DBUILD=... -DEXAMPLE=<folder of docs/> -DPROGRAM=... -DEXPECTED=<regular expression> -DCOMPILER=... -P
 function(checked)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)

@@ -12,15 +12,16 @@
 namespace sluice {
 namespace {
 
-// Places, in the order of Place's array.
-constexpr size_t kIdentity = 0, kSuperblocks = 1, kOpenings = 3, kTables = 5;
 constexpr unsigned kResealIdentity = 1, kResealSuperblocks = 2, kResealOpenings = 4, kResealTables = 8, kBlank = 16,
                    kTrain = 32;
 constexpr int64_t kBlockBytes = kStoreBlockBytes;
+constexpr size_t kDrivesOffset = 3584;  // in an identity header: what swap/store_format.h says of several drives
 
 struct TakenBack {
-  DriveImage& image;
-  ~TakenBack() { image.undo(); }
+  std::vector<DriveImage>& images;
+  ~TakenBack() {
+    for (DriveImage& image : images) image.undo();
+  }
 };
 
 template <typename Value>
@@ -32,23 +33,22 @@ Value value_at(std::span<const std::byte> bytes, size_t at) {
 
 }  // namespace
 
-HostileStore::HostileStore() {
+HostileStore::HostileStore(int drives) : drive_count_(drives) {
   drives_->record = RecordedDrives::Record::kNo;
   {
     auto store = RecordStore::create(run_.geometry, run_.identity, options());
     for (int64_t step = 0; step < 3; ++step) write_step(*store, run_, step);
   }
-  places_[kIdentity] = {.offset = kIdentityOffset};
-  for (size_t i : {0, 1}) {
-    places_[kSuperblocks + i] = {.offset = kSuperblockOffset[i]};
-    places_[kOpenings + i] = {.offset = kOpeningOffset[i]};
-    places_[kTables + i] = {.offset = kTablesOffset + static_cast<int64_t>(i) * table_area_bytes(), .bytes = 700};
+  add_sealed({.offset = kIdentityOffset, .reseal = kResealIdentity});
+  for (const int64_t offset : kSuperblockOffset) add_sealed({.offset = offset, .reseal = kResealSuperblocks});
+  for (const int64_t offset : kOpeningOffset) add_sealed({.offset = offset, .reseal = kResealOpenings});
+  for (const int64_t area : {0, 1})
+    places_.push_back({.offset = kTablesOffset + area * table_area_bytes(), .bytes = 700});
+  for (size_t drive = 0; drives > 1 && drive < static_cast<size_t>(drives); ++drive) {
+    if (drive > 0) add_sealed({.drive = drive, .offset = kIdentityOffset, .reseal = kResealIdentity});
+    add_sealed({.drive = drive, .offset = kIdentityOffset, .first = kDrivesOffset, .reseal = kResealIdentity});
   }
-  for (size_t i = 0; i < kTables; ++i) {
-    places_[i].crc_offset = find_crc(places_[i].offset);
-    places_[i].bytes = static_cast<int64_t>(places_[i].crc_offset + sizeof(uint32_t));
-  }
-  drives_->images[0].mark();
+  for (DriveImage& image : drives_->images) image.mark();
 }
 
 int64_t HostileStore::table_area_bytes() const {
@@ -56,27 +56,32 @@ int64_t HostileStore::table_area_bytes() const {
   return round_up(table_payload_bytes(records, kMaxCallerBytes), kBlockBytes);
 }
 
-// Where a block's checksum of all that stands before it lies; the end of the block where it was never written.
-size_t HostileStore::find_crc(int64_t offset) const {
+// What ends with a checksum of all of it; where that is not found the place was never written and is an opening's.
+void HostileStore::add_sealed(Place place) {
   AlignedBuffer block(kBlockBytes);
-  drives_->images[0].read(offset, block.span());
-  for (size_t at = 16; at + 4 <= static_cast<size_t>(kBlockBytes); at += 4) {
+  drives_->images[place.drive].read(place.offset, block.span());
+  place.crc_offset = place.first + sizeof(Opening) - sizeof(uint32_t);
+  for (size_t at = place.first + 16; at + 4 <= static_cast<size_t>(kBlockBytes); at += 4) {
     const auto crc = value_at<uint32_t>(block.span(), at);
-    if (crc != 0 && crc == crc32c(0, block.span().first(at))) return at;
+    if (crc == 0 || crc != crc32c(0, block.span().subspan(place.first, at - place.first))) continue;
+    place.crc_offset = at;
+    break;
   }
-  return sizeof(Opening) - sizeof(uint32_t);
+  place.bytes = place.crc_offset + sizeof(uint32_t) - place.first;
+  places_.push_back(place);
 }
 
 void HostileStore::patch(std::span<const std::byte> patches) {
   AlignedBuffer block(kBlockBytes);
   while (patches.size() > 4) {
-    const Place& place = places_[std::to_integer<size_t>(patches[0]) % std::size(places_)];
-    const auto at = value_at<uint16_t>(patches, 1) % static_cast<size_t>(place.bytes);
+    const Place& place = places_[std::to_integer<size_t>(patches[0]) % places_.size()];
+    const size_t at = place.first + value_at<uint16_t>(patches, 1) % place.bytes;
     const size_t count =
         std::min({std::to_integer<size_t>(patches[3]), patches.size() - 4, static_cast<size_t>(kBlockBytes) - at});
-    drives_->images[0].read(place.offset, block.span());
+    DriveImage& image = drives_->images[place.drive];
+    image.read(place.offset, block.span());
     std::copy_n(patches.begin() + 4, count, block.data() + at);
-    drives_->images[0].write(place.offset, block.span());
+    image.write(place.offset, block.span());
     patches = patches.subspan(4 + count);
   }
 }
@@ -84,13 +89,13 @@ void HostileStore::patch(std::span<const std::byte> patches) {
 void HostileStore::reseal(unsigned flags) {
   if ((flags & kResealTables) != 0) reseal_tables();
   AlignedBuffer block(kBlockBytes);
-  for (size_t i = 0; i < kTables; ++i) {
-    const unsigned flag = i == kIdentity ? kResealIdentity : i < kOpenings ? kResealSuperblocks : kResealOpenings;
-    if ((flags & flag) == 0) continue;
-    drives_->images[0].read(places_[i].offset, block.span());
-    const uint32_t crc = crc32c(0, block.span().first(places_[i].crc_offset));
-    std::memcpy(block.data() + places_[i].crc_offset, &crc, sizeof crc);
-    drives_->images[0].write(places_[i].offset, block.span());
+  for (const Place& place : places_) {
+    if ((flags & place.reseal) == 0) continue;
+    DriveImage& image = drives_->images[place.drive];
+    image.read(place.offset, block.span());
+    const uint32_t crc = crc32c(0, block.span().subspan(place.first, place.crc_offset - place.first));
+    std::memcpy(block.data() + place.crc_offset, &crc, sizeof crc);
+    image.write(place.offset, block.span());
   }
 }
 
@@ -102,7 +107,7 @@ void HostileStore::reseal_tables() {
     auto superblock = value_at<Superblock>(block.span(), 0);
     if (superblock.table_bytes < 0 || superblock.table_bytes > table_area_bytes()) continue;
     const AlignedBuffer table(superblock.table_bytes / kBlockBytes * kBlockBytes + kBlockBytes);
-    drives_->images[0].read(places_[kTables + i].offset, table.span());
+    drives_->images[0].read(kTablesOffset + static_cast<int64_t>(i) * table_area_bytes(), table.span());
     superblock.table_crc = crc32c(0, table.span().first(static_cast<size_t>(superblock.table_bytes)));
     std::memcpy(block.data(), &superblock, sizeof superblock);
     drives_->images[0].write(kSuperblockOffset[i], block.span());
@@ -110,7 +115,10 @@ void HostileStore::reseal_tables() {
 }
 
 StoreOptions HostileStore::options() {
-  return {.folder = folder_.path(), .make_queue = recorded_queue_factory(drives_), .queue = {.depth = 8}};
+  StoreOptions options{.folder = folder(0), .make_queue = recorded_queue_factory(drives_), .queue = {.depth = 8}};
+  for (int drive = 1; drive < drive_count_; ++drive) options.more_folders.push_back(folder(drive));
+  for (int drive = 0; drive < drive_count_; ++drive) options.drive_weights.push_back(static_cast<uint32_t>(drive) + 1);
+  return options;
 }
 
 // What opened may hold damaged records, which are refused one by one, and takes a step all the same.
@@ -143,11 +151,11 @@ HostileStore::Outcome HostileStore::open(Then then) {
 }
 
 HostileStore::Outcome HostileStore::look(std::span<const std::byte> input) {
-  const TakenBack taken_back{drives_->images[0]};
+  const TakenBack taken_back{drives_->images};
   const auto flags = input.empty() ? 0u : std::to_integer<unsigned>(input[0]);
   AlignedBuffer block(kBlockBytes);
   if ((flags & kBlank) != 0) {
-    for (const Place& place : places_) drives_->images[0].write(place.offset, block.span());
+    for (const Place& place : places_) drives_->images[place.drive].write(place.offset, block.span());
   }
   if (!input.empty()) patch(input.subspan(1));
   reseal(flags);

@@ -3,12 +3,15 @@
 // met too. Used by the fuzzer (store_fuzz.cpp) and by the test that replays what it found.
 //
 // Input: a byte of flags (kReseal..., kBlank, kTrain), then patches: place (1 byte), offset (2 bytes, little-endian),
-// count (1 byte), so many bytes.
+// count (1 byte), so many bytes. Places: identity header, superblocks, openings, tables; on several drives also the
+// first header's part about the drives, and every further drive's header and that part of it.
 #pragma once
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tests/fakes/recorded_drives.h"
 #include "tests/fakes/test_store.h"
@@ -17,22 +20,27 @@ namespace sluice {
 
 class HostileStore {
  public:
-  HostileStore();
+  explicit HostileStore(int drives);
   // Looks at the store as every run does: identity, opening, and where the flags say so reading all records and going
   // on for a step. Anything else than a refusal or a store that works comes out as an exception or an abort.
   enum class Outcome : uint8_t { kRefused, kNothingThere, kOpened };
   Outcome look(std::span<const std::byte> input);
 
  private:
+  // Patches fall on `bytes` of a block from byte `first` on.
   struct Place {
-    int64_t offset = 0, bytes = 0;  // patches fall here
-    size_t crc_offset = 0;          // of a block that ends with its checksum
+    size_t drive = 0;
+    int64_t offset = 0;  // of the block
+    size_t first = 0, bytes = 0;
+    size_t crc_offset = 0;  // in the block, of what ends with its checksum
+    unsigned reseal = 0;    // the flag that makes that agree; 0: nothing does
   };
   int64_t table_area_bytes() const;
-  size_t find_crc(int64_t offset) const;
+  void add_sealed(Place place);
   void patch(std::span<const std::byte> patches);
   void reseal(unsigned flags);
   void reseal_tables();
+  std::filesystem::path folder(int drive) const { return folder_.path() / std::to_string(drive); }
   StoreOptions options();
   enum class Then : uint8_t { kNothing, kTrain };
   Outcome open(Then then);
@@ -41,7 +49,8 @@ class HostileStore {
   TempFolder folder_;
   TestRun run_;
   std::shared_ptr<RecordedDrives> drives_ = std::make_shared<RecordedDrives>();
-  Place places_[7];
+  int drive_count_;
+  std::vector<Place> places_;
 };
 
 }  // namespace sluice

@@ -142,6 +142,18 @@ TEST_P(FaultyStore, after_a_failed_write_nothing_is_committed_and_the_last_step_
   }
 }
 
+TEST_P(FaultyStore, a_drive_that_has_become_read_only_is_to_be_made_writable) {
+  for (const int error_number : {EROFS, EACCES}) {
+    auto store = create();
+    write_step(*store, run_, 0);
+    plan({.op = IoOp::kWrite, .error_number = error_number});
+    const auto [details, message] = failure_of([&] { write_one(*store, state_, 1); });
+    EXPECT_EQ(details.error_number, error_number);
+    EXPECT_THAT(message, testing::AllOf(HasSubstr("read-only"), HasSubstr("make it writable"), HasSubstr("--resume"),
+                                        testing::Not(HasSubstr("health"))));
+  }
+}
+
 // The commit's four requests: table, fdatasync, superblock, fdatasync.
 TEST_P(FaultyStore, a_commit_that_fails_at_any_point_leaves_a_step_that_opens) {
   const Fault points[] = {{.op = IoOp::kWrite, .nth = 0},

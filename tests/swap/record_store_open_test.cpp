@@ -150,6 +150,31 @@ TEST_F(StoreOpening, identify_tells_what_a_store_was_made_with) {
   EXPECT_EQ(found->chunk_count, run_.identity.chunk_count);
 }
 
+TEST_F(StoreOpening, a_number_tells_a_store_from_the_one_that_took_its_place) {
+  EXPECT_EQ(RecordStore::store_number(folder_.path()), std::nullopt);
+  make_steps(0);
+  const auto first = RecordStore::store_number(folder_.path());
+  ASSERT_TRUE(first.has_value());
+  {
+    auto store = open();  // held open: looking needs no lock
+    EXPECT_EQ(RecordStore::store_number(folder_.path()), first);
+    write_step(*store, run_, 1);
+  }
+  expect_step(*open(), run_, 1);
+  EXPECT_EQ(RecordStore::store_number(folder_.path()), first);
+  make_steps(0);
+  EXPECT_NE(RecordStore::store_number(folder_.path()), first);
+}
+
+TEST_F(StoreOpening, a_store_from_before_there_were_numbers_opens_and_a_damaged_number_is_refused) {
+  make_steps(0);
+  flip_bit(kIdentityOffset + 3584);
+  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("damaged"));
+  change_bytes(kIdentityOffset + 3584, std::vector<std::byte>(512));
+  expect_step(*open(), run_, 0);
+  EXPECT_EQ(RecordStore::store_number(folder_.path()), std::nullopt);
+}
+
 TEST_F(StoreOpening, a_store_without_a_commit_does_not_open_and_can_be_made_anew) {
   create();
   EXPECT_EQ(open(), nullptr);

@@ -14,6 +14,7 @@
 #include "core/bytes.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
+#include "tests/fakes/cached_pages.h"
 #include "tests/fakes/counting_new.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
@@ -84,20 +85,6 @@ TEST_P(StoreSpace, the_whole_file_is_allocated_from_the_start) {
   ASSERT_EQ(stat(store->path().c_str(), &status), 0);
   EXPECT_EQ(status.st_size, RecordStore::file_bytes(run_.geometry, run_.precision));
   EXPECT_GE(status.st_blocks * 512, status.st_size);
-}
-
-// Pages of the file that lie in the page cache.
-int64_t cached_pages(const std::filesystem::path& path) {
-  const int file = open(path.c_str(), O_RDONLY);
-  const auto bytes = static_cast<size_t>(std::filesystem::file_size(path));
-  void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
-  close(file);
-  if (mapped == MAP_FAILED) return -1;
-  std::vector<unsigned char> resident((bytes + 4095) / 4096);
-  const int looked = mincore(mapped, bytes, resident.data());
-  munmap(mapped, bytes);
-  if (looked != 0) return -1;
-  return std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return (page & 1) != 0; });
 }
 
 TEST_P(StoreSpace, no_page_of_the_store_lies_in_the_page_cache) {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "tests/fakes/counting_new.h"
@@ -22,8 +23,11 @@ std::vector<std::byte> bytes_of(const std::filesystem::path& path) {
   return bytes;
 }
 
-TEST(HostileStores, are_refused_or_work_and_never_take_memory_they_ask_for) {
-  HostileStore store;
+class HostileStores : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Drives, HostileStores, testing::Values(1, 2), testing::PrintToStringParamName());
+
+TEST_P(HostileStores, are_refused_or_work_and_never_take_memory_they_ask_for) {
+  HostileStore store(GetParam());
   ASSERT_EQ(store.look({}), HostileStore::Outcome::kOpened);
   // A table with all of the caller's 1 MiB, read into a buffer of its own and taken over: the most there can be.
   constexpr int64_t kMostBytes = 6 << 20;
@@ -38,6 +42,25 @@ TEST(HostileStores, are_refused_or_work_and_never_take_memory_they_ask_for) {
   EXPECT_GE(outcomes[HostileStore::Outcome::kRefused], 10);
   EXPECT_GE(outcomes[HostileStore::Outcome::kNothingThere], 3);
   EXPECT_GE(outcomes[HostileStore::Outcome::kOpened], 10);
+}
+
+// That patches reach what headers say of the drives, and that it is read once its checksum agrees.
+TEST(HostileStore, of_two_drives_is_refused_for_what_its_headers_say_of_them) {
+  constexpr uint8_t kNothing = 0, kResealIdentity = 1;
+  constexpr uint8_t kDrivesOfFirst = 7, kIdentityOfSecond = 8, kDrivesOfSecond = 9;  // places
+  constexpr uint8_t kStoreNumber = 0, kFirstWeight = 8, kDriveIndex = 40;            // offsets
+  HostileStore store(2);
+  const auto look = [&](uint8_t flags, uint8_t place, uint8_t offset) {
+    const uint8_t input[] = {flags, place, offset, 0, 1, 5};
+    return store.look(std::as_bytes(std::span(input)));
+  };
+  EXPECT_EQ(look(kNothing, kDrivesOfFirst, kFirstWeight), HostileStore::Outcome::kRefused);         // damaged
+  EXPECT_EQ(look(kResealIdentity, kDrivesOfFirst, kFirstWeight), HostileStore::Outcome::kRefused);  // other lengths
+  EXPECT_EQ(look(kResealIdentity, kDrivesOfFirst, kStoreNumber), HostileStore::Outcome::kRefused);  // not its second
+  EXPECT_EQ(look(kResealIdentity, kDrivesOfSecond, kStoreNumber), HostileStore::Outcome::kRefused);
+  EXPECT_EQ(look(kResealIdentity, kIdentityOfSecond, kDriveIndex), HostileStore::Outcome::kRefused);
+  // The first header's weights are those that count.
+  EXPECT_EQ(look(kResealIdentity, kDrivesOfSecond, kFirstWeight), HostileStore::Outcome::kOpened);
 }
 
 }  // namespace

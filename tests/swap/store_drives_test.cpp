@@ -12,6 +12,7 @@
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/simulated_drives.h"
 #include "tests/fakes/test_store.h"
 
@@ -102,6 +103,32 @@ TEST_P(StoreDrives, speeds_are_measured_where_no_weights_are_given) {
   for (int drive : {0, 1}) {  // and the scratch files are gone
     EXPECT_EQ(std::distance(fs::directory_iterator(folder(drive)), fs::directory_iterator()), 1);
   }
+}
+
+TEST_P(StoreDrives, of_which_one_has_no_room_to_be_measured_share_alike_and_say_so) {
+  const MountedDrive small(MountedDrive::Kind::kMemory, folder(1), 6 * kMiB);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  LogLines lines;
+  StoreOptions measured = options({1, 1});
+  measured.drive_weights.clear();
+  measured.log = lines.log();
+  const auto store = create(measured);
+  write_step(*store, run_, 0);
+  expect_step(*store, run_, 0);
+  EXPECT_THAT(store->describe(), HasSubstr("split over 2 drives as 1 : 1"));
+  EXPECT_THAT(lines.text(), AllOf(HasSubstr(folder(1).string()), HasSubstr("same share")));
+}
+
+TEST_P(StoreDrives, one_folder_named_twice_is_refused) {
+  StoreOptions twice = options({1, 1});
+  twice.more_folders[0] = folder(0) / ".." / "a";
+  try {
+    create(twice);
+    FAIL() << "not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("one folder"));
+  }
+  EXPECT_FALSE(fs::exists(folder(0)));
 }
 
 TEST_P(StoreDrives, a_missing_drive_is_refused_by_its_name) {

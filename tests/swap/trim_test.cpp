@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "core/errors.h"
 #include "swap/record_store.h"
@@ -23,9 +25,10 @@ class Trim : public testing::Test {
     return RecordStore::create(run_.geometry, run_.identity, {.folder = folder_.path()});
   }
   std::filesystem::path file() const { return folder_.path() / "sluice-0.swap"; }
+  std::vector<TrimmedStore> trim() { return trim_stores({&folder_.path(), 1}); }
   std::string refusal() {
     try {
-      trim_store(folder_.path());
+      trim();
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -40,12 +43,67 @@ TEST_F(Trim, gives_back_every_block_of_a_store_and_removes_it) {
   write_step(*create(), run_, 0);
   const int kept_open = open(file().c_str(), O_RDONLY);
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(file()));
-  EXPECT_GE(trim_store(folder_.path()), bytes);
+  EXPECT_GE(trim().front().bytes, bytes);
   EXPECT_FALSE(std::filesystem::exists(file()));
   struct stat status {};
   ASSERT_EQ(fstat(kept_open, &status), 0);
   close(kept_open);
   EXPECT_EQ(status.st_blocks, 0) << "its blocks are not given back";
+}
+
+class TrimDrives : public Trim {
+ protected:
+  std::unique_ptr<RecordStore> create() {
+    return RecordStore::create(run_.geometry, run_.identity,
+                               {.folder = folders_[0], .more_folders = {folders_[1]}, .drive_weights = {1, 1}});
+  }
+  std::filesystem::path file(size_t drive) const { return folders_[drive] / "sluice-0.swap"; }
+  std::string refusal() {
+    try {
+      trim_stores(folders_);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "not refused";
+  }
+  const std::vector<std::filesystem::path> folders_ = {folder_.path() / "a", folder_.path() / "b"};
+};
+
+TEST_F(TrimDrives, gives_back_what_is_there_and_tells_how_much_of_each) {
+  write_step(*create(), run_, 0);
+  const auto bytes = [&](size_t drive) { return static_cast<int64_t>(std::filesystem::file_size(file(drive))); };
+  const std::vector<int64_t> sizes = {bytes(0), bytes(1)};
+  const std::vector<TrimmedStore> trimmed = trim_stores(folders_);
+  ASSERT_EQ(trimmed.size(), 2u);
+  for (size_t drive : {0, 1}) {
+    EXPECT_EQ(trimmed[drive].folder, folders_[drive]);
+    EXPECT_GE(trimmed[drive].bytes, sizes[drive]);
+    EXPECT_FALSE(std::filesystem::exists(file(drive)));
+  }
+  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr(file(0).string() + ", " + file(1).string()), HasSubstr("no store")));
+}
+
+TEST_F(TrimDrives, finishes_what_was_cut_short) {
+  for (size_t gone : {0, 1}) {
+    write_step(*create(), run_, 0);
+    std::filesystem::remove(file(gone));
+    const std::vector<TrimmedStore> trimmed = trim_stores(folders_);
+    ASSERT_EQ(trimmed.size(), 1u);
+    EXPECT_EQ(trimmed[0].folder, folders_[1 - gone]);
+    EXPECT_FALSE(std::filesystem::exists(file(1 - gone)));
+  }
+}
+
+TEST_F(TrimDrives, removes_nothing_where_one_is_in_use_or_no_store) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  EXPECT_THAT(refusal(), HasSubstr("in use"));
+  expect_step(*store, run_, 0);
+  store.reset();
+  std::filesystem::rename(file(1), folders_[1] / "away");
+  std::ofstream(file(1)) << std::string(10000, 'a');
+  EXPECT_THAT(refusal(), HasSubstr(file(1).string() + " is not a store of sluice"));
+  EXPECT_TRUE(std::filesystem::exists(file(0)));
 }
 
 TEST_F(Trim, leaves_a_store_in_use_alone) {

@@ -1,0 +1,17 @@
+// The folders that a user names as drives. Any thread.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace sluice {
+
+// Throws ConfigError where two of them are one folder, however it is spelled (a slash more, a link, another mount), and
+// names both. Folders that are not there yet are compared by their paths.
+void check_distinct(std::span<const std::filesystem::path> folders);
+
+// What their file systems can still take together; one that several are on counts once. Of a folder that is not there
+// the nearest one above it. INT64_MAX where a file system does not tell.
+int64_t free_drive_bytes(std::span<const std::filesystem::path> folders);
+
+}  // namespace sluice

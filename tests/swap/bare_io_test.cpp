@@ -1,0 +1,115 @@
+// Bare requests: how drives share a queue and a memory, what errors say, and that scratch files leave nothing behind.
+#include "swap/bare_io.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/bytes.h"
+#include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/mounted_drive.h"
+#include "tests/fakes/simulated_drives.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kBlock = 4096;
+
+// Ranges of files that only a simulated queue meets.
+std::vector<BareRange> ranges_of(int count) {
+  std::vector<BareRange> ranges;
+  for (int file = 0; file < count; ++file) ranges.push_back({.file = file, .bytes = 64 * kBlock});
+  return ranges;
+}
+
+class BareDrives : public testing::Test {
+ protected:
+  // GB/s of a run over drives of these speeds, with memory for so many blocks.
+  double run(std::vector<double> gb_per_s, int64_t blocks) {
+    const Arena memory(blocks * kBlock);
+    const auto drives = static_cast<int>(gb_per_s.size());
+    drives_->gb_per_s = std::move(gb_per_s);
+    const auto queue = simulated_drives_factory(drives_)({.depth = 64 * drives});
+    constexpr int64_t kBytes = 1000 * kBlock;
+    run_bare(*queue, {.ranges = ranges_of(drives),
+                      .bytes = kBytes,
+                      .block_bytes = kBlock,
+                      .depth = 64,
+                      .memory = memory.span().first(static_cast<size_t>(blocks * kBlock))});
+    return static_cast<double>(kBytes) / drives_->now_ns;
+  }
+
+  std::shared_ptr<SimulatedDrives> drives_ = std::make_shared<SimulatedDrives>();
+};
+
+TEST_F(BareDrives, that_share_less_memory_than_the_queue_is_deep_all_work_all_the_time) {
+  EXPECT_GT(run({1, 1, 1}, 6), 0.98 * 3);
+  std::vector<int> served(3);
+  for (const SimulatedDrives::Served& each : drives_->served) ++served[static_cast<size_t>(each.drive)];
+  EXPECT_THAT(served, testing::Each(testing::AllOf(testing::Ge(332), testing::Le(335))));
+}
+
+TEST_F(BareDrives, of_different_speeds_give_their_sum) { EXPECT_GT(run({1, 0.1}, 4), 0.95 * 1.1); }
+
+TEST_F(BareDrives, that_outnumber_the_requests_of_a_run_get_one_each) {
+  const Arena memory(8 * kBlock);
+  const auto queue = simulated_drives_factory(drives_)({.depth = 8});
+  run_bare(*queue, {.ranges = ranges_of(4), .bytes = 3 * kBlock, .block_bytes = kBlock, .memory = memory.span()});
+  std::vector<int> drives;
+  for (const SimulatedDrives::Served& each : drives_->served) drives.push_back(each.drive);
+  EXPECT_THAT(drives, testing::UnorderedElementsAre(0, 1, 2));
+}
+
+TEST_F(BareDrives, without_memory_for_a_block_of_each_are_a_programmers_error) {
+  EXPECT_THROW(run({1, 1, 1}, 2), std::logic_error);
+}
+
+TEST(BareRequest, that_fails_names_its_file_and_its_errno_or_how_much_has_moved) {
+  const TempFolder folder;
+  const ScratchFile scratch(folder.path(), 4 * kBlock);
+  const Arena memory(kBlock);
+  const auto failure = [&](Fault fault) {
+    auto faults = std::make_shared<Faults>();
+    faults->list = {fault};
+    const auto queue = make_faulty_queue(make_io_queue_threads({.depth = 1}), faults);
+    const BareRun run{.ranges = {scratch.whole()}, .bytes = kBlock, .block_bytes = kBlock, .memory = memory.span()};
+    return failure_of([&] { run_bare(*queue, run); });
+  };
+  const IoFailure failed = failure({.error_number = ENXIO});
+  EXPECT_EQ(failed.details.error_number, ENXIO);
+  EXPECT_EQ(failed.details.path, (folder.path() / "(scratch file)").string());
+  const IoFailure cut = failure({.short_bytes = 512});
+  EXPECT_EQ(cut.details.error_number, 0);
+  EXPECT_THAT(cut.message, HasSubstr("512 bytes moved"));
+}
+
+TEST(ScratchFiles, leave_no_file_where_there_is_no_direct_io) {
+  const TempFolder folder;
+  const MountedDrive drive(MountedDrive::Kind::kRam, folder.path() / "ram", 0);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  EXPECT_EQ(failure_of([&] { ScratchFile(drive.path(), kBlock); }).details.error_number, EINVAL);
+  EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
+}
+
+TEST(MeasureDrive, takes_half_of_a_small_drive_and_nothing_of_a_tiny_one) {
+  const TempFolder folder;
+  for (const int64_t bytes : {7 * kMiB, 24 * kMiB}) {
+    const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / std::to_string(bytes), bytes);
+    if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+    const std::optional<DriveSpeed> speed = measure_drive(drive.path(), {});
+    EXPECT_EQ(speed.has_value(), bytes > 8 * kMiB);
+    EXPECT_GT(speed.value_or(DriveSpeed{1, 1}).both_gb_per_s(), 0);
+    EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
+  }
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,60 @@
+#include "swap/drive_folders.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "tests/fakes/mounted_drive.h"
+#include "tests/fakes/temp_folder.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+std::string refusal(const std::vector<fs::path>& folders) {
+  try {
+    check_distinct(folders);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DriveFolders, that_are_one_folder_are_refused_however_they_are_spelled) {
+  const TempFolder folder;
+  const fs::path there = folder.path() / "there", link = folder.path() / "link", new_one = folder.path() / "new" / "er";
+  fs::create_directory(there);
+  fs::create_directory_symlink(there, link);
+  for (const fs::path& again :
+       {there, there / "", there / ".", folder.path() / "." / "there", there / ".." / "there", link, link / ""}) {
+    EXPECT_THAT(refusal({there, new_one, again}),
+                testing::AllOf(HasSubstr(there.string() + " and " + again.string()), HasSubstr("one folder")));
+  }
+  for (const fs::path& again : {new_one, new_one / "", folder.path() / "new" / "." / "er"})
+    EXPECT_THAT(refusal({new_one, again}), HasSubstr("one folder")) << again;
+  EXPECT_EQ(refusal({there, new_one, folder.path() / "new", folder.path()}), "");
+}
+
+TEST(DriveFolders, relative_and_absolute_are_compared) {
+  EXPECT_THAT(refusal({"not-there", fs::current_path() / "not-there"}), HasSubstr("one folder"));
+  EXPECT_THAT(refusal({"not-there", "./not-there/"}), HasSubstr("one folder"));
+}
+
+TEST(FreeDriveBytes, count_a_file_system_once_and_look_above_what_is_not_there) {
+  const TempFolder folder;
+  const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "drive", kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::vector<fs::path> folders = {drive.path(), drive.path() / "not" / "there"};
+  EXPECT_EQ(free_drive_bytes(folders), kMiB);
+  const std::vector<fs::path> outside = {folder.path()};
+  EXPECT_GT(free_drive_bytes(outside), 0);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,102 @@
+// Files of drives that several processes reach for at once, and what a refused creation leaves behind.
+#include "swap/drive.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/errors.h"
+#include "tests/fakes/mounted_drive.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr int64_t kBytes = 16 * 4096;
+
+class DriveFile : public testing::Test {
+ protected:
+  fs::path path(const std::string& drive) const { return folder_.path() / drive / "sluice-0.swap"; }
+  // As another process that has just made its file.
+  int make_and_lock(const fs::path& file) const {
+    fs::create_directories(file.parent_path());
+    const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    EXPECT_EQ(flock(descriptor, LOCK_EX | LOCK_NB), 0);
+    return descriptor;
+  }
+  static int64_t times_open(const fs::path& file) {
+    std::error_code ignored;
+    int64_t count = 0;
+    for (const auto& each : fs::directory_iterator("/proc/self/fd"))
+      count += fs::read_symlink(each.path(), ignored).string().starts_with(file.string()) ? 1 : 0;
+    return count;
+  }
+  std::vector<Drive> create(const std::vector<fs::path>& files) const {
+    return create_drives(files, std::vector<int64_t>(files.size(), kBytes));
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(DriveFile, that_another_process_has_just_made_is_left_alone) {
+  const int theirs = make_and_lock(path("b"));
+  EXPECT_THROW(create({path("a"), path("b")}), ConfigError);
+  EXPECT_TRUE(fs::exists(path("b")));
+  EXPECT_FALSE(fs::exists(path("a"))) << "the one made here is left behind";
+  close(theirs);
+  EXPECT_EQ(create({path("a"), path("b")}).size(), 2u);
+}
+
+// Whoever waits for the lock of a file that its owner takes away makes a file of its own in place of a nameless one.
+TEST_F(DriveFile, that_is_taken_away_while_its_lock_is_waited_for_is_made_anew) {
+  const int theirs = make_and_lock(path("a"));
+  int64_t bytes = 0;
+  std::thread waits([&] { bytes = create({path("a")})[0].bytes(); });
+  while (times_open(path("a")) < 2) std::this_thread::yield();
+  fs::remove(path("a"));
+  close(theirs);
+  waits.join();
+  EXPECT_EQ(bytes, kBytes);
+  ASSERT_TRUE(fs::exists(path("a")));
+  EXPECT_EQ(fs::file_size(path("a")), static_cast<uintmax_t>(kBytes));
+}
+
+TEST_F(DriveFile, that_is_taken_away_while_its_lock_is_waited_for_does_not_open) {
+  const int theirs = make_and_lock(path("a"));
+  int error_number = 0;
+  std::thread waits([&] {
+    try {
+      Drive::open(path("a"));
+    } catch (const IoError& error) {
+      error_number = error.details().error_number;
+    }
+  });
+  while (times_open(path("a")) < 2) std::this_thread::yield();
+  fs::remove(path("a"));
+  close(theirs);
+  waits.join();
+  EXPECT_EQ(error_number, ENOENT);
+}
+
+TEST_F(DriveFile, is_not_left_behind_where_there_is_no_direct_io) {
+  const MountedDrive drive(MountedDrive::Kind::kRam, folder_.path() / "ram", 0);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const auto [details, message] = failure_of([&] { create({path("a"), path("ram")}); });
+  EXPECT_EQ(details.error_number, EINVAL);
+  EXPECT_THAT(message, testing::AllOf(HasSubstr(path("ram").string()), HasSubstr("no direct I/O")));
+  EXPECT_TRUE(fs::is_empty(drive.path()));
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
+}
+
+}  // namespace
+}  // namespace sluice
