@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Whole steps of sluice beside plain PyTorch: same shapes, tokens and clipping, taking turns.
+"""Whole steps of sluice beside plain PyTorch and DeepSpeed: same shapes, tokens and clipping, taking turns.
 
     python side_by_side.py --sluice ../../build/release/sluice --drive FOLDER [--rounds 3] [--engines sluice plain]
 
 Each run is a process of its own; a figure is the median over the rounds of the runs' medians. sluice: every state
 record at home on NVMe, a commit every step, 512 MiB of device and 1 GiB of host memory, weights in host memory; the
-engine "sluice-nvme" keeps the weights on NVMe too. The folders made below --drive are removed.
+engine "sluice-nvme" keeps the weights on NVMe too. "plain" and "zero": train_torch.py; "zero" is left out where
+deepspeed is not installed. The folders made below --drive are removed.
 """
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -27,8 +29,9 @@ parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--warm", type=int, default=3, help="first steps that do not count")
 parser.add_argument("--shapes", nargs="+", choices=list(shapes.SHAPES), default=list(shapes.SHAPES))
 parser.add_argument("--accumulation", nargs="+", type=int, default=[1, 4], help="micro-batches in a step")
-parser.add_argument("--engines", nargs="+", choices=["sluice", "sluice-nvme", "plain"],
-                    default=["sluice", "sluice-nvme", "plain"])
+ENGINES = ["sluice", "sluice-nvme", "plain", "zero"]
+parser.add_argument("--engines", nargs="+", choices=ENGINES,
+                    default=ENGINES if importlib.util.find_spec("deepspeed") else ENGINES[:-1])
 parser.add_argument("--json", action="store_true", help="one JSON line for each row")
 options = parser.parse_args()
 
@@ -62,13 +65,13 @@ def run_sluice(folder, shape, accumulation, weights):
                 first_loss=steps[0]["loss"], last_loss=steps[-1]["loss"], peak_bytes=usage.ru_maxrss * 1024)
 
 
-def run_plain(shape, accumulation):
-    command = [sys.executable, os.path.join(here, "train_torch.py"), "--shape", shape, "--accumulation",
-               str(accumulation), "--steps", str(options.steps), "--warm", str(options.warm)]
+def run_peer(engine, folder, shape, accumulation):
+    command = [sys.executable, os.path.join(here, "train_torch.py"), "--engine", engine, "--folder", folder, "--shape",
+               shape, "--accumulation", str(accumulation), "--steps", str(options.steps), "--warm", str(options.warm)]
     ended = subprocess.run(command, capture_output=True, text=True)
     lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
     if not lines:
-        sys.exit(f"PyTorch failed:\n{ended.stdout}{ended.stderr}")
+        sys.exit(f"{engine} failed:\n{ended.stdout}{ended.stderr}")
     return json.loads(lines[-1])
 
 
@@ -77,7 +80,7 @@ def run(engine, shape, accumulation):
     try:
         if engine.startswith("sluice"):
             return run_sluice(folder, shape, accumulation, "nvme" if engine == "sluice-nvme" else "host")
-        return run_plain(shape, accumulation)
+        return run_peer(engine, folder, shape, accumulation)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,6 +1,12 @@
 #!/usr/bin/env python3
-"""Trains one shape with plain PyTorch on the CPU, everything in memory: bf16 weights, fp32 masters, fused AdamW,
-clipping by global norm, activations checkpointed block by block. Prints one JSON line."""
+"""Trains one shape on the CPU, activations checkpointed block by block, and prints one JSON line.
+
+plain: PyTorch with everything in memory: bf16 weights, fp32 masters, fused AdamW, clipping by global norm.
+zero:  DeepSpeed's ZeRO-3 with optimizer state and parameters in a folder on NVMe (ZeRO-Infinity), with the settings that
+       were found to be its best here: one buffer for every parameter that is swapped, small live and prefetch limits,
+       pipelined reads and writes, requests of 1 MiB. Needs deepspeed, its aio operator (libaio-dev) and
+       DS_ACCELERATOR=cpu.
+"""
 import argparse
 import json
 import os
@@ -11,6 +17,8 @@ import time
 import shapes
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--engine", choices=["plain", "zero"], default="plain")
+parser.add_argument("--folder", help="on the NVMe drive, for zero")
 parser.add_argument("--shape", choices=list(shapes.SHAPES), required=True)
 parser.add_argument("--accumulation", type=int, default=1)
 parser.add_argument("--steps", type=int, default=12)
@@ -18,6 +26,11 @@ parser.add_argument("--warm", type=int, default=3)
 parser.add_argument("--threads", type=int, default=os.cpu_count())
 options = parser.parse_args()
 os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+if options.engine == "zero":  # one rank, as its launcher would set it up
+    alone = dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533",
+                 DS_ACCELERATOR="cpu", DS_PIN_MEMORY_BACKEND="native")
+    for name, value in alone.items():
+        os.environ.setdefault(name, value)
 
 import torch  # noqa: E402  (after the environment)
 from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
@@ -29,7 +42,7 @@ model = GPT2LMHeadModel(
     GPT2Config(n_layer=shape["layers"], n_embd=shape["width"], n_head=shape["heads"], vocab_size=shape["vocabulary"],
                n_positions=shape["positions"], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False))
 model.train()
-model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=False))
+model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=options.engine == "zero"))
 data = torch.frombuffer(bytearray(shapes.text()), dtype=torch.uint8)
 places = torch.Generator().manual_seed(1)
 
@@ -65,7 +78,39 @@ class Plain:
         return loss
 
 
-engine = Plain()
+class Zero:
+    def __init__(self):
+        import deepspeed
+        deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+        sizes = [parameter.numel() for parameter in model.parameters()]
+        request = 1 << 20
+        drive = dict(device="nvme", nvme_path=options.folder, pin_memory=True)
+        swapped = sum(2 * size >= request for size in sizes)
+        zero = dict(stage=3, sub_group_size=10**8, contiguous_gradients=True, overlap_comm=False,
+                    stage3_max_live_parameters=10**7, stage3_prefetch_bucket_size=10**6,
+                    stage3_param_persistence_threshold=0,
+                    offload_optimizer=dict(drive, buffer_count=12, pipeline_read=True, pipeline_write=True),
+                    offload_param=dict(drive, buffer_count=swapped + 2, buffer_size=max(sizes) + 65536, max_in_cpu=0))
+        adam = dict(lr=shapes.LEARNING_RATE, betas=list(shapes.BETAS), eps=shapes.EPSILON,
+                    weight_decay=shapes.WEIGHT_DECAY)
+        config = dict(train_micro_batch_size_per_gpu=shape["micro"], gradient_accumulation_steps=options.accumulation,
+                      gradient_clipping=shapes.CLIPPING, bf16=dict(enabled=True), zero_optimization=zero,
+                      optimizer=dict(type="AdamW", params=adam), steps_per_print=10**9,
+                      aio=dict(block_size=request, queue_depth=32, intra_op_parallelism=2, single_submit=False,
+                               overlap_events=True))
+        self.engine = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+
+    def step(self, batches):
+        loss = 0.0
+        for batch in batches:
+            output = self.engine(input_ids=batch, labels=batch).loss
+            self.engine.backward(output)
+            self.engine.step()
+            loss += float(output.detach()) / len(batches)
+        return loss
+
+
+engine = Zero() if options.engine == "zero" else Plain()
 times, losses = [], []
 for _ in range(options.steps):
     batches = [micro_batch() for _ in range(options.accumulation)]
