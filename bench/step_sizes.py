@@ -3,10 +3,11 @@
     python bench/step_sizes.py --drive FOLDER [--sluice build/release/sluice] [--layers 8 24 48 96] [--balance 24]
 
 Each row is `sluice bench step` with waits in place of compute, so that compute can be set against the drive as a GPU
-machine would have it: a first call measures both. Weights, state and gradients are at home on NVMe, budgets are the
-same for every size. "balance" rows are of one size with compute that is faster than the drive by 1.5, equal, and slower by
-1.5, with the clip not engaging; then with the clip engaging in every step, and with updates deferred. Needs 26 bytes a
-parameter in FOLDER (31 GB for 1.2 billion, one size at a time), and nothing else running.
+machine would have it: a first call measures both. "balance" rows are of one size, state on NVMe and weights in host
+memory, with compute that is faster than the drive by 1.5, equal, and slower by 1.5, with the clip not engaging; then with
+the clip engaging in every step, with updates deferred, and with weights on NVMe too. Rows of sizes have weights, state and
+gradients at home on NVMe and the same budgets. Needs 26 bytes a parameter in FOLDER (31 GB for 1.2 billion, one size at a
+time), and nothing else running.
 """
 
 import argparse
@@ -19,9 +20,11 @@ import tempfile
 from pathlib import Path
 
 WIDTH, PARAMETERS_A_LAYER = 1024, 12 * 1024**2 + 13 * 1024
+ALL_ON_NVME = {"host_memory": "768MiB", "placement": {"weights": "nvme", "state": "nvme", "gradient": "nvme"}}
+STATE_ON_NVME = {"host_memory": "2GiB", "placement": {"weights": "host", "state": "nvme"}}
 
 
-def configuration(layers, drive, clipping=1.0, update="auto"):
+def configuration(layers, drive, homes, clipping=1.0, update="auto"):
     return {
         "model": {"type": "gpt2", "n_positions": 128, "n_embd": WIDTH, "n_layer": layers, "n_head": 16, "vocab_size": 256},
         "data": {"tokenizer": "byte", "sequence_length": 128},
@@ -30,8 +33,8 @@ def configuration(layers, drive, clipping=1.0, update="auto"):
         "gradient_clipping": clipping,
         "bf16": {"enabled": True},
         "sluice": {
-            "device_memory": "512MiB", "host_memory": "768MiB", "nvme": [drive], "commit_interval": 1, "update": update,
-            "placement": {"weights": "nvme", "state": "nvme", "gradient": "nvme"},
+            "device_memory": "512MiB", "nvme": [drive], "commit_interval": 1, "update": update,
+            **homes,
         },
     }  # fmt: skip
 
@@ -64,14 +67,17 @@ def header(first):
 
 def balance(layers, arguments):
     """Compute against the drive: (what the row is called, compute by drive, what else the configuration says)."""
-    measured = bench_step(configuration(layers, arguments.drive), 1, arguments.sluice, (1, 1))["replay_ms"]
-    waits_of_equal = measured["nvme"] / measured["compute"]
+    waits = 10
+    config = configuration(layers, arguments.drive, STATE_ON_NVME)
+    measured = bench_step(config, waits, arguments.sluice, (2, 2))["replay_ms"]
+    waits_of_equal = waits * measured["nvme"] / measured["compute"]
     rows = [("compute 1/1.5 of NVMe", 1 / 1.5, {}), ("compute equal to NVMe", 1, {}), ("compute 1.5 of NVMe", 1.5, {})]
-    rows += [(f"{name}, clip in every step", by, {"clipping": 0.01}) for name, by, _ in rows[:2]]
-    rows += [(f"{name}, deferred", by, {"update": "deferred"}) for name, by, _ in rows[:2]]
+    more_rows = [("clip in every step", {"clipping": 0.01}), ("deferred", {"update": "deferred"})]
+    more_rows += [("weights and gradients on NVMe too", {"homes": ALL_ON_NVME})]
+    rows += [(f"{name}, {words}", by, more) for words, more in more_rows for name, by, _ in rows[:2]]
     header(f"{layers * PARAMETERS_A_LAYER / 1e9:.2f} B parameters")
     for name, by, more in rows:
-        config = configuration(layers, arguments.drive, **more)
+        config = configuration(layers, arguments.drive, **{"homes": STATE_ON_NVME, **more})
         # The later two rounds are those that count in a median: `auto` updates early after eight steps without a clip.
         show(name, bench_step(config, by * waits_of_equal, arguments.sluice, (3, 4)))
 
@@ -81,7 +87,8 @@ def sizes(arguments):
     per_parameter = []
     for layers in arguments.layers:
         parameters = layers * PARAMETERS_A_LAYER
-        found = bench_step(configuration(layers, arguments.drive, update="deferred"), 0.1, arguments.sluice, (1, 3))
+        config = configuration(layers, arguments.drive, ALL_ON_NVME, update="deferred")
+        found = bench_step(config, 0.1, arguments.sluice, (1, 3))
         per_parameter.append(found["step_ms"] / parameters * 1e6)
         show(f"{parameters / 1e9:.2f} B", found)
     middle = statistics.median(per_parameter)

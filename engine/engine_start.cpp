@@ -34,8 +34,8 @@ void refuse_existing(const EngineOptions& options) {
 
 [[noreturn]] void refuse_empty(const std::filesystem::path& folder) {
   throw ConfigError(
-      fmt::format("{}: the store has no committed step: its creation was cut off, or it was cut short since; bring the "
-                  "file back, or start over with --overwrite",
+      fmt::format("{}: the store has no committed step: its creation was cut off, or it was cut short or damaged since; "
+                  "bring the file back, or start over with --overwrite",
                   folder.string()));
 }
 

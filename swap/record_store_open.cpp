@@ -57,10 +57,12 @@ void RecordStore::Impl::read_superblocks(Superblock (&superblocks)[2], BlockStat
   for (int i = 0; i < 2; ++i) {
     run_block(IoOp::kRead, kSuperblockOffset[i]);
     states[i] = read_superblock(block.span(), fingerprint, superblocks[i]);
-    if (states[i] == BlockState::kDamaged) {
-      say(options.log, LogLevel::kWarning,
-          fmt::format("superblock {} of {} is damaged: the other copy is used", i, drives[0].path().string()));
-    }
+  }
+  for (int i : {0, 1}) {
+    if (states[i] != BlockState::kDamaged) continue;
+    say(options.log, LogLevel::kWarning,
+        fmt::format("superblock {} of {} is damaged: {}", i, drives[0].path().string(),
+                    states[1 - i] == BlockState::kValid ? "the other copy is used" : "there is no other copy"));
   }
 }
 
@@ -132,8 +134,8 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     highest = std::max(highest, superblocks[area].generation);
     if (!read_table(area, superblocks[area])) {
       say(options.log, LogLevel::kWarning,
-          fmt::format("the table of step {} in {} is damaged: the other copy is used", superblocks[area].step,
-                      drives[0].path().string()));
+          fmt::format("the table of step {} in {} is damaged: {}", superblocks[area].step, drives[0].path().string(),
+                      areas.size() == 2 ? "the other copy is used if it is whole" : "there is no other copy"));
     } else if (!has_generation) {
       adopt_table(area, superblocks[area]);
     } else {

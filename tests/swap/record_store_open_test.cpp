@@ -257,6 +257,8 @@ TEST_F(StoreOpening, with_both_copies_damaged_nothing_opens) {
   flip_bit(kSuperblockOffset[0]);
   flip_bit(kSuperblockOffset[1]);
   EXPECT_EQ(open(), nullptr);
+  EXPECT_THAT(lines_.text(), HasSubstr("there is no other copy"));
+  EXPECT_THAT(lines_.text(), testing::Not(HasSubstr("is used")));
 }
 
 TEST_F(StoreOpening, a_flipped_bit_in_any_plane_is_found_and_named) {
