@@ -77,6 +77,17 @@ class EveryDevice : public testing::OverDevices {
   std::unique_ptr<Device> device_;
 };
 
+TEST_P(EveryDevice, shares_no_byte_with_the_host_arena) {
+  device_->register_host(host_.span());
+  const std::span<std::byte> host = host_.span();
+  std::ranges::fill(host, std::byte{1});
+  put(0, std::vector<std::byte>(static_cast<size_t>(kMiB), std::byte{2}));
+  EXPECT_EQ(std::ranges::count(host, std::byte{1}), host_.bytes());
+  std::ranges::fill(host, std::byte{3});
+  const std::vector<std::byte> device = get(device_->memory(), kMiB);
+  EXPECT_EQ(std::ranges::count(device, std::byte{2}), kMiB);
+}
+
 TEST_P(EveryDevice, copies_of_a_lane_end_in_the_order_of_starting_and_move_every_byte) {
   device_->register_host(host_.span());
   const std::span<std::byte> from = host_.span();
