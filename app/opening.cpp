@@ -29,10 +29,9 @@ RunConfig read_config(const TrainOptions& options) {
 }
 
 // Decides between creating, replacing and resuming.
-OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const std::vector<fs::path>& stores,
-                     const Log& log) {
-  const bool there = find_store(stores) == StoreExists::kYes;
-  const bool run = folder.holds() == RunFolder::Holds::kRun;
+OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFolder::Holds holds,
+                     const std::vector<fs::path>& stores, const Log& log) {
+  const bool there = find_store(stores) == StoreExists::kYes, run = holds == RunFolder::Holds::kRun;
   const fs::path& store = stores.front();
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
@@ -88,12 +87,13 @@ void take_over(Opening& opening, const TrainOptions& options) {
 Opening open_folder(const TrainOptions& options, const Log& log) {
   Opening opening{.folder = folder_of(options), .config = read_config(options)};
   const RunFolder& folder = opening.folder;
-  if (folder.holds() == RunFolder::Holds::kOther) {
+  const RunFolder::Holds holds = folder.holds();
+  if (holds == RunFolder::Holds::kOther) {
     throw ConfigError(fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with "
                                   "--out",
                                   folder.path().string(), folder.config_file().filename().string()));
   }
-  opening.mode = choose_mode(options, folder, opening.stores(), log);
+  opening.mode = choose_mode(options, folder, holds, opening.stores(), log);
   if (opening.mode == OpenMode::kOpen) {
     opening.before = folder.load();
     check_resumed_store(*opening.before, folder, opening.stores());

@@ -14,6 +14,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/zero_memory.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {

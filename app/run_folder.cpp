@@ -6,12 +6,12 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "data/cache_file.h"
 #include "swap/drive.h"
+#include "swap/drive_folders.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -106,32 +106,20 @@ void check_same_run(const RunConfig& before, const RunConfig& now, const fs::pat
   }
 }
 
-fs::path existing_part(const fs::path& folder) {
-  std::error_code error;
-  fs::path there = fs::absolute(folder, error);
-  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  return there;
-}
-
 void check_free_space(std::span<const fs::path> folders, int64_t needed_bytes) {
-  std::set<dev_t> seen;
-  int64_t free_bytes = 0;
+  int64_t free_bytes = free_drive_bytes(folders);
+  if (free_bytes == INT64_MAX) return;  // creation itself will tell
   std::vector<std::string> names;
   for (const fs::path& folder : folders) {
-    std::error_code error;
-    const fs::path there = existing_part(folder);
-    const fs::space_info space = fs::space(there, error);
     struct stat status {};
-    if (error || stat(there.c_str(), &status) != 0) return;  // creation itself will tell
-    if (seen.insert(status.st_dev).second) free_bytes += static_cast<int64_t>(space.available);
-    if (stat(store_path(folder, 0).c_str(), &status) == 0) free_bytes += int64_t{status.st_blocks} * 512;
+    if (stat(store_path(folder, 0).c_str(), &status) == 0) free_bytes += int64_t{status.st_blocks} * kStatBlockBytes;
     names.push_back(folder.string());
   }
   if (free_bytes >= needed_bytes) return;
   throw ConfigError(
       fmt::format("{}: the drive{} too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
                   "another drive with --set 'sluice.nvme=[\"FOLDER\"]'",
-                  fmt::join(names, ", "), seen.size() == 1 ? " is" : "s are together", format_bytes(needed_bytes),
+                  fmt::join(names, ", "), count_file_systems(folders) == 1 ? " is" : "s are together", format_bytes(needed_bytes),
                   needed_bytes, format_bytes(free_bytes), free_bytes));
 }
 

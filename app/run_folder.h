@@ -48,9 +48,6 @@ void check_same_run(const RunConfig& before, const RunConfig& now, const std::fi
 // Folders of a store whose run is not known: those of the configuration, or the current one.
 std::vector<std::filesystem::path> store_drives(const RunConfig& config);
 
-// The folder, or what of its path is there already.
-std::filesystem::path existing_part(const std::filesystem::path& folder);
-
 // Throws ConfigError (bytes needed, bytes free, folders) where a store of this size cannot be made in these folders,
 // one for each drive, whose last parts may not be there yet. Folders of one file system share its space; the files of a
 // store that is there count as free. How much each of several file systems will hold follows from their speeds, which

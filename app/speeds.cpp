@@ -12,6 +12,7 @@
 #include "core/topology.h"
 #include "engine/machine_probe.h"
 #include "offload/gpu.h"
+#include "swap/drive_folders.h"
 #include "swap/drive_wear.h"
 
 namespace sluice {

@@ -71,7 +71,7 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   check_elements(options.elements, format);
   const AdamKernel kernel = kernel_named(options.isa, format);
   const auto topology = make_topology();
-  const auto team = make_update_team(*topology, options.threads > 0 ? options.threads : usable_cores(*topology));
+  const auto team = make_update_team(*topology, threads_of(options, *topology));
   const BenchPlanes planes(format, options.elements);
   const auto chunks = equal_chunks(options.elements, team->threads());
   const AdamStep step = adam_step({}, 10, 1.0);

@@ -73,6 +73,10 @@ AdamFormat format_of(const AdamBenchOptions& options) {
   return {.precision = options.precision, .gradient = weights_dtype(options.precision), .moments = options.moments};
 }
 
+int threads_of(const AdamBenchOptions& options, const Topology& topology) {
+  return options.threads > 0 ? options.threads : usable_cores(topology);
+}
+
 int64_t most_elements(AdamFormat format, int64_t bytes) {
   const std::vector<int64_t> planes = element_bytes(format);
   const int64_t rounding = static_cast<int64_t>(planes.size()) * kPageBytes;

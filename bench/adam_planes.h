@@ -17,6 +17,8 @@ namespace sluice {
 // What the options ask for, with gradients of the weights' type.
 AdamFormat format_of(const AdamBenchOptions& options);
 
+int threads_of(const AdamBenchOptions& options, const Topology& topology);
+
 // Of which the planes fit into so many bytes.
 int64_t most_elements(AdamFormat format, int64_t bytes);
 

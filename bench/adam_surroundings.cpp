@@ -159,7 +159,7 @@ void measure_gradients(const AdamBenchOptions& options, UpdateTeam& team, double
 AdamSurroundings measure_adam_surroundings(const AdamBenchOptions& options, double ceiling_gb_per_s) {
   AdamSurroundings result;
   const auto topology = make_topology();
-  const auto team = make_update_team(*topology, options.threads > 0 ? options.threads : usable_cores(*topology));
+  const auto team = make_update_team(*topology, threads_of(options, *topology));
   measure_in_cache(options, result);
   measure_checksum(result);
   measure_pages(options, *team, result);

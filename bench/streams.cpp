@@ -23,25 +23,27 @@ void stream(float* data, int64_t elements) {
   for (; i < elements; ++i) data[i] *= 1.0000001f;
 }
 
-void add_half(float* a, const float* b, const float* c, int64_t elements) {
+template <Stores kStores>
+void add_half_by(float* a, const float* b, const float* c, int64_t elements) {
   const Floats df;
   const auto half = hn::Set(df, 0.5f);
   int64_t i = 0;
   for (; i + kLanes <= elements; i += kLanes) {
-    hn::StoreU(hn::MulAdd(half, hn::LoadU(df, c + i), hn::LoadU(df, b + i)), df, a + i);
+    const auto sum = hn::MulAdd(half, hn::LoadU(df, c + i), hn::LoadU(df, b + i));
+    if constexpr (kStores == Stores::kCached) {
+      hn::StoreU(sum, df, a + i);
+    } else {
+      hn::Stream(sum, df, a + i);
+    }
   }
+  if constexpr (kStores == Stores::kPastCaches) hwy::FlushStream();
   for (; i < elements; ++i) a[i] = b[i] + 0.5f * c[i];
 }
-
+void add_half(float* a, const float* b, const float* c, int64_t elements) {
+  add_half_by<Stores::kCached>(a, b, c, elements);
+}
 void stream_half(float* a, const float* b, const float* c, int64_t elements) {
-  const Floats df;
-  const auto half = hn::Set(df, 0.5f);
-  int64_t i = 0;
-  for (; i + kLanes <= elements; i += kLanes) {
-    hn::Stream(hn::MulAdd(half, hn::LoadU(df, c + i), hn::LoadU(df, b + i)), df, a + i);
-  }
-  hwy::FlushStream();
-  for (; i < elements; ++i) a[i] = b[i] + 0.5f * c[i];
+  add_half_by<Stores::kPastCaches>(a, b, c, elements);
 }
 
 // Four independent sums: throughput, not latency.

@@ -28,8 +28,6 @@ namespace {
   throw IoError({.action = action, .path = path.string(), .error_number = error_number, .advice = std::move(advice)});
 }
 
-constexpr int64_t kStatBlockBytes = 512;
-
 std::string advice_for(int error_number) {
   if (error_number == EINVAL)
     return "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs (sluice.nvme)";
@@ -60,7 +58,7 @@ Space space_of(int file) {
   if (fstatvfs(file, &space) != 0 || fstat(file, &own) != 0) return {};
   return {.file_system = own.st_dev,
           .free = static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize),
-          .own = static_cast<int64_t>(own.st_blocks) * 512};
+          .own = static_cast<int64_t>(own.st_blocks) * kStatBlockBytes};
 }
 
 [[noreturn]] void refuse_space(const std::filesystem::path& path, int64_t needed, int64_t free) {

@@ -7,6 +7,8 @@
 
 namespace sluice {
 
+constexpr int64_t kStatBlockBytes = 512;  // of st_blocks
+
 // Consecutive bytes of the file on one of a store's drives.
 struct Extent {
   int drive = 0;

@@ -4,7 +4,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include <set>
+#include <map>
+#include <optional>
 #include <system_error>
 
 #include "core/errors.h"
@@ -26,11 +27,16 @@ bool are_one(const fs::path& a, const fs::path& b) {
   return one_spelling(a) == one_spelling(b) || fs::equivalent(a, b, not_there);
 }
 
-fs::path nearest_there(const fs::path& folder) {
-  std::error_code ignored;
-  fs::path at = fs::absolute(folder).lexically_normal();
-  while (!fs::exists(at, ignored) && at.has_relative_path()) at = at.parent_path();
-  return at;
+// By their numbers; one folder of each. nullopt where one does not tell.
+std::optional<std::map<dev_t, fs::path>> file_systems_of(std::span<const fs::path> folders) {
+  std::map<dev_t, fs::path> found;
+  for (const fs::path& folder : folders) {
+    const fs::path there = existing_part(folder);
+    struct stat status {};
+    if (stat(there.c_str(), &status) != 0) return std::nullopt;
+    found.emplace(status.st_dev, there);
+  }
+  return found;
 }
 
 }  // namespace
@@ -45,15 +51,25 @@ void check_distinct(std::span<const fs::path> folders) {
   }
 }
 
+fs::path existing_part(const fs::path& folder) {
+  std::error_code ignored;
+  fs::path there = fs::absolute(folder).lexically_normal();
+  while (!fs::exists(there, ignored) && there.has_relative_path()) there = there.parent_path();
+  return there;
+}
+
+int count_file_systems(std::span<const fs::path> folders) {
+  const auto found = file_systems_of(folders);
+  return found ? static_cast<int>(found->size()) : 0;
+}
+
 int64_t free_drive_bytes(std::span<const fs::path> folders) {
-  std::set<dev_t> counted;
+  const auto found = file_systems_of(folders);
+  if (!found) return INT64_MAX;
   int64_t bytes = 0;
-  for (const fs::path& folder : folders) {
-    const fs::path there = nearest_there(folder);
-    struct stat status {};
+  for (const auto& [number, there] : *found) {
     struct statvfs space {};
-    if (stat(there.c_str(), &status) != 0 || statvfs(there.c_str(), &space) != 0) return INT64_MAX;
-    if (!counted.insert(status.st_dev).second) continue;
+    if (statvfs(there.c_str(), &space) != 0) return INT64_MAX;
     bytes += static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);
   }
   return bytes;

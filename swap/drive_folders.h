@@ -10,6 +10,11 @@ namespace sluice {
 // names both. Folders that are not there yet are compared by their paths.
 void check_distinct(std::span<const std::filesystem::path> folders);
 
+// The folder, or what of its path is there already.
+std::filesystem::path existing_part(const std::filesystem::path& folder);
+
+// On how many file systems they are; 0 where one does not tell.
+int count_file_systems(std::span<const std::filesystem::path> folders);
 // What their file systems can still take together; one that several are on counts once. Of a folder that is not there
 // the nearest one above it. INT64_MAX where a file system does not tell.
 int64_t free_drive_bytes(std::span<const std::filesystem::path> folders);

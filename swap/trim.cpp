@@ -16,8 +16,6 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kStatBlockBytes = 512;
-
 struct Found {
   std::filesystem::path folder;
   Drive drive;  // locked
