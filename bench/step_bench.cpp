@@ -8,6 +8,7 @@
 #include "bench/median.h"
 #include "bench/step_ceilings.h"
 #include "core/clock.h"
+#include "engine/speculation.h"
 
 namespace sluice {
 namespace {
@@ -18,6 +19,7 @@ class StepBench {
       : engine_(engine), options_(options), compute_(compute), bench_(bench), ceilings_(options, engine.plan()) {}
 
   StepFigures run() {
+    for (int step = 0; step < settling_steps(); ++step) one_step();
     for (int round = 0; round < bench_.rounds; ++round) {
       for (int step = 0; step < kFillingSteps; ++step) one_step();
       for (int step = 0; step < bench_.steps; ++step) {
@@ -32,6 +34,12 @@ class StepBench {
   }
 
  private:
+  // Until `auto` has seen the steps from which it chooses when chunks are updated.
+  int settling_steps() const {
+    const bool chooses = options_.plan.update == UpdateMode::kAuto && engine_.plan().any_speculated();
+    return chooses ? Speculation::kWindow : 0;
+  }
+
   double one_step() {
     if (bench_.between) bench_.between();
     const int64_t begin = now_ns();

@@ -82,7 +82,7 @@ void Engine::Impl::order_updates() {
     groups.fill_steps({.learning_rate = pending_learning_rate, .t = captured.applied_steps, .scale = pending_scale},
                       order_steps);
   }
-  if (unit_kind != UnitKind::kTrainSpeculative) return;
+  if (!updates_early(unit_kind)) return;
   predicted_scale = known_scale.value_or(1 / captured.loss_scale);
   early_failure = nullptr;
   groups.fill_steps({.learning_rate = learning_rate, .t = captured.applied_steps + 1, .scale = predicted_scale},
@@ -91,9 +91,11 @@ void Engine::Impl::order_updates() {
 }
 
 UnitKind Engine::Impl::training_kind() const {
-  if (!plan.any_speculated()) return UnitKind::kTrain;
-  if (plan.options.update != UpdateMode::kAuto) return UnitKind::kTrainSpeculative;
-  return speculation.next() == Speculation::Choice::kSpeculative ? UnitKind::kTrainSpeculative : UnitKind::kTrain;
+  const bool chosen =
+      plan.options.update != UpdateMode::kAuto || speculation.next() == Speculation::Choice::kSpeculative;
+  if (!plan.any_speculated() || !chosen) return UnitKind::kTrain;
+  const bool anew = speculated == Speculated::kWrong || (pending == Flag::kYes && speculated == Speculated::kNone);
+  return anew ? UnitKind::kTrainSpeculativeAnew : UnitKind::kTrainSpeculative;
 }
 
 void Engine::Impl::begin_step(double with_learning_rate) {
@@ -109,9 +111,9 @@ void Engine::Impl::end_unit(UnitKind kind) {
   if (kind == UnitKind::kDrain && pending == Flag::kYes) kept_valid = Flag::kNo;
   if (order.commit == UpdateOrder::Commit::kDue) unsaved = Flag::kNo;
   pending = Flag::kNo;
-  prefetched = prefetched_by(plan, kind);
+  prefetched = half_read_ahead(kind);
   speculated = Speculated::kNone;
-  if (kind == UnitKind::kTrainSpeculative) settle_speculation();
+  if (updates_early(kind)) settle_speculation();
 }
 
 // Were the updates in this unit's backward those that its scale asks for? If not, their records are given up.
@@ -162,7 +164,7 @@ void Engine::Impl::leave() noexcept {
 
 StepEnd Engine::Impl::finish_step() {
   if (spent) std::rethrow_exception(spent);
-  const bool training = unit_kind == UnitKind::kTrain || unit_kind == UnitKind::kTrainSpeculative;
+  const bool training = unit_kind == UnitKind::kTrain || updates_early(unit_kind);
   SLUICE_CHECK(running == Flag::kYes && training, "finish_step() outside of a step");
   return guarded([&] {
     run_control_hops();
@@ -286,7 +288,7 @@ void Engine::Impl::drain() {
       end_unit(UnitKind::kDrain);
     });
   }
-  prefetched = 0;
+  prefetched.reset();
 }
 
 // --- the public face -------------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ class Engine::Impl final : public LaneWork {
   Speculation speculation;                    // UpdateMode::kAuto
   enum class Flag : uint8_t { kNo, kYes };
   Flag pending = Flag::kNo;     // the last step's update is still to be applied
-  int prefetched = 0;           // chunks in update order that the last unit read ahead for it
+  std::optional<UpdateHalf> prefetched;  // the last unit read the first chunks of such an update half ahead
   Flag kept_valid = Flag::kNo;  // weights kept on the device are those of the last step
   Flag on_device = Flag::kNo;   // ... and records at home on the device are there
   Flag unsaved = Flag::kNo;     // captured is newer than what is committed

@@ -96,9 +96,6 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
       static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6;
   if (homes.updated_on_device()) return sweep_ms;
   int64_t summed = weights_come ? bytes(Group::kWeights) : 0;
-  const bool done_early =
-      hop.when != When::kSpeculating && kind_ == UnitKind::kTrainSpeculative && plan_.speculated(hop.index);
-  if (done_early) return ms_of(summed, machine_.checksum_gb_per_s);
   const bool commit = hop.when == When::kSpeculating || commits == Commits::kYes;
   if (state_comes) summed += bytes(Group::kState);
   if (homes.gradient == Home::kNvme && hop.when != When::kSpeculating) summed += plan_.gradient_bytes(elements);

@@ -18,7 +18,10 @@ bool Engine::Impl::due(const Hop& hop) {
     const bool commits = hop.when == When::kCommit || hop.when == When::kCommitDirty;
     return (commit || !commits) && due_in_steady_step(plan, unit_kind, hop);
   }
-  const auto ahead = [&] { return plan.update_position[hop.index] < prefetched; };
+  const auto ahead = [&] {
+    const UpdateHalf half = update_half(unit_kind);
+    return prefetched == half && plan.is_read_ahead(half, hop.index);
+  };
   if (hop.verb == Verb::kUpdate && hop.when == When::kAlways) {
     if (update_pending(hop.index)) return true;
     const ChunkHomes& homes = plan.chunks[hop.index];

@@ -39,6 +39,10 @@ std::string or_none(const std::optional<int64_t>& bytes) {
 
 }  // namespace
 
+bool Plan::any_speculated() const {
+  return std::find(update_times.begin(), update_times.end(), UpdateTime::kEarly) != update_times.end();
+}
+
 UpdateLayout Plan::update_layout(int chunk) const {
   const ChunkHomes& homes = chunks[chunk];
   const int64_t elements = geometry.chunks()[chunk].elements;

@@ -1,6 +1,7 @@
 // The plan: for every byte of model state its home, and for every buffer its offset, as a pure value made from the
 // model and the byte budgets. Nothing here touches memory, files or clocks.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -101,6 +102,13 @@ struct UpdateLayout {
   int64_t bytes = 0;
 };
 
+enum class UpdateTime : uint8_t { kDeferred, kEarly };
+
+// Which chunks the first half of a unit updates: all, or those that are deferred where the unit before has updated the
+// others already.
+enum class UpdateHalf : uint8_t { kAll, kDeferred };
+constexpr int kUpdateHalves = 2;
+
 // Who chose among the homes that were free: the planner's fixed order, or a program over a machine's speeds.
 enum class HomesBy : uint8_t { kOrder, kSpeeds };
 
@@ -108,10 +116,9 @@ struct Plan {
   PlanOptions options;
   Geometry geometry;
   std::vector<ChunkHomes> chunks;
-  std::vector<int> update_order;     // chunks, in the order in which forward needs them
-  std::vector<int> update_position;  // per chunk: its place in update_order
-  int deferred_chunks = 0;    // the first of them; the rest may be updated in the backward already (speculated())
-  int prefetched_chunks = 0;  // how many of the first are read ahead by the unit before
+  std::vector<int> update_order;         // chunks, in the order in which forward needs them
+  std::vector<UpdateTime> update_times;  // per chunk
+  std::array<std::vector<bool>, kUpdateHalves> read_ahead;  // by UpdateHalf, per chunk: by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
   std::vector<int64_t> graphs;  // per visit: where the graphs of its micro-batches are kept, in turn; -1: they are not
@@ -137,10 +144,9 @@ struct Plan {
   explicit Plan(Geometry g) : geometry(std::move(g)) {}
 
   UpdateLayout update_layout(int chunk) const;
-  bool speculated(int chunk) const {
-    return update_position[chunk] >= deferred_chunks && !chunks[chunk].updated_on_device();
-  }
-  bool any_speculated() const { return deferred_chunks < static_cast<int>(update_order.size()); }
+  bool speculated(int chunk) const { return update_times[chunk] == UpdateTime::kEarly; }
+  bool any_speculated() const;
+  bool is_read_ahead(UpdateHalf half, int chunk) const { return read_ahead[static_cast<size_t>(half)][chunk]; }
   TensorHome tensor(int index, int micro_batch) const { return tensors[index * options.micro_batches + micro_batch]; }
   // kNowhere: there is one contribution alone.
   OpenSlot tensor_open(int index, int micro_batch) const {

@@ -76,13 +76,7 @@ void Planner::assign_offsets(Plan& plan) const {
   }
   plan.host_arena_bytes = round_up(host.end(), kPlaneAlignmentBytes);
   choose_update_times(plan);
-  // What can be read ahead without wrapping: the same buffers that the next unit's first updates take.
-  int64_t ahead = 0;
-  for (int c : plan.update_order) {
-    ahead += plan.update_layout(c).bytes;
-    if (ahead > plan.host_update.bytes) break;
-    ++plan.prefetched_chunks;
-  }
+  choose_read_ahead(plan);
   assign_scratch(plan);
   plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.format(), options_.drives, plan.scratch_bytes);
   describe(plan);
@@ -104,9 +98,9 @@ void Planner::assign_scratch(Plan& plan) const {
   plan.scratch_bytes.shrink_to_fit();  // a table of ours: counted by its size
 }
 
-// How often to commit, and which chunks may be updated in the backward already: those whose gradients close first,
-// which the next forward needs last. Without a wish a share as large as the backward's part of the compute, so that
-// the drive has the same to do beside either pass; make_plan tries others where it can predict what they take.
+// How often to commit, and which chunks may be updated in the backward already. Without a wish a share as large as the
+// backward's part of the compute, so that the drive has the same to do beside either pass; make_plan tries others where
+// it can predict what they take.
 void Planner::choose_update_times(Plan& plan) const {
   constexpr double kBackwardShare = 0.75;  // forward 1, recompute 1, backward 2
   const bool state_on_nvme = std::any_of(plan.chunks.begin(), plan.chunks.end(),
@@ -115,17 +109,41 @@ void Planner::choose_update_times(Plan& plan) const {
   plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval
                          : state_on_nvme || must_undo ? 1
                                                       : kCommitRarely;
-  plan.deferred_chunks = static_cast<int>(plan.update_order.size());
   if (options_.update == UpdateMode::kDeferred || plan.commit_interval != 1) return;
-  const double share = options_.update == UpdateMode::kReplay ? 1 : options_.speculated_share.value_or(kBackwardShare);
-  const auto wanted = static_cast<int64_t>(share * static_cast<double>(plan.geometry.padded_elements()));
-  int64_t elements = 0;
-  for (int at = plan.deferred_chunks - 1; at >= 0; --at) {
-    const int c = plan.update_order[at];
-    if (plan.chunks[c].updated_on_device()) continue;
-    elements += plan.geometry.chunks()[c].elements;
-    if (elements > wanted) break;
-    plan.deferred_chunks = at;
+  const bool all = options_.update == UpdateMode::kReplay;
+  spread_early_updates(plan, all ? 1 : options_.speculated_share.value_or(kBackwardShare));
+}
+
+// Half of the deferred elements are those that forward needs first, whose gradients close last: their reads are done
+// while the backward ends. The others are spread evenly, so that the drive has something to do beside every visit.
+void Planner::spread_early_updates(Plan& plan, double share) {
+  const auto all = static_cast<double>(plan.geometry.padded_elements());
+  const double first = (1 - share) / 2, of_rest = share / (1 - first);
+  double seen = 0, saved = 0;  // elements; the latter are what early ones are taken from
+  for (const int c : plan.update_order) {
+    const auto elements = static_cast<double>(plan.geometry.chunks()[c].elements);
+    const bool among_first = seen < first * all;
+    seen += elements;
+    if (among_first || plan.chunks[c].updated_on_device()) continue;
+    saved += of_rest * elements;
+    if (share <= 0 || saved < elements) continue;
+    saved -= elements;
+    plan.update_times[c] = UpdateTime::kEarly;
+  }
+}
+
+// What can be read ahead without wrapping: into the buffers that the next unit's first updates will take.
+void Planner::choose_read_ahead(Plan& plan) {
+  for (const UpdateHalf half : {UpdateHalf::kAll, UpdateHalf::kDeferred}) {
+    std::vector<bool>& read_ahead = plan.read_ahead[static_cast<size_t>(half)];
+    read_ahead.assign(plan.chunks.size(), false);
+    int64_t bytes = 0;
+    for (const int c : plan.update_order) {
+      if (half == UpdateHalf::kDeferred && plan.speculated(c)) continue;
+      bytes += plan.update_layout(c).bytes;
+      if (bytes > plan.host_update.bytes) break;
+      read_ahead[c] = true;
+    }
   }
 }
 

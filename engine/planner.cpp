@@ -99,9 +99,7 @@ Plan Planner::draft(int64_t host_bytes) const {
       for (int i = 0; i < partition.chunk_count; ++i) plan.update_order.push_back(partition.first_chunk + i);
     }
   }
-  plan.update_position.resize(plan.chunks.size());
-  for (size_t i = 0; i < plan.update_order.size(); ++i)
-    plan.update_position[plan.update_order[i]] = static_cast<int>(i);
+  plan.update_times.assign(plan.chunks.size(), UpdateTime::kDeferred);
   force_homes(plan);
   return plan;
 }

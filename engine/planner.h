@@ -124,6 +124,8 @@ class Planner {
   void assign_device(Plan& plan) const;
   void assign_scratch(Plan& plan) const;
   void choose_update_times(Plan& plan) const;
+  static void spread_early_updates(Plan& plan, double share);
+  static void choose_read_ahead(Plan& plan);
   void describe(Plan& plan) const;
   struct Tables {
     int64_t bytes = 0;

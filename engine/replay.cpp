@@ -24,8 +24,8 @@ void Engine::Impl::make_replay(LaneGroup group) {
 }
 
 void Engine::Impl::order_of_middle_step() {
-  prefetched = prefetched_by(plan, unit_kind);
-  if (unit_kind == UnitKind::kTrainSpeculative) speculated = Speculated::kRight;
+  prefetched = update_half(unit_kind);
+  if (updates_early(unit_kind)) speculated = Speculated::kRight;
   groups.fill_steps({.learning_rate = 0, .t = 1, .scale = 0}, order_steps);  // changes nothing
   order = {.update = UpdateOrder::Update::kPending,
            .commit = plan.commit_interval == 1 ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue,
@@ -62,7 +62,7 @@ void Engine::Impl::clear_update_inputs() {
 // Whatever memory held is made-up now; the next step reads and uploads anew.
 void Engine::Impl::end_replay() {
   rehearsing = kept_valid = on_device = Flag::kNo;
-  prefetched = 0;
+  prefetched.reset();
   speculated = Speculated::kNone;
   order = early = {};
 }

@@ -32,8 +32,9 @@ class Step {
   // The parts of a unit.
   WeightsOnDevice fetch(int visit);  // through their update where this unit has not updated them yet
   void forward(int visit, const WeightsOnDevice& weights) { turns_.forward(visit, weights); }
-  void backward(int visit, const WeightsOnDevice& weights);
-  void read_ahead();
+  OpenOnDevice backward(int visit, const WeightsOnDevice& weights);
+  void close(int visit, const OpenOnDevice& open);
+  void read_ahead(int visit);
   void prefetch();
   void commit() { verbs_.commit(); }
   void clip() { verbs_.clip(); }
@@ -56,7 +57,6 @@ class Step {
   When weights_read_when(bool ahead) const;
   void fetch_partition(int partition, int64_t at);
   OpenOnDevice open(int visit);
-  void close(int visit, const OpenOnDevice& open);
 
   const ModelSpec& model_;
   const Plan& plan_;
@@ -65,6 +65,7 @@ class Step {
   Verbs verbs_;
   Passage passage_;
   Turns turns_;
+  const UpdateHalf half_;
   ByteRing update_ring_;               // in host memory
   ByteRing weights_ring_, open_ring_;  // on the device
   std::vector<Updated> updated_;
@@ -81,11 +82,12 @@ Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
       verbs_(model, plan),
       passage_(plan, verbs_),
       turns_({.model = model, .plan = plan, .uses = uses_, .verbs = verbs_, .passage = passage_}, kind),
+      half_(update_half(kind)),
       update_ring_(plan.host_update.offset, plan.host_update.bytes),
       weights_ring_(plan.device_weights.offset, plan.device_weights.bytes),
       open_ring_(plan.device_open.offset, plan.device_open.bytes),
       updated_(model.partitions.size(), Updated::kNo) {
-  if (kind != UnitKind::kTrainSpeculative) return;
+  if (!updates_early(kind)) return;
   for (int visit = static_cast<int>(model.visits.size()) - 1; visit >= 0; --visit) {
     for (int p : model.visits[visit].partitions) {
       const Partition& partition = verbs_.partition(p);
@@ -118,7 +120,7 @@ When Step::weights_read_when(bool ahead) const {
 
 WeightsInHost Step::update_chunk(int chunk) {
   const ChunkHomes& homes = plan_.chunks[chunk];
-  const bool ahead = plan_.update_position[chunk] < plan_.prefetched_chunks;
+  const bool ahead = plan_.is_read_ahead(half_, chunk);
   const Slot slot = take_slot(chunk);
   StateInHost state{{}, chunk, slot.at(slot.layout.state, homes.state_offset)};
   if (homes.state == Home::kNvme) {
@@ -176,8 +178,9 @@ void Step::fetch_partition(int p, int64_t at) {
       if (first) update_on_device(c);
       continue;
     }
-    if (first) undo(c);
-    if (first && plan_.chunks[c].gradient != Home::kNowhere) {
+    const bool done = half_ == UpdateHalf::kDeferred && plan_.speculated(c);  // by the unit before
+    if (first && !done) undo(c);
+    if (first && !done && plan_.chunks[c].gradient != Home::kNowhere) {
       const WeightsInHost fresh = update_chunk(c);
       if (needed) verbs_.upload(fresh, at, when);
     } else if (needed) {
@@ -203,10 +206,12 @@ WeightsOnDevice Step::fetch(int visit) {
   return weights;
 }
 
-// State for this backward's own updates, as far ahead as the update ring holds it.
-void Step::read_ahead() {
+// State for this backward's own updates: of this visit and of the next, as far as the update ring holds it. What later
+// ones need would hold up the next visits' weights, which come first.
+void Step::read_ahead(int visit) {
   for (; next_read_ < speculative_.size(); ++next_read_) {
     const int c = speculative_[next_read_];
+    if (uses_.first_visit[verbs_.chunk(c).partition] < visit - 1) return;
     const int64_t bytes = plan_.update_layout(c).bytes, at = update_ring_.peek(bytes);
     const bool taken = std::any_of(read_.begin(), read_.end(), [&](const Slot& slot) {
       return at < slot.base + slot.layout.bytes && slot.base < at + bytes;
@@ -242,15 +247,16 @@ void Step::speculate(int visit, ClosedOnDevice closed) {
   const WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, kWhen);
   verbs_.swap_out(state, kWhen);
   verbs_.swap_out(fresh, kWhen);
-  read_ahead();
+  read_ahead(visit);
 }
 
 // Reads for the updates to come do not depend on gradients: they start while the backward still runs, into the buffers
 // that the next unit's first updates will take.
 void Step::prefetch() {
   update_ring_.rewind();
-  for (int i = 0; i < prefetched_by(plan_, kind_); ++i) {
-    const int c = plan_.update_order[i];
+  const UpdateHalf next = *half_read_ahead(kind_);
+  for (const int c : plan_.update_order) {
+    if (!plan_.is_read_ahead(next, c)) continue;
     const Slot slot = take_slot(c);
     if (slot.layout.state >= 0) verbs_.swap_in(StateInStore{{}, c}, slot.base + slot.layout.state, When::kAlways);
     if (slot.layout.weights >= 0) verbs_.swap_in(WeightsInStore{{}, c}, slot.base + slot.layout.weights, When::kAlways);
@@ -288,7 +294,7 @@ void Step::close(int visit, const OpenOnDevice& open) {
       continue;
     }
     for (ClosedOnDevice& gradient : verbs_.close(visit, partitions[i], open.at[i])) {
-      if (kind_ == UnitKind::kTrainSpeculative && plan_.speculated(gradient.chunk)) {
+      if (updates_early(kind_) && plan_.speculated(gradient.chunk)) {
         speculate(visit, std::move(gradient));
       } else {
         passage_.take_home(visit, std::move(gradient));
@@ -297,10 +303,10 @@ void Step::close(int visit, const OpenOnDevice& open) {
   }
 }
 
-void Step::backward(int visit, const WeightsOnDevice& weights) {
-  const OpenOnDevice opened = open(visit);
+OpenOnDevice Step::backward(int visit, const WeightsOnDevice& weights) {
+  OpenOnDevice opened = open(visit);
   turns_.backward(visit, weights, opened);
-  close(visit, opened);
+  return opened;
 }
 
 }  // namespace
@@ -313,15 +319,17 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) 
     const WeightsOnDevice weights = step.fetch(visit);
     if (kind != UnitKind::kDrain) step.forward(visit, weights);
   }
-  const WeightsOnDevice head = step.fetch(last);
+  WeightsOnDevice weights = step.fetch(last);
   step.commit();
-  if (kind == UnitKind::kEvaluate) step.forward(last, head);
+  if (kind == UnitKind::kEvaluate) step.forward(last, weights);
   if (kind == UnitKind::kEvaluate || kind == UnitKind::kDrain) return step.take();
-  step.read_ahead();
-  step.backward(last, head);  // forward and backward in one, on one fetch of its weights
-  for (int visit = last - 1; visit >= 0; --visit) {
-    const WeightsOnDevice weights = step.fetch(visit);
-    step.backward(visit, weights);
+  // The last visit runs forward and backward in one. The next one's weights come before what closing asks the drive for,
+  // which waits for this visit's compute.
+  for (int visit = last; visit >= 0; --visit) {
+    step.read_ahead(visit);
+    const OpenOnDevice gradients = step.backward(visit, weights);
+    if (visit > 0) weights = step.fetch(visit - 1);
+    step.close(visit, gradients);
   }
   step.clip();
   step.prefetch();

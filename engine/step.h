@@ -3,6 +3,7 @@
 // Build-time only: makes a UnitProgram from a model and a plan. Pure functions.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/model.h"
@@ -44,18 +45,21 @@ struct UnitProgram {
 
 enum class UnitKind : uint8_t {
   kTrain,             // updates of the step before beside the forward; backward, clip, reads for the updates to come
-  kTrainSpeculative,  // the same, with updates in the backward of the chunks that the plan names
+  kTrainSpeculative,  // the same with updates in the backward, of the chunks that the plan names; the unit before did so
+  kTrainSpeculativeAnew,  // ... the unit before did not, or was wrong: updates of the step before are those of all chunks
   kEvaluate,          // the update half and a forward without the backward
   kDrain,             // the update half and the commit alone
 };
-constexpr int kUnitKinds = 4;
+constexpr int kUnitKinds = 5;
 // The kinds that runs of this plan use.
 std::vector<UnitKind> unit_kinds(const Plan& plan);
 // The one of them that a run comes to whose steps are not clipped.
 UnitKind unclipped_kind(const Plan& plan);
 UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind);
-// Chunks, in update order, whose records a unit of this kind reads ahead for the next.
-int prefetched_by(const Plan& plan, UnitKind kind);
+bool updates_early(UnitKind kind);
+UpdateHalf update_half(UnitKind kind);
+// A training unit reads the records of the next unit's first updates, if that has this update half.
+std::optional<UpdateHalf> half_read_ahead(UnitKind kind);
 // Has this hop something to do in the middle of a run: a step is pending, was not clipped, and is committed?
 bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop);
 

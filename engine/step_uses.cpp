@@ -30,7 +30,7 @@ ModelUses::ModelUses(const ModelSpec& model)
 std::vector<UnitKind> unit_kinds(const Plan& plan) {
   std::vector<UnitKind> kinds{UnitKind::kEvaluate, UnitKind::kDrain};
   const bool always = plan.options.update == UpdateMode::kSpeculative || plan.options.update == UpdateMode::kReplay;
-  if (plan.any_speculated()) kinds.push_back(UnitKind::kTrainSpeculative);
+  if (plan.any_speculated()) kinds.insert(kinds.end(), {UnitKind::kTrainSpeculative, UnitKind::kTrainSpeculativeAnew});
   if (!plan.any_speculated() || !always) kinds.push_back(UnitKind::kTrain);
   return kinds;
 }
@@ -39,29 +39,32 @@ UnitKind unclipped_kind(const Plan& plan) {
   return plan.any_speculated() ? UnitKind::kTrainSpeculative : UnitKind::kTrain;
 }
 
-int prefetched_by(const Plan& plan, UnitKind kind) {
-  if (kind == UnitKind::kTrain) return plan.prefetched_chunks;
-  return kind == UnitKind::kTrainSpeculative ? std::min(plan.prefetched_chunks, plan.deferred_chunks) : 0;
+UpdateHalf update_half(UnitKind kind) {
+  return kind == UnitKind::kTrainSpeculative ? UpdateHalf::kDeferred : UpdateHalf::kAll;
+}
+
+bool updates_early(UnitKind kind) {
+  return kind == UnitKind::kTrainSpeculative || kind == UnitKind::kTrainSpeculativeAnew;
+}
+
+std::optional<UpdateHalf> half_read_ahead(UnitKind kind) {
+  if (updates_early(kind)) return UpdateHalf::kDeferred;
+  if (kind == UnitKind::kTrain) return UpdateHalf::kAll;
+  return std::nullopt;
 }
 
 bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
-  // Of hops on one chunk only.
-  const auto done = [&] { return kind == UnitKind::kTrainSpeculative && plan.speculated(hop.index); };
-  const auto ahead = [&] { return plan.update_position[hop.index] < prefetched_by(plan, kind); };
   switch (hop.when) {
-    case When::kPending:
-    case When::kCommitDirty:
-      return !done();
     case When::kPendingNotPrefetched:
-      return !done() && !ahead();
-    case When::kNotPrefetched:
-      return !ahead();
+    case When::kNotPrefetched: {
+      const UpdateHalf half = update_half(kind);
+      return half_read_ahead(kind) != half || !plan.is_read_ahead(half, hop.index);
+    }
     case When::kMispredicted:
     case When::kNotOnDevice:
       return false;
     default:
-      return hop.verb != Verb::kUpdate || hop.when == When::kSpeculating || !done() ||
-             plan.chunks[hop.index].weights == Home::kNvme;
+      return true;
   }
 }
 

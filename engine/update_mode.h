@@ -8,7 +8,7 @@
 namespace sluice {
 
 //   kDeferred:    beside the next forward, when the step's scale is known.
-//   kSpeculative: chunks whose gradients close early already in the backward, as if the clip did not engage; updated
+//   kSpeculative: most chunks already in the backward, as their gradients close, as if the clip did not engage; updated
 //                 again from the committed slot where it did.
 //   kReplay:      all chunks in the backward; no gradient is kept. Where the prediction was wrong the step runs again.
 //   kAuto:        deferred or speculative, following how often the clip engages.

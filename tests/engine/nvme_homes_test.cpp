@@ -84,7 +84,7 @@ TEST(NvmeHomes, are_for_what_neither_host_memory_nor_the_device_holds) {
   EXPECT_GT(chunks_at(least, Home::kNvme), 0);
   EXPECT_GT(tensors_at(least, Home::kNvme), 0);
   // Between the two, gradients come back before activations leave, those first that the next forward needs first.
-  options.host_bytes = smallest + 400 * kKiB;
+  options.host_bytes = smallest + 500 * kKiB;
   const Plan between = make_plan(model, options);
   EXPECT_GT(chunks_at(between, Home::kHost), chunks_at(least, Home::kHost));
   int last_in_host = -1, first_on_nvme = static_cast<int>(between.chunks.size());
