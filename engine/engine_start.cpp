@@ -20,6 +20,7 @@ PlanOptions plan_for_store(const EngineOptions& options) {
   PlanOptions plan = options.plan;
   plan.optimizer = optimizer_of(options.adam.kind);
   plan.drives = static_cast<int>(options.store.folders().size());
+  plan.own_device_bytes = own_device_bytes(options.device);
   if (!goes_on(options.open) || plan.chunk_elements > 0) return plan;
   if (const auto identity = RecordStore::identify(options.store.folder)) plan.chunk_elements = identity->chunk_elements;
   return plan;
