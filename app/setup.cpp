@@ -129,6 +129,7 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {
           .device_bytes = config.sluice.device_memory_bytes,
           .host_bytes = config.sluice.host_memory_bytes,
           .workspace_bytes = memory.workspace_bytes,
+          .own_device_bytes = own_device_bytes(setup.device),
           .graph_bytes = may_keep ? memory.graph_bytes : std::vector<int64_t>(),
           .micro_batches = static_cast<int>(config.batch.accumulation),
           .chunk_elements = config.sluice.chunk_elements,

@@ -1,6 +1,9 @@
 #include "core/topology.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -31,6 +34,18 @@ class Fallback final : public Topology {
 };
 
 }  // namespace
+
+std::optional<ThreadCpus> Topology::cpus_of_this_thread() const noexcept {
+  cpu_set_t set;
+  static_assert(sizeof set == sizeof(ThreadCpus));
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return std::nullopt;
+  return std::bit_cast<ThreadCpus>(set);
+}
+bool Topology::give_this_thread(const ThreadCpus& cpus) const noexcept {
+  const auto set = std::bit_cast<cpu_set_t>(cpus);
+  return sched_setaffinity(0, sizeof set, &set) == 0;
+}
 
 int usable_cores(const Topology& topology, const CgroupSources& sources) {
   const std::optional<double> quota = cgroup_cpu_quota(sources);

@@ -1,8 +1,10 @@
 // The machine: NUMA nodes, cores, memory and limits of this process (cpuset and cgroup respected).
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +12,12 @@
 #include "core/cgroup.h"
 
 namespace sluice {
+
+// The CPUs that a thread may run on, a bit each.
+struct ThreadCpus {
+  std::array<uint64_t, 16> bits{};
+  bool operator==(const ThreadCpus&) const = default;
+};
 
 class Topology {
  public:
@@ -29,6 +37,10 @@ class Topology {
   // this process may use. Best effort, as above.
   static constexpr int kEveryNode = -1;
   virtual bool keep_this_thread_on(int node) const noexcept = 0;
+  // The calling thread's, and the same given to it. Best effort: nothing, or false, where the system refuses or has
+  // more than these. No allocation.
+  virtual std::optional<ThreadCpus> cpus_of_this_thread() const noexcept;
+  virtual bool give_this_thread(const ThreadCpus& cpus) const noexcept;
   // The node that the system knows by this number; -1: there is none, or this process may use no CPU of it.
   virtual int node_of_system(int number) const { return number >= 0 && number < node_count() ? number : -1; }
   // The pages of a mapping of this process are to lie on a node; those touched already move. Best effort: false where

@@ -257,6 +257,7 @@ void Engine::Impl::abort_step() {
 }
 
 double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
+  const NearDevice::Stay staying(near);
   SLUICE_CHECK(micro_batches >= 1 && micro_batches <= plan.options.micro_batches,
                "more micro-batches than planned for");
   begin(UnitKind::kEvaluate);
@@ -309,6 +310,7 @@ std::span<std::byte> Engine::workspace() const {
 void* Engine::compute_stream() const { return impl_->device->compute_stream(); }
 
 StepEnd Engine::train_step(double learning_rate, const Compute& compute) {
+  const NearDevice::Stay staying(impl_->near);
   const int last = static_cast<int>(impl_->model.visits.size()) - 1;
   const auto run_visit = [&](int visit, Pass pass) {
     for (int m = 0; m < impl_->plan.options.micro_batches; ++m) {

@@ -176,13 +176,16 @@ class Engine {
   std::span<std::byte> workspace() const;  // the device arena's part for the compute's own temporaries
   void* compute_stream() const;            // Device::compute_stream(): where turns compute
 
-  // One whole step: forward and backward of every micro-batch, clip; `learning_rate` is what the update will use.
+  // One whole step: forward and backward of every micro-batch, clip; `learning_rate` is what the update will use. On
+  // several NUMA nodes the calling thread runs on the one nearest to the GPU until this returns, and threads that it
+  // starts meanwhile for good, unless the caller has placed it (near_device.h); so in evaluate() and replay().
   StepEnd train_step(double learning_rate, const Compute& compute);
   // Forward of `micro_batches` at most plan().options.micro_batches; returns the mean reported loss.
   double evaluate(int micro_batches, const Compute& compute);
 
   // The same, driven by somebody else's loop: begin_step, then enter() for each visit and micro-batch in layer-major
-  // order (forward: visits first to last, sinks left out; backward: last to first), then finish_step().
+  // order (forward: visits first to last, sinks left out; backward: last to first), then finish_step(). The thread runs
+  // where its owner lets it.
   void begin_step(double learning_rate);
   Use enter(int visit, Pass pass);  // the next micro-batch of this visit; another order throws, naming both visits
   StepEnd finish_step();            // StepEnd::run_again: see there

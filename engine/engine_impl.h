@@ -16,6 +16,7 @@
 #include "cpu_adam/update_team.h"
 #include "engine/clip.h"
 #include "engine/engine.h"
+#include "engine/near_device.h"
 #include "engine/parameter_groups.h"
 #include "engine/record_access.h"
 #include "engine/speculation.h"
@@ -111,6 +112,7 @@ class Engine::Impl final : public LaneWork {
   EngineOptions options;
   ModelUses uses;
   std::unique_ptr<Topology> topology;
+  NearDevice near;
   Plan plan;
   ParameterGroups groups;
   Ledger ledger;
@@ -167,6 +169,7 @@ class Engine::Impl final : public LaneWork {
   void open_store(const ParameterSource& source);
   void probe(StoreOptions& store_options) const;
   StoreIdentity identity() const;
+  int node_near_device() const;
   void charge_ledger();
   void make_host_arena(int near_device);
   void reserve_scratch();

@@ -20,6 +20,7 @@ PlanOptions plan_for_store(const EngineOptions& options) {
   PlanOptions plan = options.plan;
   plan.optimizer = optimizer_of(options.adam.kind);
   plan.drives = static_cast<int>(options.store.folders().size());
+  plan.own_device_bytes = own_device_bytes(options.device);
   if (!goes_on(options.open) || plan.chunk_elements > 0) return plan;
   if (const auto identity = RecordStore::identify(options.store.folder)) plan.chunk_elements = identity->chunk_elements;
   return plan;
@@ -39,22 +40,6 @@ void refuse_existing(const EngineOptions& options) {
                   folder.string()));
 }
 
-// Threads that are started while it lives run on one node: those that copy to and from the device and start its work.
-class StartingNear {
- public:
-  StartingNear(const Topology& topology, int node)
-      : topology_(topology), moved_(node >= 0 && topology.keep_this_thread_on(node)) {}
-  ~StartingNear() {
-    if (moved_) topology_.keep_this_thread_on(Topology::kEveryNode);
-  }
-  StartingNear(const StartingNear&) = delete;
-  StartingNear& operator=(const StartingNear&) = delete;
-
- private:
-  const Topology& topology_;
-  bool moved_;
-};
-
 }  // namespace
 
 Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source)
@@ -62,16 +47,15 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
       options(std::move(engine_options)),
       uses((model.validate(), options.loss_scale.validate(), refuse_existing(options), model)),
       topology(options.make_topology()),
+      near(*topology, node_near_device()),
       plan(make_plan(model, plan_for_store(options))),
       groups(plan.geometry, options.adam, options.groups),
       order_steps(static_cast<size_t>(groups.count())),
       early_steps(order_steps) {
   for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
   charge_ledger();
-  const int near_device =
-      topology->node_count() > 1 ? topology->node_of_system(options.node_near_device(options.device)) : -1;
-  make_host_arena(near_device);
-  const StartingNear starting(*topology, near_device);
+  make_host_arena(near.node());
+  const NearDevice::Stay staying(near);  // and the threads started here: they serve the device and the store
   device = make_device(options.device, plan.device_arena_bytes, adam_simd(plan.options.adam_format()));
   device->register_host(host.span());
   std::unique_ptr<TraceWriter> trace;  // a file that cannot be written is refused before a store is made
@@ -89,6 +73,11 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
                                                         .trace = std::move(trace),
                                                         .update_hops = kUpdateHopsPerThread * team->threads(),
                                                         .max_hops = static_cast<int>(longest)});
+}
+
+// -1: none, or there is one node alone.
+int Engine::Impl::node_near_device() const {
+  return topology->node_count() > 1 ? topology->node_of_system(options.node_near_device(options.device)) : -1;
 }
 
 void Engine::Impl::charge_ledger() {

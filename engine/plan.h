@@ -30,9 +30,10 @@ struct PlanOptions {
   Optimizer optimizer = Optimizer::kAdam;
   DType moments = DType::kFp32;         // or bf16, rounded stochastically
   DType gradient_dtype = DType::kBf16;  // of closed gradients: the weights' type, or fp32
-  int64_t device_bytes = 0;             // hard cap, workspace included
+  int64_t device_bytes = 0;             // hard cap, workspace and the device's own included
   int64_t host_bytes = 0;               // hard cap on the mapping and our tables
   int64_t workspace_bytes = 0;          // measured, on the device
+  int64_t own_device_bytes = 0;         // sluice::own_device_bytes()
   // Per visit, measured: device memory in which a forward keeps what its backward would compute again, of one
   // micro-batch. 0, or no list: the backward always computes it again.
   std::vector<int64_t> graph_bytes;

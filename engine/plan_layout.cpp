@@ -228,6 +228,7 @@ void Planner::describe(Plan& plan) const {
     uses.add(Tier::kDevice, "graphs kept (no recompute)", options_.micro_batches * plan.graph_bytes(visit));
   }
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
+  if (options_.own_device_bytes > 0) uses.add(Tier::kDevice, "progress of kernels", options_.own_device_bytes);
   uses.add(Tier::kHost, "update slots", plan.host_update.bytes);
   uses.add(Tier::kHost, "records passing", plan.host_staging.bytes);
   uses.add(Tier::kHost, "gradients passing", plan.host_gradients.bytes);

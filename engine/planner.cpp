@@ -215,8 +215,9 @@ std::optional<Plan> Planner::settle(Budgets budgets, const Pricing& pricing) con
 Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
   const Needs least = needs(plan);
   const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
-  return {budgets.device_bytes / arena_rounding * arena_rounding - options_.workspace_bytes - least.device_fixed -
-              least.weights_group - least.open_group - least.boundary - kDeviceAlignmentBytes,
+  const int64_t device_arena = budgets.device_bytes / arena_rounding * arena_rounding - options_.own_device_bytes;
+  return {device_arena - options_.workspace_bytes - least.device_fixed - least.weights_group - least.open_group -
+              least.boundary - kDeviceAlignmentBytes,
           budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot -
               least.staging_slot - least.gradient_slot - least.tensor_slot};
 }
@@ -381,7 +382,7 @@ Planner::Tables Planner::tables(const Plan& plan) const {
 }
 
 int64_t Planner::everything_bytes() const {
-  int64_t bytes = options_.workspace_bytes;
+  int64_t bytes = options_.workspace_bytes + options_.own_device_bytes;
   for (const PartitionSpec& partition : model_.partitions) {
     for (const ParameterSpec& parameter : partition.parameters) {
       bytes += 64 * round_up(parameter.elements(), kParameterAlignmentElements);

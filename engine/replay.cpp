@@ -68,6 +68,7 @@ void Engine::Impl::end_replay() {
 }
 
 Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
+  const NearDevice::Stay staying(near);
   drain();
   make_replay(group);
   next_compute = 0;

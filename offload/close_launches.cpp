@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "core/bytes.h"
 #include "core/errors.h"
 
 namespace sluice {
 
+using kernels::CloseWork;
 using kernels::kTileElements;
 
 CloseLaunches::CloseLaunches(const Gradient& gradient) : gradient_(gradient) {
@@ -17,58 +19,45 @@ CloseLaunches::CloseLaunches(const Gradient& gradient) : gradient_(gradient) {
     before = piece.elements;
     elements_ += piece.elements;
   }
-}
-
-CloseLaunches::Addresses CloseLaunches::read_by(int64_t first_tile, int64_t end_tile) const {
-  const auto open = reinterpret_cast<uintptr_t>(gradient_.open);
-  const int64_t end = std::min(end_tile * kTileElements, elements_);
-  return {open + static_cast<uintptr_t>(first_tile * kTileElements * 4), open + static_cast<uintptr_t>(end * 4)};
-}
-
-CloseLaunches::Part CloseLaunches::part_at(size_t piece, int64_t piece_first, int64_t first, int64_t end) const {
-  const int64_t element_bytes = bytes_of(gradient_.dtype);
-  const auto to = reinterpret_cast<uintptr_t>(gradient_.pieces[piece].to);
-  const int64_t elements = std::min(end, piece_first + gradient_.pieces[piece].elements) - first;
-  const uintptr_t begin = to + static_cast<uintptr_t>((first - piece_first) * element_bytes);
-  return {{begin, begin + static_cast<uintptr_t>(elements * element_bytes)}, elements};
-}
-
-// False, and nothing has changed, where the next tile must wait for another launch.
-bool CloseLaunches::add_tile(CloseLaunch& launch) {
-  kernels::CloseWork& work = launch.work;
-  const int64_t end = std::min((tile_ + 1) * kTileElements, elements_);
-  const Addresses others = read_by(work.first_tile, tile_);
-  size_t piece = piece_;
-  int64_t piece_first = piece_first_;
-  int targets = work.target_count;
-  for (int64_t first = tile_ * kTileElements; first < end;) {
-    const Part part = part_at(piece, piece_first, first, end);
-    if (part.elements > 0) {
-      if (launch.tiles > 0 && part.written.overlaps(others)) return false;
-      if (targets == 0 || work.targets[targets - 1].first != piece_first) {
-        if (targets == kernels::CloseWork::kMostTargets) return false;
-        work.targets[targets++] = {gradient_.pieces[piece].to, piece_first};
-      }
-      first += part.elements;
-    }
-    if (first == piece_first + gradient_.pieces[piece].elements) piece_first += gradient_.pieces[piece++].elements;
+  int64_t first = 0;
+  for (const ClosedPiece& piece : gradient.pieces) {
+    check(piece, first);
+    first += piece.elements;
   }
-  work.target_count = targets;
-  piece_ = piece;
-  piece_first_ = piece_first;
-  ++tile_;
-  ++launch.tiles;
-  return true;
+}
+
+// What a piece overwrites of the open gradient are its own elements and those before.
+void CloseLaunches::check(const ClosedPiece& piece, int64_t first) const {
+  const auto open = reinterpret_cast<uintptr_t>(gradient_.open), to = reinterpret_cast<uintptr_t>(piece.to);
+  const uintptr_t end = open + static_cast<uintptr_t>(elements_) * 4;
+  SLUICE_CHECK(piece.elements == 0 || to >= end || to <= open + static_cast<uintptr_t>(first) * 4,
+               "a piece of a closed gradient lies over values that are read after it");
 }
 
 CloseLaunch CloseLaunches::next(int64_t most_tiles) {
   CloseLaunch launch;
-  launch.work.open = gradient_.open;
-  launch.work.elements = elements_;
-  launch.work.scale = gradient_.scale;
-  launch.work.first_tile = tile_;
-  while (tile_ * kTileElements < elements_ && launch.tiles < most_tiles && add_tile(launch)) {
+  CloseWork& work = launch.work;
+  work.open = gradient_.open;
+  work.elements = elements_;
+  work.scale = gradient_.scale;
+  work.first_tile = tile_;
+  const int64_t first = tile_ * kTileElements;
+  if (first >= elements_) return launch;
+  const std::span<const ClosedPiece> pieces = gradient_.pieces;
+  while (piece_first_ + pieces[piece_].elements <= first) piece_first_ += pieces[piece_++].elements;
+  int64_t end =
+      std::min(elements_, first + std::min<int64_t>(most_tiles, kernels::CloseProgress::kMostTiles) * kTileElements);
+  int64_t at = piece_first_;
+  for (size_t piece = piece_; at < end; at += pieces[piece++].elements) {
+    if (pieces[piece].elements == 0) continue;
+    if (work.target_count == CloseWork::kMostTargets) {
+      end = at / kTileElements * kTileElements;
+      break;
+    }
+    work.targets[work.target_count++] = {pieces[piece].to, at};
   }
+  launch.tiles = (end - first + kTileElements - 1) / kTileElements;
+  tile_ += launch.tiles;
   return launch;
 }
 

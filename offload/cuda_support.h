@@ -5,6 +5,7 @@
 
 #include "core/adam_step.h"
 #include "core/dtype.h"
+#include "offload/close_kernel.h"
 #include "offload/device_kernels.h"
 
 struct CUstream_st;
@@ -19,7 +20,7 @@ struct CudaCall {
 };
 void check_cuda(int error, const CudaCall& call);
 
-// Start kernels on a stream; nothing for no elements. The bodies are in device_kernels.h.
+// Start kernels on a stream; nothing for no elements. The bodies are in device_kernels.h and close_kernel.h.
 void launch_add(CUstream_st* stream, DType dtype, const kernels::AddWork& work);
 void launch_close(CUstream_st* stream, DType dtype, const kernels::CloseWork& work, int64_t tiles);
 // *not_finite: update_kernel.h.

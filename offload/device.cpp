@@ -1,5 +1,6 @@
 #include "offload/device.h"
 
+#include "offload/close_kernel.h"
 #include "offload/gpu.h"
 
 namespace sluice {
@@ -15,6 +16,8 @@ bool is_gpu(DeviceKind kind) {
 std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes, AdamKernel host_kernel) {
   return is_gpu(kind) ? make_device_cuda(bytes) : make_device_host(bytes, host_kernel);
 }
+
+int64_t own_device_bytes(DeviceKind kind) { return is_gpu(kind) ? kernels::kOwnDeviceBytes : 0; }
 
 int node_near_device(DeviceKind kind) {
   return is_gpu(kind) ? first_gpu().place.numa_node : -1;

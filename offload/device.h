@@ -89,6 +89,8 @@ std::unique_ptr<Device> make_device_host(int64_t bytes, AdamKernel kernel = null
 // On the first GPU that this process sees (CUDA_VISIBLE_DEVICES). Throws DeviceError that says what is missing: the
 // build's CUDA side, a driver, a new enough driver, a GPU, memory.
 std::unique_ptr<Device> make_device_cuda(int64_t bytes);
+// What the device that make_device() gives takes of its memory for itself, beside `bytes`; a multiple of 4096.
+int64_t own_device_bytes(DeviceKind kind);
 // The system's number of the NUMA node that is nearest to the device that make_device() gives; -1: none is.
 int node_near_device(DeviceKind kind);
 std::string explain_device();  // what kAuto picks and why, for `sluice info`

@@ -1,5 +1,6 @@
-// The device on a GPU: one allocation, and a stream each for uploads, downloads and compute. What ends is told by
-// threads of the device that sleep until an event has come; nothing ever waits for the whole GPU.
+// The device on a GPU: one allocation (the arena, and behind it the progress of closing kernels), and a stream each for
+// uploads, downloads and compute. What ends is told by threads of the device that sleep until an event has come;
+// nothing ever waits for the whole GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -194,7 +195,7 @@ class UpdateSlots {
 
 class DeviceMemory {
  public:
-  explicit DeviceMemory(int64_t bytes) : bytes_(bytes) {
+  explicit DeviceMemory(int64_t bytes) {
     const auto error = cudaMalloc(&memory_, static_cast<size_t>(bytes));
     if (error == cudaErrorMemoryAllocation) refuse(bytes);
     check_cuda(error, {"cudaMalloc", bytes});
@@ -202,7 +203,6 @@ class DeviceMemory {
   ~DeviceMemory() { cudaFree(memory_); }
   DeviceMemory(DeviceMemory&&) = delete;
   std::byte* at() const { return static_cast<std::byte*>(memory_); }
-  int64_t bytes() const { return bytes_; }
 
  private:
   [[noreturn]] static void refuse(int64_t bytes) {
@@ -215,7 +215,6 @@ class DeviceMemory {
         format_bytes(static_cast<int64_t>(total))));
   }
 
-  int64_t bytes_;
   void* memory_ = nullptr;
 };
 
@@ -255,13 +254,18 @@ Gpu gpu_at(int index) {
           .place = place};
 }
 
+using kernels::kOwnDeviceBytes;
+
 class DeviceCuda final : public Device {
  public:
-  explicit DeviceCuda(int64_t bytes) : gpu_((check_kernels(), gpu_at(0))), memory_(bytes) {}
+  explicit DeviceCuda(int64_t bytes)
+      : gpu_((check_kernels(), gpu_at(0))), bytes_(bytes), memory_(own_offset() + kOwnDeviceBytes) {
+    zero(memory_.at() + own_offset(), kOwnDeviceBytes);
+  }
   ~DeviceCuda() override { cudaStreamSynchronize(compute_.stream().get()); }  // compute that nobody waits for
 
   std::byte* memory() const override { return memory_.at(); }
-  int64_t bytes() const override { return memory_.bytes(); }
+  int64_t bytes() const override { return bytes_; }
   std::string describe() const override { return "device_cuda: " + sluice::describe(gpu_); }
   void* compute_stream() const override { return stream(); }
 
@@ -299,10 +303,14 @@ class DeviceCuda final : public Device {
                {"cudaMemcpyAsync", bytes});
   }
   cudaStream_t stream() const { return compute_.stream().get(); }
+  int64_t own_offset() const { return round_up(bytes_, 256); }
   void make_room_for_tiles();
+  void start_closing(CloseLaunch& launch, DType dtype);
 
   Gpu gpu_;  // as it was before
+  int64_t bytes_;
   DeviceMemory memory_;
+  int64_t closings_ = 0;  // launches
   RegisteredMemory registered_;
   NormParts norm_parts_;
   Event room_;
@@ -319,6 +327,14 @@ void DeviceCuda::make_room_for_tiles() {
   norm_parts_.add_up();
 }
 
+// Launches of one stream take turns with two places for their progress.
+void DeviceCuda::start_closing(CloseLaunch& launch, DType dtype) {
+  auto* const progress = reinterpret_cast<kernels::CloseProgress*>(memory_.at() + own_offset());
+  launch.work.progress = progress + closings_ % 2;
+  launch.work.next_progress = progress + ++closings_ % 2;
+  launch_close(stream(), dtype, launch.work, launch.tiles);
+}
+
 void DeviceCuda::close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
                                 double* norm_part) {
   *norm_part = 0;
@@ -328,7 +344,7 @@ void DeviceCuda::close_gradient(const float* open, float scale, DType dtype, std
     CloseLaunch launch = launches.next(norm_parts_.room());
     if (launch.tiles == 0) return;
     launch.work.tile_sums = norm_parts_.take(norm_part, launch.tiles);
-    launch_close(stream(), dtype, launch.work, launch.tiles);
+    start_closing(launch, dtype);
   }
 }
 
@@ -336,9 +352,9 @@ void DeviceCuda::round_to(const float* from, std::byte* to, DType dtype, int64_t
   const ClosedPiece piece{to, elements};
   CloseLaunches launches({.open = from, .scale = 1, .dtype = dtype, .pieces = {&piece, 1}});
   for (;;) {
-    const CloseLaunch launch = launches.next(INT32_MAX);
+    CloseLaunch launch = launches.next(INT32_MAX);
     if (launch.tiles == 0) return;
-    launch_close(stream(), dtype, launch.work, launch.tiles);
+    start_closing(launch, dtype);
   }
 }
 

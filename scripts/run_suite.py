@@ -6,6 +6,7 @@ that cannot run here says why; where one fails the others still run, and the exi
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -51,6 +52,10 @@ HOMES = {
     "NVMe": {"weights": "nvme", "state": "nvme"},
     "device": {"state": "device"},
 }
+# A step with all state in host memory by one of the same operations with everything on the device: what a GPU should
+# reach at the critical batch and above.
+MOST_OF_DEVICE = 1.05
+MOST_MICRO_BATCHES = 64  # of a step that is tried for it
 
 
 class Suite:
@@ -158,15 +163,51 @@ class Suite:
                     rows.append(self.step(model, shape, samples, home, micro_batches))
         return rows
 
-    def step(self, model, shape, samples, home, micro_batches):
+    def step(self, model, shape, samples, home, micro_batches, recompute="auto"):
         row = {"model": model, "home": home, "tokens": samples * micro_batches * shape["n_positions"]}
-        config = self.out / "step.json"
-        config.write_text(json.dumps(self.configuration(shape, samples, home, micro_batches)))
+        config = self.write_config(shape, samples, home, micro_batches, recompute)
         rounds = ["--rounds", 1 if self.small else 2]
         name = f"step of {model}, {row['tokens']} tokens, {home}"
         return row | self.figures(name, ["bench", "step", config, *self.computes_on, *rounds])
 
-    def configuration(self, shape, samples, home, micro_batches):
+    def critical(self):
+        """State in host memory against everything on the device, at the critical batch and at twice as much."""
+        model, (shape, samples) = next(iter((SMALL_MODELS if self.small else MODELS).items()))
+        of_micro_batch = samples * shape["n_positions"]
+        name = f"critical batch of {model}"
+        plan = ["plan", self.write_config(shape, samples, "host", 1, "always"), *self.computes_on]
+        planned = self.figures(name, plan)
+        if "failed" in planned:
+            return planned
+        tokens = (planned["prediction"] or {}).get("critical_tokens")
+        if tokens is None:
+            return self.leave_out(name, "compute is predicted to be the longest with no number of tokens a step")
+        if tokens > MOST_MICRO_BATCHES * of_micro_batch:
+            return self.leave_out(name, f"{tokens} tokens are more than {MOST_MICRO_BATCHES} micro-batches")
+        at = max(1, math.ceil(tokens / of_micro_batch))
+        rows = [self.against_device(model, shape, samples, micro_batches) for micro_batches in (at, 2 * at)]
+        return {"model": model, "critical_tokens": tokens, "most": MOST_OF_DEVICE, "rows": rows}
+
+    def against_device(self, model, shape, samples, micro_batches):
+        host = self.step(model, shape, samples, "host", micro_batches, "always")
+        device = self.step(model, shape, samples, "device", micro_batches, "always")
+        graphs = self.step(model, shape, samples, "device", micro_batches)  # kept: less is computed
+        row = {"tokens": host["tokens"], "micro_batches": micro_batches}
+        if any("failed" in step for step in (host, device, graphs)):
+            return row | {"failed": "a step of it failed"}
+        row |= {"host_ms": host["step_ms"], "device_ms": device["step_ms"], "graphs_kept_ms": graphs["step_ms"]}
+        return row | {"ratio": row["host_ms"] / row["device_ms"], "binding_lane": host["binding_lane"]}
+
+    def leave_out(self, name, reason):
+        say(f"{name}: left out: {reason}")
+        return {"left_out": reason}
+
+    def write_config(self, *step):
+        config = self.out / "step.json"
+        config.write_text(json.dumps(self.configuration(*step)))
+        return config
+
+    def configuration(self, shape, samples, home, micro_batches, recompute):
         budgets = {"device_memory": self.arguments.device_memory, "host_memory": self.arguments.host_memory}
         if self.small:
             budgets = dict.fromkeys(budgets, "64MiB")
@@ -180,6 +221,7 @@ class Suite:
             "sluice": {
                 "nvme": [str(self.drive())],
                 "placement": HOMES[home],
+                "recompute": recompute,
             }
             | {key: budget for key, budget in budgets.items() if budget},
         }
@@ -242,14 +284,29 @@ def markdown(results):
             for row in steps
         ]
         text += table(columns + [f"{lane} beside no compute, ms" for lane in lanes], rows)
-    return text
+    return text + critical_markdown(results.get("critical", {}))
+
+
+def critical_markdown(critical):
+    rows = [row for row in critical.get("rows", []) if "ratio" in row]
+    if not rows:
+        return ""
+    text = f"{critical['model']}: compute is predicted to bind above {critical['critical_tokens']} tokens a step.\n\n"
+    columns = ["tokens a step", "state in host memory, ms", "on the device, ms", f"ratio (at most {critical['most']})", "longest"]
+    columns += ["on the device with graphs kept, ms"]
+    figures = [
+        [row["tokens"], f"{row['host_ms']:.1f}", f"{row['device_ms']:.1f}", f"{row['ratio']:.3f}", row["binding_lane"]]
+        + [f"{row['graphs_kept_ms']:.1f}"]
+        for row in rows
+    ]
+    return text + table(columns, figures)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     parser.add_argument("--small", action="store_true", help="a part of everything, small (always so with cpu)")
-    parser.add_argument("--only", default="tests,demo,copy,adam,steps", help="parts, separated by commas")
+    parser.add_argument("--only", default="tests,demo,copy,adam,steps,critical", help="parts, separated by commas")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder for results")
     parser.add_argument("--drive", type=Path, help="folder of the drive to use; default: in OUT")
     parser.add_argument("--demo-steps", type=int, default=20)

@@ -34,9 +34,20 @@ def check_results(folder):
     expect([row["home"] for row in results["steps"]] == ["host"] * 2 + ["NVMe"] * 2 + ["device"] * 2, "steps are missing")
     for row in results["steps"]:
         expect(row["step_ms"] > 0 and row["exposed_ms"].keys() >= {"read", "upload"}, f"no figures: {row}")
+    check_critical(results["critical"])
     tables = (folder / "results.md").read_text()
-    for words in ("tokens/s", "close_gradient", "NVMe to device", "efficiency"):
+    for words in ("tokens/s", "close_gradient", "NVMe to device", "efficiency", "ratio (at most 1.05)"):
         expect(words in tables, f"the tables have no {words}")
+
+
+def check_critical(critical):
+    rows = critical.get("rows", [])
+    expect(len(rows) == 2, f"no step at and above the critical batch: {critical}")
+    expect(rows[0]["tokens"] >= critical["critical_tokens"], f"a step below the critical batch: {critical}")
+    expect(rows[1]["tokens"] == 2 * rows[0]["tokens"], f"a step at the critical batch alone: {critical}")
+    for row in rows:
+        expect(row["host_ms"] > 0 and row["graphs_kept_ms"] > 0, f"no figures: {row}")
+        expect(abs(row["ratio"] - row["host_ms"] / row["device_ms"]) < 1e-9, f"not a ratio of the two steps: {row}")
 
 
 def main():

@@ -170,6 +170,35 @@ TEST_P(EveryDevice, closes_in_place_and_elsewhere_with_the_bits_and_the_norm_of_
   }
 }
 
+// More tiles than a GPU runs beside each other, and a launch after the other.
+TEST_P(EveryDevice, closes_large_gradients_in_place_again_and_again) {
+  constexpr int64_t kElements = 8'000'003, kRounds = 3;
+  device_ = make_device(GetParam(), 32 * kMiB);
+  device_->set_sink(&ends_);
+  std::vector<float> open = make_values(kElements, Values::kOrdinary, 5);
+  for (const int64_t chunk : {kElements, int64_t{1} << 17}) {
+    std::vector<ClosedPiece> pieces;
+    std::vector<std::byte> expected(static_cast<size_t>(kElements * 2));
+    for (int64_t first = 0; first < kElements; first += chunk)
+      pieces.push_back({device_->memory() + 4 * first, std::min(chunk, kElements - first)});
+    for (int64_t round = 0; round < kRounds; ++round) {
+      open.front() = static_cast<float>(round);
+      const float* on_device = put(0, open);
+      double norm_part = -1;
+      device_->close_gradient(on_device, 0.25f, DType::kBf16, pieces, &norm_part);
+      compute_ends();
+      const ClosedPiece whole{expected.data(), kElements};
+      EXPECT_EQ(norm_part, close_gradient(open.data(), 0.25f, DType::kBf16, {&whole, 1}));
+      int64_t first = 0;
+      for (const ClosedPiece& piece : pieces) {
+        const std::vector<std::byte> found = get(piece.to, 2 * piece.elements);
+        ASSERT_EQ(std::memcmp(found.data(), expected.data() + 2 * first, found.size()), 0) << chunk << ", " << round;
+        first += piece.elements;
+      }
+    }
+  }
+}
+
 TEST_P(EveryDevice, rounds_in_place_with_the_bits_of_the_host) {
   for (const DType dtype : kEveryDType) {
     const std::vector<float> values = make_values(20'011, Values::kOrdinary, 4);

@@ -92,6 +92,22 @@ TEST_P(EveryTopology, keeps_the_calling_thread_on_a_node_and_lets_it_go) {
   }).join();
 }
 
+TEST_P(EveryTopology, tells_the_cpus_of_the_calling_thread_and_gives_them_back) {
+  const auto topology = make_topology(GetParam());
+  std::thread([&] {
+    ASSERT_TRUE(topology->pin_this_thread(topology->cpus_of_node(0).back()));
+    const std::set<int> pinned = allowed_cpus();
+    const auto cpus = topology->cpus_of_this_thread();
+    ASSERT_TRUE(cpus);
+    ASSERT_TRUE(topology->keep_this_thread_on(Topology::kEveryNode));
+    EXPECT_EQ(topology->cpus_of_this_thread() == cpus, allowed_cpus() == pinned);
+    ASSERT_TRUE(topology->give_this_thread(*cpus));
+    EXPECT_EQ(allowed_cpus(), pinned);
+    EXPECT_FALSE(topology->give_this_thread({})) << "a thread that may run nowhere";
+    EXPECT_EQ(allowed_cpus(), pinned);
+  }).join();
+}
+
 TEST_P(EveryTopology, binds_memory_or_answers_false_and_leaves_its_bytes_alone) {
   const auto topology = make_topology(GetParam());
   const Arena arena(1 << 20);

@@ -272,6 +272,7 @@ TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
     wish.chunk_elements = 256 << (seed % 4);
     wish.micro_batches = 1 + static_cast<int>(seed % 3);
     wish.update = seed % 4 == 0 ? UpdateMode::kReplay : UpdateMode::kAuto;
+    wish.own_device_bytes = static_cast<int64_t>(seed % 2) * 16 * kKiB;
     make_scarce(wish, seed);
     wish.device_bytes *= 1 + static_cast<int64_t>(seed % 5);
     const HomePrices prices = price_homes(model_, wish, 1);
@@ -282,7 +283,7 @@ TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
       int64_t host = 0, device = 0;
       for (const UseRow& row : plan->uses) (row.tier == Tier::kHost ? host : device) += row.bytes;
       for (const UseRow& row : plan->uses) device -= row.tier == Tier::kNvme ? row.bytes : 0;
-      EXPECT_LE(plan->device_arena_bytes, wish.device_bytes) << seed;
+      EXPECT_LE(plan->device_arena_bytes + wish.own_device_bytes, wish.device_bytes) << seed;
       EXPECT_LE(plan->host_arena_bytes + plan->table_bytes, wish.host_bytes) << seed;
       EXPECT_LE(host, wish.host_bytes) << seed;
       EXPECT_LE(device, wish.device_bytes) << seed;
@@ -362,6 +363,15 @@ TEST_F(Homes, what_is_forced_stays_where_it_was_forced_to) {
       EXPECT_EQ(home_of_chunk(plans->order, forced, c), home_of_chunk(plans->speeds, forced, c)) << seed;
     }
   }
+}
+
+TEST_F(Homes, what_the_device_keeps_for_itself_is_part_of_its_budget_and_not_of_the_arena) {
+  PlanOptions wish = options(1);
+  const int64_t least = Planner(model_, wish).smallest_device(wish.host_bytes).value();
+  wish.own_device_bytes = 16 * kKiB;
+  wish.device_bytes = Planner(model_, wish).smallest_device(wish.host_bytes).value();
+  EXPECT_EQ(wish.device_bytes, least + 16 * kKiB);
+  EXPECT_LE(make_plan(model_, wish).device_arena_bytes, least);
 }
 
 TEST_F(Homes, the_smallest_budgets_are_those_of_the_fixed_order) {

@@ -1,9 +1,12 @@
-// Which NUMA node updates which chunk, on machines that are not there.
+// Which NUMA node updates which chunk, and which threads stay near the device, on machines that are not there.
 #include "engine/update_nodes.h"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <set>
+#include <stdexcept>
 
 #include "core/bytes.h"
 #include "tests/engine/engine_fixture.h"
@@ -111,6 +114,7 @@ TEST(UpdateNodes, leave_to_everybody_what_no_update_touches) {
 struct Touched {
   std::map<int, int64_t> bound_bytes;  // by node
   std::vector<int> kept_on;            // the nodes that the calling thread was kept on, in turn
+  int now_on = Topology::kEveryNode;   // ... and is
 };
 
 // A machine of several nodes that writes down what is bound to them.
@@ -126,7 +130,14 @@ class BindingTopology final : public Topology {
   bool pin_this_thread(int cpu) const noexcept override { return machine_->pin_this_thread(cpu); }
   bool keep_this_thread_on(int node) const noexcept override {
     touched_.kept_on.push_back(node);
+    touched_.now_on = node;
     return true;
+  }
+  std::optional<ThreadCpus> cpus_of_this_thread() const noexcept override {
+    return ThreadCpus{{static_cast<uint64_t>(touched_.now_on)}};
+  }
+  bool give_this_thread(const ThreadCpus& cpus) const noexcept override {
+    return keep_this_thread_on(static_cast<int>(cpus.bits[0]));
   }
   int node_of_system(int number) const override { return machine_->node_of_system(number); }
   bool bind_memory(std::span<std::byte> pages, int node) const noexcept override {
@@ -200,12 +211,77 @@ TEST_F(LargeArena, lies_near_the_device_where_no_update_touches_it_and_so_do_the
   EXPECT_GT(touched_.bound_bytes[updating], all / 2);
   EXPECT_GT(touched_.bound_bytes[near], 0);
   EXPECT_EQ(touched_.bound_bytes[updating] + touched_.bound_bytes[near], all);
-  EXPECT_EQ(touched_.kept_on, (std::vector<int>{near, Topology::kEveryNode}));
+  constexpr int kEvery = Topology::kEveryNode;
+  EXPECT_EQ(touched_.kept_on, (std::vector<int>{near, kEvery, near, kEvery})) << "asked for once, then stayed there";
 }
 
 TEST_F(LargeArena, is_as_without_a_device_where_nothing_is_near_it) {
   options_.node_near_device = [](DeviceKind) { return 7; };
   host_bytes();
+  EXPECT_TRUE(touched_.kept_on.empty());
+}
+
+// An engine on a machine of two nodes, of which the second is near the device.
+class NearTheDevice : public ::testing::Test {
+ protected:
+  static constexpr int kEvery = Topology::kEveryNode, kNear = 1;
+
+  NearTheDevice() {
+    options_.make_topology = [&] { return std::make_unique<BindingTopology>("numa:2 core:2 pu:1", touched_); };
+    options_.node_near_device = [](DeviceKind) { return kNear; };
+  }
+  // The nodes that turns have run on.
+  std::set<int> where(const std::function<void(Engine&, const Compute&)>& run) {
+    Engine engine(model_, options_, toy_source());
+    touched_.now_on = placed_;
+    std::set<int> nodes;
+    const int64_t step = 1;
+    const Compute compute = toy_compute(model_, step);
+    run(engine, [&](Use& use) {
+      nodes.insert(touched_.now_on);
+      compute(use);
+    });
+    return nodes;
+  }
+
+  const ModelSpec model_ = toy_model({.visits = 3, .shape = ToyShape::kBoth}, Precision::kBf16);
+  TempFolder folder_;
+  Touched touched_;
+  EngineOptions options_ = engine_options(folder_, ReferenceOptions{});
+  int placed_ = kEvery;  // where the caller's thread is before
+};
+
+TEST_F(NearTheDevice, runs_the_callers_thread_while_the_engine_does_and_it_is_let_go_afterwards) {
+  const auto runs = std::vector<std::function<void(Engine&, const Compute&)>>{
+      [](Engine& engine, const Compute& compute) { engine.train_step(1e-3, compute); },
+      [](Engine& engine, const Compute& compute) { engine.evaluate(1, compute); },
+      [](Engine& engine, const Compute& compute) { engine.replay(LaneGroup::kCompute, compute); },
+  };
+  for (const auto& run : runs) {
+    options_.open = OpenMode::kOverwrite;
+    EXPECT_EQ(where(run), std::set<int>{kNear});
+    EXPECT_EQ(touched_.now_on, kEvery);
+  }
+}
+
+TEST_F(NearTheDevice, lets_the_callers_thread_go_where_compute_throws) {
+  const auto fail = [](Engine& engine, const Compute&) {
+    EXPECT_THROW(engine.train_step(1e-3, [](Use&) { throw std::runtime_error("compute"); }), std::runtime_error);
+  };
+  where(fail);
+  EXPECT_EQ(touched_.kept_on, (std::vector<int>{kNear, kEvery, kNear, kEvery, kNear, kEvery}));
+}
+
+TEST_F(NearTheDevice, leaves_a_thread_alone_that_its_owner_has_placed) {
+  placed_ = 0;
+  EXPECT_EQ(where([](Engine& engine, const Compute& compute) { engine.train_step(1e-3, compute); }), std::set<int>{0});
+  EXPECT_EQ(touched_.now_on, 0);
+}
+
+TEST_F(NearTheDevice, leaves_threads_alone_where_no_node_is_nearest) {
+  options_.node_near_device = [](DeviceKind) { return -1; };
+  EXPECT_EQ(where([](Engine& engine, const Compute& compute) { engine.train_step(1e-3, compute); }),
+            std::set<int>{kEvery});
   EXPECT_TRUE(touched_.kept_on.empty());
 }
 

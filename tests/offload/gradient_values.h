@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -15,6 +16,13 @@
 namespace sluice {
 
 constexpr DType kEveryDType[] = {DType::kBf16, DType::kFp16, DType::kFp32};
+
+inline std::vector<int64_t> every_size() {
+  std::vector<int64_t> sizes(258);
+  std::iota(sizes.begin(), sizes.end(), 0);
+  for (const int64_t size : {4095, 4096, 4097, 8191, 8192, 8193, 20'011}) sizes.push_back(size);
+  return sizes;
+}
 
 // kEdges: every second value is Inf, NaN, zero, subnormal, the largest, a halfway point of rounding or any pattern.
 enum class Values { kOrdinary, kEdges };
