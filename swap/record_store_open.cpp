@@ -158,7 +158,8 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     if (!read_table(area, superblocks[area])) {
       say(options.log, LogLevel::kWarning,
           fmt::format("the table of step {} in {} is damaged: {}", superblocks[area].step, drives[0].path().string(),
-                      areas.size() == 2 ? "the other copy is used if it is whole" : "there is no other copy"));
+                      has_generation || area != areas.back() ? "the other copy is used if it is whole"
+                                                             : "there is no other copy"));
     } else if (!has_generation) {
       adopt_table(area, superblocks[area]);
     } else {
