@@ -223,6 +223,16 @@ TEST_P(StoreHeaders, of_a_file_that_is_no_store_are_never_mended) {
   }
 }
 
+// In version 2 a header lay once, and the first table where the second copy lies now.
+TEST_P(StoreHeaders, of_an_older_version_are_refused_as_such_and_left_as_they_are) {
+  Bytes older = copy_of(0, 0);
+  older[8] = std::byte{2};
+  put_copy(0, 0, older);
+  put_copy(0, 1, block_at(0, kTablesOffset));
+  EXPECT_THAT(refusal(), HasSubstr("has the format of version 2, this is version 3"));
+  EXPECT_THAT(drives_->events, IsEmpty());
+}
+
 // Steps 0, 1 and 2 are committed: superblock and table 0 are those of step 2, the others those of step 1.
 class StoreTables : public StoreHeaders {
  protected:
