@@ -84,6 +84,7 @@ void PendingFile::write_all(int64_t offset, std::string_view bytes) {
                      .offset = offset,
                      .bytes = static_cast<int64_t>(bytes.size()),
                      .error_number = moved < 0 ? errno : 0,
+                     .reason = moved < 0 ? "" : "the file system took no byte of it and gave no error",
                      .advice = "make room on this file system"});
     }
     offset += moved;

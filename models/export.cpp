@@ -22,7 +22,7 @@ class NewFile {
  public:
   explicit NewFile(const std::string& path) : path_(path), temporary_(fmt::format("{}.tmp-{}", path, getpid())) {
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail("open", -1, -1);
+    if (descriptor_ < 0) fail("open", -1, -1, errno);
   }
   ~NewFile() {
     if (descriptor_ < 0) return;
@@ -36,7 +36,7 @@ class NewFile {
     while (!bytes.empty()) {
       const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) fail("write", offset_, static_cast<int64_t>(bytes.size()));
+      if (written <= 0) fail("write", offset_, static_cast<int64_t>(bytes.size()), written < 0 ? errno : 0);
       offset_ += written;
       bytes = bytes.subspan(static_cast<size_t>(written));
     }
@@ -45,18 +45,19 @@ class NewFile {
   void write(const std::string& text) { write(std::as_bytes(std::span(text))); }
 
   void finish() {
-    if (fsync(descriptor_) != 0) fail("fsync", -1, -1);
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", -1, -1);
+    if (fsync(descriptor_) != 0) fail("fsync", -1, -1, errno);
+    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", -1, -1, errno);
     close(std::exchange(descriptor_, -1));
   }
 
  private:
-  [[noreturn]] void fail(const char* action, int64_t offset, int64_t bytes) const {
+  [[noreturn]] void fail(const char* action, int64_t offset, int64_t bytes, int error_number) const {
     throw IoError({.action = action,
                    .path = temporary_,
                    .offset = offset,
                    .bytes = bytes,
-                   .error_number = errno,
+                   .error_number = error_number,
+                   .reason = error_number == 0 ? "the file system took no byte of it and gave no error" : "",
                    .advice = "export to a folder on a drive with room"});
   }
 

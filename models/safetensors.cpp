@@ -51,12 +51,14 @@ void read_all(int descriptor, const std::string& path, int64_t offset, std::span
     const ssize_t got = pread(descriptor, into.data() + done, into.size() - done, offset + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      throw IoError({.action = "read",
-                     .path = path,
-                     .offset = offset + static_cast<int64_t>(done),
-                     .bytes = static_cast<int64_t>(into.size() - done),
-                     .error_number = got < 0 ? errno : 0,
-                     .advice = "the file may have changed while it was read"});
+      throw IoError(
+          {.action = "read",
+           .path = path,
+           .offset = offset + static_cast<int64_t>(done),
+           .bytes = static_cast<int64_t>(into.size() - done),
+           .error_number = got < 0 ? errno : 0,
+           .reason = got < 0 ? "" : "the file ends there: it has become shorter since it was opened",
+           .advice = got < 0 ? "look at the drive's health (dmesg)" : "bring back the whole file, then start again"});
     }
     done += static_cast<size_t>(got);
   }

@@ -110,7 +110,8 @@ class RecordStore {
   // (bytes needed, bytes free, path) and ConfigError when another process has the store open.
   static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
                                              StoreOptions options);
-  // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged. Throws
+  // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged; so with
+  // a damaged copy of a drive's identity header, which is mended once all else has been accepted. Throws
   // ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing or not
   // in its place (naming it), or a locked store; IoError where there is no space for its scratch extents; returns null
   // where no generation is valid. Opening burns a generation number.
@@ -119,7 +120,7 @@ class RecordStore {
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
   static std::optional<StoreIdentity> identify(const std::filesystem::path& folder, int rank = 0);
   // The number drawn when the store was created: another one, and another store lies there now. nullopt: no readable
-  // identity header, or one from before stores had a number. A store that is open may be asked too.
+  // identity header. A store that is open may be asked too.
   static std::optional<uint64_t> store_number(const std::filesystem::path& folder, int rank = 0);
   ~RecordStore();
 

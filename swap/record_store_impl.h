@@ -7,6 +7,7 @@
 
 #include "swap/drive.h"
 #include "swap/record_store.h"
+#include "swap/store_drives.h"
 #include "swap/store_format.h"
 #include "swap/transfers.h"
 
@@ -39,6 +40,7 @@ struct RecordStore::Impl {
 
   // Creation and opening, blocking (record_store_open.cpp).
   void write_headers();
+  void mend_headers(std::span<const DamagedHeader> damaged);
   enum class Content : uint8_t { kNone, kSome };
   void check_length() const;
   Content load();

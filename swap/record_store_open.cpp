@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <numeric>
+#include <string>
 #include <system_error>
 
 #include "core/bytes.h"
@@ -37,9 +39,30 @@ void RecordStore::Impl::write_headers() {
   for (const Extent& sync : everywhere()) {
     place.drive = sync.drive;
     write_identity(block.span(), identity, place);
-    const Extent at{.drive = sync.drive, .offset = kIdentityOffset, .bytes = kStoreBlockBytes};
-    run_now({.op = IoOp::kWrite, .memory = block.data()}, {&at, 1});
+    for (const int64_t offset : kIdentityOffset) {
+      const Extent at{.drive = sync.drive, .offset = offset, .bytes = kStoreBlockBytes};
+      run_now({.op = IoOp::kWrite, .memory = block.data()}, {&at, 1});
+    }
     run_now({.op = IoOp::kSync}, {&sync, 1});
+  }
+}
+
+// A copy is written only while the other one is whole. Where that fails, the store goes on with the one: training does
+// not need the header, and the next opening tries again.
+void RecordStore::Impl::mend_headers(std::span<const DamagedHeader> damaged) {
+  for (const DamagedHeader& each : damaged) {
+    const auto drive = static_cast<size_t>(each.drive);
+    const Extent at{.drive = each.drive, .offset = kIdentityOffset[each.copy], .bytes = kStoreBlockBytes};
+    std::string end = "it is mended";
+    try {
+      run_now({.op = IoOp::kWrite, .memory = each.whole.data()}, {&at, 1});
+      run_now({.op = IoOp::kSync}, everywhere().subspan(drive, 1));
+    } catch (const IoError& error) {
+      end = fmt::format("it cannot be mended: {}", error.what());
+    }
+    say(options.log, LogLevel::kWarning,
+        fmt::format("copy {} of the identity header of {} was damaged, the other one is used; {}", each.copy,
+                    drives[drive].path().string(), end));
   }
 }
 
@@ -135,7 +158,8 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     if (!read_table(area, superblocks[area])) {
       say(options.log, LogLevel::kWarning,
           fmt::format("the table of step {} in {} is damaged: {}", superblocks[area].step, drives[0].path().string(),
-                      areas.size() == 2 ? "the other copy is used if it is whole" : "there is no other copy"));
+                      has_generation || area != areas.back() ? "the other copy is used if it is whole"
+                                                             : "there is no other copy"));
     } else if (!has_generation) {
       adopt_table(area, superblocks[area]);
     } else {
@@ -201,6 +225,7 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
   store->impl_->check_length();
   fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   if (store->impl_->load() == Impl::Content::kNone) return nullptr;
+  store->impl_->mend_headers(opened->damaged);
   return store;
 }
 
@@ -218,28 +243,30 @@ StoreExists find_store(std::span<const std::filesystem::path> folders, int rank)
 
 namespace {
 
-// nullopt: there is no store, or none whose identity header can be read.
+// nullopt: there is no store, or none whose identity header can be read. Writes nothing: the store may be open.
 std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, int rank) {
   const std::filesystem::path path = store_path(folder, rank);
   const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (file < 0) return std::nullopt;
-  const AlignedBuffer block(kStoreBlockBytes);
-  ssize_t moved;
-  do {
-    moved = pread(file, block.data(), kStoreBlockBytes, kIdentityOffset);
-  } while (moved < 0 && errno == EINTR);
-  const int error_number = errno;
-  close(file);
-  if (moved < 0) {
-    throw IoError({.action = "read",
-                   .path = path.string(),
-                   .offset = 0,
-                   .bytes = kStoreBlockBytes,
-                   .error_number = error_number});
+  const std::array blocks = {AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
+  CopyBlocks read;
+  std::optional<IoError> failed;
+  for (size_t i : {0, 1}) {
+    const int64_t offset = kIdentityOffset[i];
+    ssize_t moved;
+    do {
+      moved = pread(file, blocks[i].data(), kStoreBlockBytes, offset);
+    } while (moved < 0 && errno == EINTR);
+    if (moved == kStoreBlockBytes) read[i] = blocks[i].span();
+    if (moved >= 0) continue;
+    failed.emplace(IoError::Details{
+        .action = "read", .path = path.string(), .offset = offset, .bytes = kStoreBlockBytes, .error_number = errno});
   }
-  IdentityHeader header;
-  if (moved < kStoreBlockBytes || read_identity(block.span(), header) != HeaderState::kValid) return std::nullopt;
-  return header;
+  close(file);
+  const IdentityCopies copies = read_identities(read);
+  if (copies.state == HeaderState::kValid) return copies.header;
+  if (failed) throw *failed;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -251,7 +278,7 @@ std::optional<StoreIdentity> RecordStore::identify(const std::filesystem::path& 
 
 std::optional<uint64_t> RecordStore::store_number(const std::filesystem::path& folder, int rank) {
   const std::optional<IdentityHeader> header = read_header(folder, rank);
-  return header && header->place.store != 0 ? std::optional(header->place.store) : std::nullopt;
+  return header ? std::optional(header->place.store) : std::nullopt;
 }
 
 }  // namespace sluice

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "core/errors.h"
 #include "swap/bare_io.h"
@@ -21,42 +23,79 @@ namespace {
 class BlockReader {
  public:
   BlockReader(const StoreOptions& options, const Drive& drive)
-      : drive_(drive), transfers_(options.make_queue(queue_options(options)), {&drive, 1}, kStoreBlockBytes) {}
+      : log_(options.log),
+        drive_(drive),
+        transfers_(options.make_queue(queue_options(options)), {&drive, 1}, kStoreBlockBytes) {}
 
-  std::span<const std::byte> read(int64_t offset) {
-    const Extent at{.offset = offset, .bytes = kStoreBlockBytes};
-    transfers_.start({.op = IoOp::kRead, .memory = block_.data()}, {&at, 1});
-    TransferEnd end;
-    while (transfers_.poll({&end, 1}, Wait::kUntilOne) == 0) {
+  // A copy that cannot be read is a damaged one, as long as the other is whole.
+  IdentityCopies header() {
+    CopyBlocks blocks;
+    std::exception_ptr unreadable;
+    for (size_t i : {0, 1}) {
+      try {
+        blocks[i] = read(kIdentityOffset[i], copies_[i]);
+      } catch (const IoError& error) {
+        unreadable = std::current_exception();
+        say(log_, LogLevel::kWarning, error.what());
+      }
     }
-    if (end.error) std::rethrow_exception(end.error);
-    return block_.span();
+    IdentityCopies found = read_identities(blocks);
+    if (unreadable && found.state == HeaderState::kDamaged) std::rethrow_exception(unreadable);
+    return found;
   }
-  HeaderState header(IdentityHeader& into) {
-    if (drive_.bytes() < kStoreBlockBytes) return HeaderState::kBlank;  // its creation was cut off
-    return read_identity(read(kIdentityOffset), into);
+  // Of the header just read.
+  void add_damaged(const IdentityCopies& header, int drive, std::vector<DamagedHeader>& damaged) {
+    if (!header.damaged) return;
+    const int copy = *header.damaged;
+    damaged.push_back({.drive = drive, .copy = copy, .whole = std::move(copies_[1 - copy])});
   }
+  // A file is as long as it will be before anything is written to it.
   bool superblocks_are_blank(uint64_t fingerprint) {
     Superblock ignored;
-    return std::ranges::all_of(kSuperblockOffset, [&](int64_t offset) {
-      return read_superblock(read(offset), fingerprint, ignored) == BlockState::kBlank;
-    });
+    return drive_.bytes() >= kTablesOffset && std::ranges::all_of(kSuperblockOffset, [&](int64_t offset) {
+             return read_superblock(read(offset, block_), fingerprint, ignored) == BlockState::kBlank;
+           });
   }
 
  private:
   static IoQueueOptions queue_options(const StoreOptions& options) {
     return {.backend = options.queue.backend, .depth = 1, .memory = {}, .log = {}};
   }
+  // Zeros beyond the file's end.
+  std::span<const std::byte> read(int64_t offset, const AlignedBuffer& into) {
+    if (drive_.bytes() < offset + kStoreBlockBytes) return into.span();
+    const Extent at{.offset = offset, .bytes = kStoreBlockBytes};
+    transfers_.start({.op = IoOp::kRead, .memory = into.data()}, {&at, 1});
+    TransferEnd end;
+    while (transfers_.poll({&end, 1}, Wait::kUntilOne) == 0) {
+    }
+    if (end.error) std::rethrow_exception(end.error);
+    return into.span();
+  }
 
+  const Log& log_;
   const Drive& drive_;
+  std::array<AlignedBuffer, 2> copies_{AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
   AlignedBuffer block_{kStoreBlockBytes};
   Transfers transfers_;
 };
 
+[[noreturn]] void refuse_contradiction(const std::string& path) {
+  throw ConfigError(
+      fmt::format("the two copies of the identity header of {} are whole and differ: parts of two stores are in it; "
+                  "bring back the file, or start over with --overwrite",
+                  path));
+}
+
+std::string order_of(const DrivePlace& place) {
+  if (place.weights.size() == 1) return "it was made with one folder (sluice.nvme)";
+  return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)", fmt::join(place.folders, ", "));
+}
+
 // The first drive's header. nullopt: the store's creation was cut off.
-std::optional<IdentityHeader> check_first(BlockReader& reader, const std::string& path, const StoreIdentity& identity) {
-  IdentityHeader header;
-  switch (reader.header(header)) {
+std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string& path, const StoreIdentity& identity) {
+  IdentityCopies copies = reader.header();
+  switch (copies.state) {
     case HeaderState::kValid:
       break;
     case HeaderState::kBlank:
@@ -68,28 +107,32 @@ std::optional<IdentityHeader> check_first(BlockReader& reader, const std::string
       // The header is durable before the first superblock is written.
       if (reader.superblocks_are_blank(fingerprint_of(identity))) return std::nullopt;
       throw ConfigError(
-          fmt::format("the identity header of {} is damaged (its checksum does not agree): start over with "
-                      "--overwrite",
+          fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): start "
+                      "over with --overwrite",
                       path));
+    case HeaderState::kContradictory:
+      refuse_contradiction(path);
     case HeaderState::kOtherVersion:
       throw ConfigError(
           fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
                       "start over with --overwrite",
-                      path, header.version, kStoreVersion));
+                      path, copies.header.version, kStoreVersion));
   }
-  const std::vector<std::string> differ = differences(header, identity);
+  const std::vector<std::string> differ = differences(copies.header, identity);
   if (!differ.empty()) {
     throw ConfigError(
         fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, another "
                     "folder, or --overwrite",
                     path, fmt::join(differ, "; ")));
   }
-  return header;
-}
-
-std::string order_of(const DrivePlace& place) {
-  if (place.weights.size() == 1) return "it was made with one folder (sluice.nvme)";
-  return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)", fmt::join(place.folders, ", "));
+  if (copies.header.place.drive != 0) {
+    throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive 0: {}", path,
+                                  copies.header.place.drive, order_of(copies.header.place)));
+  }
+  // The other drives' headers are durable before the first superblock is written.
+  const size_t drives = copies.header.place.weights.size();
+  if (drives > 1 && reader.superblocks_are_blank(copies.header.fingerprint)) return std::nullopt;
+  return copies;
 }
 
 [[noreturn]] void refuse_count(const std::string& path, const DrivePlace& place, size_t given) {
@@ -99,19 +142,23 @@ std::string order_of(const DrivePlace& place) {
                   path, place.weights.size(), place.weights.size() == 1 ? "" : "s", given, order_of(place)));
 }
 
-void check_further(const StoreOptions& options, const Drive& drive, int number, const DrivePlace& first) {
-  const std::string path = drive.path().string();
-  IdentityHeader header;
-  BlockReader reader(options, drive);
-  if (reader.header(header) != HeaderState::kValid || header.place.store != first.store) {
+// The drive opened last.
+void check_further(const StoreOptions& options, const DrivePlace& first, OpenedDrives& opened) {
+  const auto number = static_cast<int>(opened.drives.size()) - 1;
+  const std::string path = opened.drives.back().path().string();
+  BlockReader reader(options, opened.drives.back());
+  const IdentityCopies copies = reader.header();
+  if (copies.state == HeaderState::kContradictory) refuse_contradiction(path);
+  const DrivePlace& place = copies.header.place;
+  if (copies.state != HeaderState::kValid || place.store != first.store) {
     throw ConfigError(
         fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or start "
                     "over with --overwrite",
                     path, number, options.folder.string(), order_of(first)));
   }
-  if (header.place.drive == number) return;
-  throw ConfigError(fmt::format("{} is drive {} of the store, and was given as drive {}: {}", path, header.place.drive,
-                                number, order_of(first)));
+  if (place.drive == number) return reader.add_damaged(copies, number, opened.damaged);
+  throw ConfigError(fmt::format("{} is drive {} of the store, and was given as drive {}: {}", path, place.drive, number,
+                                order_of(first)));
 }
 
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
@@ -189,20 +236,15 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
   DrivePlace first;
   {
     BlockReader reader(options, opened.drives[0]);
-    const std::optional<IdentityHeader> header = check_first(reader, path, identity);
-    if (!header) return std::nullopt;
-    first = header->place;
-    if (first.drive != 0) {
-      throw ConfigError(
-          fmt::format("{} is drive {} of a store, and was given as drive 0: {}", path, first.drive, order_of(first)));
-    }
-    // The other drives' headers are durable before the first superblock is written.
-    if (first.weights.size() > 1 && reader.superblocks_are_blank(header->fingerprint)) return std::nullopt;
+    const std::optional<IdentityCopies> copies = check_first(reader, path, identity);
+    if (!copies) return std::nullopt;
+    first = copies->header.place;
+    reader.add_damaged(*copies, 0, opened.damaged);
   }
   if (first.weights.size() != paths.size()) refuse_count(path, first, paths.size());
   for (size_t i = 1; i < paths.size(); ++i) {
     opened.drives.push_back(open_further(paths[i], static_cast<int>(i), first));
-    check_further(options, opened.drives.back(), static_cast<int>(i), first);
+    check_further(options, first, opened);
   }
   opened.weights = first.weights;
   return opened;

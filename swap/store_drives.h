@@ -7,6 +7,7 @@
 
 #include "swap/drive.h"
 #include "swap/record_store.h"
+#include "swap/store_format.h"
 
 namespace sluice {
 
@@ -20,12 +21,18 @@ uint64_t draw_store_number();
 // all of them together, about; the same for each where one has no room for that, which is logged.
 std::vector<uint32_t> weigh_drives(const StoreOptions& options);
 
+// One copy of a drive's identity header, and what belongs there.
+struct DamagedHeader {
+  int drive = 0, copy = 0;
+  AlignedBuffer whole;
+};
 struct OpenedDrives {
   std::vector<Drive> drives;
   std::vector<uint32_t> weights;
+  std::vector<DamagedHeader> damaged;  // for Impl::mend_headers()
 };
-// All drives, locked, each known to be in its place. nullopt: the store's creation was cut off. Throws as
-// RecordStore::open does.
+// All drives, locked, each known to be in its place; nothing is written. nullopt: the store's creation was cut off.
+// Throws as RecordStore::open does.
 std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity);
 
 }  // namespace sluice

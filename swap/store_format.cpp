@@ -41,6 +41,7 @@ struct DrivesBlock {
   uint32_t crc = 0;  // of all before
 };
 constexpr size_t kDrivesOffset = 3584;
+constexpr size_t kIdentityEnd = offsetof(IdentityBlock, crc) + sizeof(uint32_t);  // zeros from here to the drives
 static_assert(sizeof(IdentityBlock) <= kDrivesOffset && kDrivesOffset + sizeof(DrivesBlock) <= kStoreBlockBytes);
 
 template <typename Block>
@@ -52,7 +53,7 @@ template <typename Block>
 void put(std::span<std::byte> into, Block block) {
   block.crc = crc_of(block);
   std::memset(into.data(), 0, into.size());
-  std::memcpy(into.data(), &block, sizeof block);
+  std::memcpy(into.data(), &block, offsetof(Block, crc) + sizeof block.crc);  // no padding behind it
 }
 
 template <typename Block>
@@ -77,10 +78,7 @@ DrivesBlock drives_block(const DrivePlace& place) {
 // False: these are no drives that anybody wrote.
 bool read_drives(const DrivesBlock& block, size_t count, DrivePlace& into) {
   const std::span weights = std::span(block.weights).first(count);
-  if (block.crc != crc_of(block) ||
-      !std::ranges::all_of(weights, [](uint32_t weight) { return weight > 0 && weight <= UINT16_MAX; })) {
-    return false;
-  }
+  if (!std::ranges::all_of(weights, [](uint32_t weight) { return weight > 0 && weight <= UINT16_MAX; })) return false;
   into.store = block.store;
   into.weights.assign(weights.begin(), weights.end());
   const std::string_view folders(block.folders, sizeof block.folders);
@@ -94,6 +92,15 @@ bool read_drives(const DrivesBlock& block, size_t count, DrivePlace& into) {
 
 bool is_blank(std::span<const std::byte> block) {
   return std::all_of(block.begin(), block.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// An identity header as it was written.
+bool is_sealed(std::span<const std::byte> block) {
+  const auto header = get<IdentityBlock>(block);
+  const auto drives = get<DrivesBlock>(block.subspan(kDrivesOffset));
+  const std::span<const std::byte> between = block.first(kDrivesOffset).subspan(kIdentityEnd);
+  return header.magic == kIdentityMagic && header.crc == crc_of(header) && drives.crc == crc_of(drives) &&
+         is_blank(between);
 }
 
 // The first line of the model's text in which two texts differ, as far as the header keeps it.
@@ -132,7 +139,7 @@ StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::spa
   }
   const auto records = static_cast<int64_t>(2 * geometry.chunks().size());
   table_area_bytes_ = round_up(table_payload_bytes(records, kMaxCallerBytes), kStoreBlockBytes);
-  file_bytes_.assign(weights.size(), kStoreBlockBytes);
+  file_bytes_.assign(weights.size(), kTablesOffset);
   file_bytes_[0] = table_offset(2);
   elements_.reserve(geometry.chunks().size());
   offsets_.reserve(geometry.chunks().size() * weights.size());
@@ -324,7 +331,7 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
   }
   into.version = header.version;
   if (header.version != kStoreVersion) return HeaderState::kOtherVersion;
-  if (header.crc != crc_of(header)) return HeaderState::kDamaged;
+  if (!is_sealed(block)) return HeaderState::kDamaged;
   if (header.drive_count < 1 || header.drive_count > kMaxDrives || header.drive < 0 ||
       header.drive >= header.drive_count || header.precision > static_cast<uint32_t>(Precision::kFp32) ||
       header.optimizer > static_cast<uint32_t>(Optimizer::kSgd) ||
@@ -343,10 +350,30 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
                    .rank = header.rank,
                    .world_size = header.world_size};
   into.place = {.store = 0, .drive = header.drive, .weights = {1}, .folders = {}};
-  const std::span<const std::byte> drives = block.subspan(kDrivesOffset);
-  if (header.drive_count == 1 && is_blank(drives)) return HeaderState::kValid;  // from before stores had a number
-  const bool known = read_drives(get<DrivesBlock>(drives), static_cast<size_t>(header.drive_count), into.place);
+  const auto drives = get<DrivesBlock>(block.subspan(kDrivesOffset));
+  const bool known = read_drives(drives, static_cast<size_t>(header.drive_count), into.place);
   return known ? HeaderState::kValid : HeaderState::kDamaged;
+}
+
+// Damage leaves no checksums that agree: where both copies have those and differ, they are of two stores.
+IdentityCopies read_identities(const CopyBlocks& copies) {
+  std::array<HeaderState, 2> states{};
+  std::array<IdentityHeader, 2> headers;
+  for (size_t i : {0, 1}) {
+    states[i] = copies[i].empty() ? HeaderState::kDamaged : read_identity(copies[i], headers[i]);
+  }
+  for (const HeaderState state :
+       {HeaderState::kValid, HeaderState::kOtherVersion, HeaderState::kDamaged, HeaderState::kForeign}) {
+    const auto found = static_cast<size_t>(std::ranges::find(states, state) - states.begin());
+    if (found == states.size()) continue;
+    IdentityCopies both{.state = state, .header = headers[found], .damaged = {}};
+    const std::span<const std::byte> other = copies[1 - found];
+    if (state != HeaderState::kValid || std::ranges::equal(copies[found], other)) return both;
+    if (!other.empty() && is_sealed(other)) return {.state = HeaderState::kContradictory, .header = {}, .damaged = {}};
+    both.damaged = static_cast<int>(1 - found);
+    return both;
+  }
+  return {};
 }
 
 std::vector<std::string> differences(const IdentityHeader& store, const StoreIdentity& run) {

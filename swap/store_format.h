@@ -1,20 +1,21 @@
 // The bytes of a store's files, one a drive, all little-endian, every part at a multiple of 4096. The first drive's:
 //
 //   identity header            1 block of 4096: magic, version, what identifies the run, the start of the model's text;
-//                              from byte 3584 on the store's number and its drives: their weights and folders (zeros
-//                              in an older store of one drive)
+//                              from byte 3584 on the store's number and its drives: their weights and folders
 //   superblock 0, 1            1 block each; superblock i describes table area i
 //   opening 0, 1               1 block each: generation numbers burnt by opening
+//   identity header, again     1 block, the same bytes: opening takes the copy that is whole and mends the other
 //   table area 0, 1            each round_up(sizeof TableHeader + 24 x records + 1 MiB of the caller's, 4096)
 //   per chunk                  weights slot 0, weights slot 1, state slot 0, state slot 1: this drive's part of each
 //   per scratch extent         this drive's part of it; how many there are, and of what sizes, is each run's own
 //
-// Every other drive's: identity header, then its parts per chunk and per scratch extent. A record of record_layout's
-// bytes is split over all drives, in their order, in proportion to weights that are fixed at creation and stand in
-// every header (StoreLayout); so is a scratch extent.
+// Every other drive's: both copies of its identity header where the first drive has them, nothing between, then its
+// parts per chunk and per scratch extent. A record of record_layout's bytes is split over all drives, in their order,
+// in proportion to weights that are fixed at creation and stand in every header (StoreLayout); so is a scratch extent.
 //
 // Every block ends its meaningful part with a CRC32C of that part, which lies within one 512-byte sector but for the
-// identity header, written once at creation. A table's CRC is in its superblock.
+// identity header, which is written at creation, and of which a copy is written again only from a whole one. A table's
+// CRC is in its superblock.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -32,12 +33,12 @@
 namespace sluice {
 
 constexpr int64_t kStoreBlockBytes = 4096;
-constexpr int64_t kIdentityOffset = 0;
+constexpr int64_t kIdentityOffset[2] = {0, 5 * kStoreBlockBytes};  // of its copies, on every drive
 constexpr int64_t kSuperblockOffset[2] = {1 * kStoreBlockBytes, 2 * kStoreBlockBytes};
 constexpr int64_t kOpeningOffset[2] = {3 * kStoreBlockBytes, 4 * kStoreBlockBytes};
-constexpr int64_t kTablesOffset = 5 * kStoreBlockBytes;
+constexpr int64_t kTablesOffset = 6 * kStoreBlockBytes;  // and what other drives have of records
 constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;
-constexpr uint32_t kStoreVersion = 2;
+constexpr uint32_t kStoreVersion = 3;
 
 // Memory for O_DIRECT: starts at a multiple of 4096. Move-only owner.
 class AlignedBuffer {
@@ -153,20 +154,30 @@ BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
 uint64_t fingerprint_of(const StoreIdentity& identity);
 // One file's part in a store of several drives.
 struct DrivePlace {
-  uint64_t store = 0;  // a number drawn at creation: tells the files of one store from those of another; 0: it has none
+  uint64_t store = 0;  // a number drawn at creation: tells the files of one store from those of another
   int drive = 0;
   std::vector<uint32_t> weights;     // of all drives
   std::vector<std::string> folders;  // of all drives as they were called at creation, for messages; may be cut short
 };
 void write_identity(std::span<std::byte> block, const StoreIdentity& identity, const DrivePlace& place);
-enum class HeaderState : uint8_t { kValid, kBlank, kForeign, kDamaged, kOtherVersion };
+enum class HeaderState : uint8_t { kValid, kBlank, kForeign, kDamaged, kOtherVersion, kContradictory };
 struct IdentityHeader {
   StoreIdentity identity;  // model: the first 3 KiB of the text
   DrivePlace place;
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
   uint32_t version = 0;
 };
+// Of one copy: any state but kContradictory.
 HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into);
+// What the two copies of a file's header tell together. kValid: one is whole, and the other one is the same or damaged.
+// kContradictory: both are whole, and they differ. A file none of whose copies is whole is never mended.
+struct IdentityCopies {
+  HeaderState state = HeaderState::kBlank;
+  IdentityHeader header;       // where kValid; where kOtherVersion its version
+  std::optional<int> damaged;  // where kValid: the copy to mend
+};
+using CopyBlocks = std::array<std::span<const std::byte>, 2>;  // an empty one could not be read
+IdentityCopies read_identities(const CopyBlocks& copies);
 // One line for each difference; empty: the same.
 std::vector<std::string> differences(const IdentityHeader& store, const StoreIdentity& run);
 

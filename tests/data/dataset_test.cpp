@@ -13,6 +13,7 @@
 #include "data/cache_file.h"
 #include "data/unigram.h"
 #include "tests/data/data_support.h"
+#include "tests/fakes/stalled_writes.h"
 
 namespace sluice {
 namespace {
@@ -227,6 +228,18 @@ TEST_F(DatasetTest, a_failing_write_is_an_error_and_leaves_no_file) {
       message_of<IoError>([&] { write_checked(folder_.path() / "full", 1, std::string(10000, 'x')); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_THAT(message, AllOf(HasSubstr("write"), HasSubstr("4096"), HasSubstr("make room")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(DatasetTest, a_write_that_takes_no_byte_says_so_and_leaves_no_file) {
+  if (!StalledWrites::reason().empty()) GTEST_SKIP() << StalledWrites::reason();
+  std::string message;
+  {
+    const StalledWrites stalled;
+    message = message_of<IoError>([&] { write_checked(folder_.path() / "cache", 1, "text"); });
+  }
+  EXPECT_THAT(message, AllOf(HasSubstr("write of " + (folder_.path() / "cache").string()), HasSubstr("at offset 0"),
+                             HasSubstr("took no byte of it and gave no error; make room")));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 

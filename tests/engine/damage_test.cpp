@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "swap/store_format.h"
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/faulty_queue.h"
 
@@ -11,7 +15,30 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Damage = Lifecycle;
+
+class Damage : public Lifecycle {
+ protected:
+  std::filesystem::path file() const { return folder_.path() / "sluice-0.swap"; }
+};
+
+void flip_byte(const std::filesystem::path& file, int64_t offset) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(offset);
+  const auto byte = static_cast<char>(bytes.get() ^ 0x10);
+  bytes.seekp(offset);
+  EXPECT_TRUE(bytes.put(byte).flush());
+}
+
+Superblock superblock(const std::filesystem::path& file, int index) {
+  Superblock found;
+  std::ifstream bytes(file, std::ios::binary);
+  bytes.seekg(kSuperblockOffset[index]);
+  EXPECT_TRUE(bytes.read(reinterpret_cast<char*>(&found), sizeof found));
+  return found;
+}
+int newest_superblock(const std::filesystem::path& file) {
+  return superblock(file, 0).generation > superblock(file, 1).generation ? 0 : 1;
+}
 
 // Damages every page of every slot: records are the file's last bytes.
 void damage(const std::filesystem::path& file, int64_t records_bytes) {
@@ -38,7 +65,7 @@ TEST_F(Damage, a_flipped_bit_is_named_and_never_trained_on) {
       running->drain();
       for (const UseRow& row : running->plan().uses) records_bytes += row.tier == Tier::kNvme ? row.bytes : 0;
     }
-    damage(folder_.path() / "sluice-0.swap", records_bytes);
+    damage(file(), records_bytes);
     with.open = OpenMode::kResume;
     try {
       auto resumed = engine(with);
@@ -49,6 +76,48 @@ TEST_F(Damage, a_flipped_bit_is_named_and_never_trained_on) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk"), HasSubstr("expected"), HasSubstr("sluice-0.swap")));
     }
   }
+}
+
+TEST_F(Damage, of_the_newest_superblock_or_table_costs_that_step_and_no_bit) {
+  for (const bool of_table : {false, true}) {
+    SCOPED_TRACE(of_table ? "table" : "superblock");
+    EngineOptions with = options();
+    with.plan.commit_interval = 1;
+    {
+      auto running = engine(with);
+      for (int i = 0; i < 3; ++i) step(*running);
+      running->drain();
+    }
+    const int newest = newest_superblock(file());
+    flip_byte(file(), of_table ? superblock(file(), newest).table_offset + 30 : kSuperblockOffset[newest] + 30);
+    with.open = OpenMode::kResume;
+    auto resumed = engine(with);
+    EXPECT_EQ(resumed->step(), 2);
+    const RunRecord end = finish(*resumed);
+    EXPECT_EQ(end.weights_crc32c, expected_.weights_crc32c);
+    EXPECT_EQ(end.state_crc32c, expected_.state_crc32c);
+    resumed.reset();
+    std::filesystem::remove(file());
+  }
+}
+
+TEST_F(Damage, of_both_superblocks_is_no_reason_to_begin_a_run_anew_that_had_begun) {
+  EngineOptions with = options();
+  {
+    auto running = engine(with);
+    step(*running);
+    running->drain();
+  }
+  for (const int64_t offset : kSuperblockOffset) flip_byte(file(), offset + 30);
+  const auto written = std::filesystem::last_write_time(file());
+  with.open = OpenMode::kOpen;
+  try {
+    engine(with);
+    FAIL() << "not refused";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("no committed step"), HasSubstr("damaged"), HasSubstr("--overwrite")));
+  }
+  EXPECT_EQ(std::filesystem::last_write_time(file()), written);
 }
 
 TEST_F(Damage, a_failing_request_stops_the_run_with_its_error_and_a_resume_ends_the_same) {

@@ -114,7 +114,7 @@ class FaultyQueue final : public IoQueue {
   static bool is_superblock_write(const IoRequest& request) {
     const auto offset = static_cast<int64_t>(request.offset);
     if (request.op != IoOp::kWrite || (offset != kSuperblockOffset[0] && offset != kSuperblockOffset[1])) return false;
-    Superblock written;  // the other drives of a store have records there
+    Superblock written;  // giving up a step blanks one
     std::memcpy(&written, request.memory, sizeof written);
     return read_superblock({request.memory, kStoreBlockBytes}, written.fingerprint, written) == BlockState::kValid;
   }

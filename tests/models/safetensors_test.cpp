@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 
 #include "core/errors.h"
 #include "models/hugging_face.h"
+#include "tests/fakes/stalled_writes.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
@@ -101,9 +103,35 @@ TEST(Safetensors, a_file_that_shrinks_while_it_is_read_is_an_error) {
   const std::string path =
       folder.write("x.safetensors", file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "12345678"));
   const SafetensorsFile file(path);
-  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 4);
+  const auto cut = std::filesystem::file_size(path) - 4;
+  std::filesystem::resize_file(path, cut);
   std::vector<float> read(2);
-  EXPECT_NE(message_of<IoError>([&] { file.read(file.entries()[0], 0, read); }).find(path), std::string::npos);
+  EXPECT_EQ(message_of<IoError>([&] { file.read(file.entries()[0], 0, read); }),
+            "read of " + path + " failed (4 bytes at offset " + std::to_string(cut) +
+                "): the file ends there: it has become shorter since it was opened; bring back the whole file, then "
+                "start again");
+}
+
+TEST(Safetensors, an_export_whose_file_takes_no_byte_says_so_and_leaves_no_file) {
+  if (!StalledWrites::reason().empty()) GTEST_SKIP() << StalledWrites::reason();
+  const Gpt2 model(read_model_section(
+                       R"({"type": "gpt2", "vocab_size": 5, "n_positions": 4, "n_embd": 2, "n_layer": 1, "n_head": 1})")
+                       .config,
+                   {.precision = Precision::kFp32});
+  const TempFolder folder;
+  errno = ENOENT;  // somebody else's, of a call before
+  std::string message;
+  {
+    const StalledWrites stalled;
+    message = message_of<IoError>([&] {
+      export_hugging_face({.folder = folder.path().string(), .dtype = DType::kFp32}, model, [](auto&&...) {});
+    });
+  }
+  EXPECT_EQ(message.find("write of " + folder.path().string() + "/model.safetensors.tmp"), 0u) << message;
+  EXPECT_NE(message.find("at offset 0): the file system took no byte of it and gave no error; export to a folder"),
+            std::string::npos)
+      << message;
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 // A folder that holds a whole tiny model, but for one change.

@@ -1,6 +1,7 @@
 #include "tests/swap/hostile_store.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <stdexcept>
 
@@ -39,14 +40,21 @@ HostileStore::HostileStore(int drives) : drive_count_(drives) {
     auto store = RecordStore::create(run_.geometry, run_.identity, options());
     for (int64_t step = 0; step < 3; ++step) write_step(*store, run_, step);
   }
-  add_sealed({.offset = kIdentityOffset, .reseal = kResealIdentity});
-  for (const int64_t offset : kSuperblockOffset) add_sealed({.offset = offset, .reseal = kResealSuperblocks});
-  for (const int64_t offset : kOpeningOffset) add_sealed({.offset = offset, .reseal = kResealOpenings});
+  const std::vector<int64_t> both(std::begin(kIdentityOffset), std::end(kIdentityOffset));
+  add_sealed({.offsets = both, .reseal = kResealIdentity});
+  for (const int64_t offset : kSuperblockOffset) add_sealed({.offsets = {offset}, .reseal = kResealSuperblocks});
+  for (const int64_t offset : kOpeningOffset) add_sealed({.offsets = {offset}, .reseal = kResealOpenings});
   for (const int64_t area : {0, 1})
-    places_.push_back({.offset = kTablesOffset + area * table_area_bytes(), .bytes = 700});
+    places_.push_back({.offsets = {kTablesOffset + area * table_area_bytes()}, .bytes = 700});
   for (size_t drive = 0; drives > 1 && drive < static_cast<size_t>(drives); ++drive) {
-    if (drive > 0) add_sealed({.drive = drive, .offset = kIdentityOffset, .reseal = kResealIdentity});
-    add_sealed({.drive = drive, .offset = kIdentityOffset, .first = kDrivesOffset, .reseal = kResealIdentity});
+    if (drive > 0) add_sealed({.drive = drive, .offsets = both, .reseal = kResealIdentity});
+    add_sealed({.drive = drive, .offsets = both, .first = kDrivesOffset, .reseal = kResealIdentity});
+  }
+  for (size_t drive = 0; drive < static_cast<size_t>(drives); ++drive) {
+    for (const int64_t copy : both) {
+      add_sealed({.drive = drive, .offsets = {copy}, .reseal = kResealIdentity});
+      add_sealed({.drive = drive, .offsets = {copy}, .first = kDrivesOffset, .reseal = kResealIdentity});
+    }
   }
   for (DriveImage& image : drives_->images) image.mark();
 }
@@ -59,7 +67,7 @@ int64_t HostileStore::table_area_bytes() const {
 // What ends with a checksum of all of it; where that is not found the place was never written and is an opening's.
 void HostileStore::add_sealed(Place place) {
   AlignedBuffer block(kBlockBytes);
-  drives_->images[place.drive].read(place.offset, block.span());
+  drives_->images[place.drive].read(place.offsets[0], block.span());
   place.crc_offset = place.first + sizeof(Opening) - sizeof(uint32_t);
   for (size_t at = place.first + 16; at + 4 <= static_cast<size_t>(kBlockBytes); at += 4) {
     const auto crc = value_at<uint32_t>(block.span(), at);
@@ -79,9 +87,11 @@ void HostileStore::patch(std::span<const std::byte> patches) {
     const size_t count =
         std::min({std::to_integer<size_t>(patches[3]), patches.size() - 4, static_cast<size_t>(kBlockBytes) - at});
     DriveImage& image = drives_->images[place.drive];
-    image.read(place.offset, block.span());
-    std::copy_n(patches.begin() + 4, count, block.data() + at);
-    image.write(place.offset, block.span());
+    for (const int64_t offset : place.offsets) {
+      image.read(offset, block.span());
+      std::copy_n(patches.begin() + 4, count, block.data() + at);
+      image.write(offset, block.span());
+    }
     patches = patches.subspan(4 + count);
   }
 }
@@ -92,10 +102,12 @@ void HostileStore::reseal(unsigned flags) {
   for (const Place& place : places_) {
     if ((flags & place.reseal) == 0) continue;
     DriveImage& image = drives_->images[place.drive];
-    image.read(place.offset, block.span());
-    const uint32_t crc = crc32c(0, block.span().subspan(place.first, place.crc_offset - place.first));
-    std::memcpy(block.data() + place.crc_offset, &crc, sizeof crc);
-    image.write(place.offset, block.span());
+    for (const int64_t offset : place.offsets) {
+      image.read(offset, block.span());
+      const uint32_t crc = crc32c(0, block.span().subspan(place.first, place.crc_offset - place.first));
+      std::memcpy(block.data() + place.crc_offset, &crc, sizeof crc);
+      image.write(offset, block.span());
+    }
   }
 }
 
@@ -155,17 +167,20 @@ HostileStore::Outcome HostileStore::look(std::span<const std::byte> input) {
   const auto flags = input.empty() ? 0u : std::to_integer<unsigned>(input[0]);
   AlignedBuffer block(kBlockBytes);
   if ((flags & kBlank) != 0) {
-    for (const Place& place : places_) drives_->images[place.drive].write(place.offset, block.span());
+    for (const Place& place : places_) {
+      for (const int64_t offset : place.offsets) drives_->images[place.drive].write(offset, block.span());
+    }
   }
   if (!input.empty()) patch(input.subspan(1));
   reseal(flags);
   // As a resuming run does, before it knows its own geometry.
-  drives_->images[0].read(kIdentityOffset, block.span());
-  IdentityHeader header;
+  const std::array copies = {AlignedBuffer(kBlockBytes), AlignedBuffer(kBlockBytes)};
+  for (size_t i : {0, 1}) drives_->images[0].read(kIdentityOffset[i], copies[i].span());
   try {
-    if (read_identity(block.span(), header) == HeaderState::kValid) {
-      differences(header, run_.identity);
-      Geometry(std::vector<PartitionSpec>{{"all", {{"a", {4096}}}}}, header.identity.chunk_elements);
+    const IdentityCopies found = read_identities({copies[0].span(), copies[1].span()});
+    if (found.state == HeaderState::kValid) {
+      differences(found.header, run_.identity);
+      Geometry(std::vector<PartitionSpec>{{"all", {{"a", {4096}}}}}, found.header.identity.chunk_elements);
     }
     return open((flags & kTrain) != 0 ? Then::kTrain : Then::kNothing);
   } catch (const ConfigError&) {

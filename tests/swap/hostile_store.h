@@ -4,7 +4,8 @@
 //
 // Input: a byte of flags (kReseal..., kBlank, kTrain), then patches: place (1 byte), offset (2 bytes, little-endian),
 // count (1 byte), so many bytes. Places: identity header, superblocks, openings, tables; on several drives also the
-// first header's part about the drives, and every further drive's header and that part of it.
+// first header's part about the drives, and every further drive's header and that part of it. A patch of one of these
+// falls on both copies of a header. The places after them are, by drive, the copies one by one.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -27,10 +28,10 @@ class HostileStore {
   Outcome look(std::span<const std::byte> input);
 
  private:
-  // Patches fall on `bytes` of a block from byte `first` on.
+  // Patches fall on `bytes` of each of its blocks from byte `first` on.
   struct Place {
     size_t drive = 0;
-    int64_t offset = 0;  // of the block
+    std::vector<int64_t> offsets{};  // of the blocks
     size_t first = 0, bytes = 0;
     size_t crc_offset = 0;  // in the block, of what ends with its checksum
     unsigned reseal = 0;    // the flag that makes that agree; 0: nothing does

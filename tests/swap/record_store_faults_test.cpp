@@ -94,7 +94,7 @@ TEST_P(FaultyStore, no_progress_twice_is_an_error_that_names_the_place) {
 TEST_P(FaultyStore, a_file_that_was_cut_short_under_it_is_an_error_not_data) {
   auto store = create();
   write_step(*store, run_, 0);
-  std::filesystem::resize_file(store->path(), 20 * 4096);
+  std::filesystem::resize_file(store->path(), 20 * kStoreBlockBytes);
   EXPECT_THROW(read_verified(*store, run_, {2, Group::kState}), IoError);
 }
 

@@ -44,6 +44,24 @@ TEST_P(HostileStores, are_refused_or_work_and_never_take_memory_they_ask_for) {
   EXPECT_GE(outcomes[HostileStore::Outcome::kOpened], 10);
 }
 
+TEST(HostileStore, of_which_one_copy_of_the_header_is_changed_opens_unless_the_copy_is_whole_again) {
+  constexpr uint8_t kNothing = 0, kResealIdentity = 1;
+  constexpr uint8_t kPlaces[] = {7, 8, 9, 10};  // of copy 0 and copy 1: the identity, what it says of the drives
+  constexpr uint8_t kOffsets[] = {0, 8, 9, 40, 44};
+  HostileStore store(1);
+  for (const uint8_t place : kPlaces) {
+    for (const uint8_t offset : kOffsets) {
+      const bool is_magic = offset == 0 && place % 2 == 1;
+      for (const uint8_t flags : {kNothing, kResealIdentity}) {
+        const uint8_t input[] = {flags, place, offset, 0, 1, 5};
+        EXPECT_EQ(store.look(std::as_bytes(std::span(input))),
+                  flags == kNothing || is_magic ? HostileStore::Outcome::kOpened : HostileStore::Outcome::kRefused)
+            << int{flags} << " " << int{place} << " " << int{offset};
+      }
+    }
+  }
+}
+
 // That patches reach what headers say of the drives, and that it is read once its checksum agrees.
 TEST(HostileStore, of_two_drives_is_refused_for_what_its_headers_say_of_them) {
   constexpr uint8_t kNothing = 0, kResealIdentity = 1;

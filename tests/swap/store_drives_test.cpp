@@ -169,7 +169,7 @@ TEST_P(StoreDrives, a_drive_of_another_creation_of_the_same_run_is_refused) {
 TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
   make_two();
   auto faults = std::make_shared<Faults>();
-  faults->list = {{.op = IoOp::kWrite, .nth = 1, .error_number = EIO}};  // the second drive's header
+  faults->list = {{.op = IoOp::kWrite, .nth = 2, .error_number = EIO}};  // the second drive's header
   StoreOptions failing = options({1, 1});
   failing.make_queue = faulty_queue_factory(faults);
   EXPECT_THROW(create(failing), IoError);
@@ -179,13 +179,18 @@ TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
 }
 
 TEST_P(StoreDrives, a_file_cut_short_on_any_drive_is_refused_by_its_name) {
-  make_two();
-  fs::resize_file(file(1), fs::file_size(file(1)) - 4096);
-  try {
-    open(options({1, 1}));
-    FAIL() << "not refused";
-  } catch (const CorruptionError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr(file(1).string()), HasSubstr("cut short")));
+  for (int drive : {0, 1}) {
+    make_two();
+    const uintmax_t whole = fs::file_size(file(drive));
+    for (const uintmax_t bytes : {whole - 4096, uintmax_t{20480}, uintmax_t{4096}}) {
+      fs::resize_file(file(drive), bytes);
+      try {
+        open(options({1, 1}));
+        FAIL() << "not refused";
+      } catch (const CorruptionError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr(file(drive).string()), HasSubstr("cut short")));
+      }
+    }
   }
 }
 
