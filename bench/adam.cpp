@@ -72,8 +72,9 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   const AdamKernel kernel = kernel_named(options.isa, format);
   const auto topology = make_topology();
   const auto team = make_update_team(*topology, threads_of(options, *topology));
-  const BenchPlanes planes(format, options.elements);
-  const auto chunks = equal_chunks(options.elements, team->threads());
+  const auto shares = node_shares(options.elements, team_groups(*topology, team->threads()));
+  const BenchPlanes planes(format, *topology, shares);
+  const auto chunks = equal_chunks(shares);
   const AdamStep step = adam_step({}, 10, 1.0);
 
   const auto streamed = [&](int64_t first, int64_t elements) {

@@ -17,8 +17,8 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kMostChunkElements = int64_t{1} << 20;
-
-constexpr int64_t kPageBytes = 2 * kMiB;  // a plane starts at a page
+constexpr int64_t kPageBytes = 2 * kMiB;           // a plane starts at a page
+constexpr int64_t kPageElements = kPageBytes / 2;  // of halves, whole pages of all planes
 int64_t plane_bytes(int64_t elements, int64_t each) { return round_up(elements * each, kPageBytes); }
 
 RecordFormat record_format(AdamFormat format) { return {format.precision, Optimizer::kAdam, format.moments}; }
@@ -83,8 +83,39 @@ int64_t most_elements(AdamFormat format, int64_t bytes) {
   return std::max<int64_t>(0, bytes - rounding) / std::reduce(planes.begin(), planes.end());
 }
 
-BenchPlanes::BenchPlanes(AdamFormat format, int64_t elements)
-    : format_(format), elements_(elements), arena_(arena_bytes(format, elements)) {
+std::vector<NodeShare> node_shares(int64_t elements, std::span<const TeamGroup> groups) {
+  int64_t all = 0, before = 0, first = 0;
+  for (const TeamGroup& group : groups) all += group.threads;
+  std::vector<NodeShare> shares;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    before += groups[group].threads;
+    const bool last = group + 1 == groups.size();
+    const int64_t end = last ? elements : std::min(elements, round_up(elements * before / all, kPageElements));
+    if (end > first) shares.push_back({first, end - first, static_cast<int>(group), groups[group]});
+    first = end;
+  }
+  return shares;
+}
+
+BenchPlanes::BenchPlanes(AdamFormat format, int64_t elements) : BenchPlanes(format, elements, Arena::Place()) {}
+
+BenchPlanes::BenchPlanes(AdamFormat format, const Topology& topology, std::span<const NodeShare> shares)
+    : BenchPlanes(format, shares.back().first + shares.back().elements, [&](std::span<std::byte> memory) {
+        const int64_t elements = shares.back().first + shares.back().elements;
+        if (topology.node_count() < 2) return;
+        for (const int64_t each : element_bytes(format)) {
+          const std::span<std::byte> plane = memory.first(static_cast<size_t>(plane_bytes(elements, each)));
+          for (const NodeShare& share : shares) {
+            const int64_t begin = share.first * each, end = begin + round_up(share.elements * each, kPageBytes);
+            topology.bind_memory(plane.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)),
+                                 share.threads.node);
+          }
+          memory = memory.subspan(plane.size());
+        }
+      }) {}
+
+BenchPlanes::BenchPlanes(AdamFormat format, int64_t elements, const Arena::Place& place)
+    : format_(format), elements_(elements), arena_(arena_bytes(format, elements), place) {
   int64_t end = 0;
   const auto take = [&](int64_t each) {
     std::byte* at = arena_.at(end);
@@ -131,12 +162,39 @@ std::array<std::span<const float>, 2> BenchPlanes::moments(int64_t element, int6
   return {floats(moments_[0]), floats(moments_[1])};
 }
 
-std::vector<BenchChunk> equal_chunks(int64_t elements, int threads) {
-  const int64_t share = round_up((elements + threads - 1) / threads, kParameterAlignmentElements);
-  const int64_t chunk = std::min(kMostChunkElements, share);
+std::vector<BenchChunk> equal_chunks(std::span<const NodeShare> shares) {
+  int64_t elements = 0, threads = 0;
+  for (const NodeShare& share : shares) {
+    elements += share.elements;
+    threads += share.threads.threads;
+  }
+  const int64_t of_a_thread = round_up((elements + threads - 1) / threads, kParameterAlignmentElements);
+  const int64_t chunk = std::min(kMostChunkElements, of_a_thread);
   std::vector<BenchChunk> chunks;
-  for (int64_t first = 0; first < elements; first += chunk)
-    chunks.push_back({first, std::min(chunk, elements - first)});
+  bool more = true;
+  for (int64_t begin = 0; more; begin += chunk) {
+    more = false;
+    for (const NodeShare& share : shares) {
+      if (begin >= share.elements) continue;
+      chunks.push_back({share.first + begin, std::min(chunk, share.elements - begin), share.group});
+      more = true;
+    }
+  }
+  return chunks;
+}
+
+std::vector<BenchChunk> uneven_chunks(std::span<const NodeShare> shares, int64_t largest) {
+  std::vector<BenchChunk> chunks;
+  int64_t size = 128;
+  for (const NodeShare& share : shares) {
+    for (int64_t begin = 0; begin < share.elements;) {
+      const int64_t now = std::min(size, share.elements - begin);
+      chunks.push_back({share.first + begin, now, share.group});
+      begin += now;
+      size = size * 5 % (largest + 1);
+      size = std::max<int64_t>(128, size / 128 * 128);
+    }
+  }
   return chunks;
 }
 
@@ -159,7 +217,8 @@ SweepTimes sweep(UpdateTeam& team, std::span<const BenchChunk> chunks, const Chu
                       each.done.notify_one();
                     },
                 .context = &run,
-                .index = static_cast<int>(i)});
+                .index = static_cast<int>(i),
+                .group = chunks[i].group});
   }
   const int all = static_cast<int>(chunks.size());
   for (int done = run.done; done < all; done = run.done) run.done.wait(done);

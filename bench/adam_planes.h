@@ -22,9 +22,19 @@ int threads_of(const AdamBenchOptions& options, const Topology& topology);
 // Of which the planes fit into so many bytes.
 int64_t most_elements(AdamFormat format, int64_t bytes);
 
+// The elements that one NUMA node's threads sweep over, whose planes lie there: in proportion to those threads, whole
+// pages of 2 MiB of every plane but for the last share.
+struct NodeShare {
+  int64_t first = 0, elements = 0;
+  int group = UpdateTeam::kAnyGroup;
+  TeamGroup threads;
+};
+std::vector<NodeShare> node_shares(int64_t elements, std::span<const TeamGroup> groups);
+
 class BenchPlanes {
  public:
-  BenchPlanes(AdamFormat format, int64_t elements);
+  BenchPlanes(AdamFormat format, int64_t elements);  // wherever the kernel puts them
+  BenchPlanes(AdamFormat format, const Topology& topology, std::span<const NodeShare> shares);
 
   int64_t elements() const { return elements_; }
   AdamFormat format() const { return format_; }
@@ -37,6 +47,8 @@ class BenchPlanes {
   std::array<std::span<const float>, 2> moments(int64_t element, int64_t elements) const;
 
  private:
+  BenchPlanes(AdamFormat format, int64_t elements, const Arena::Place& place);
+
   AdamFormat format_;
   int64_t elements_;
   Arena arena_;
@@ -45,11 +57,14 @@ class BenchPlanes {
   float* scratch_ = nullptr;
 };
 
-// Ranges of elements, one a task, run by the team in order.
+// Ranges of elements, one a task, run by the team in order. Nodes take turns.
 struct BenchChunk {
   int64_t first = 0, elements = 0;
+  int group = UpdateTeam::kAnyGroup;
 };
-std::vector<BenchChunk> equal_chunks(int64_t elements, int threads);
+std::vector<BenchChunk> equal_chunks(std::span<const NodeShare> shares);
+// Of sizes as a model has them: from a bias' worth to as many elements as `largest`.
+std::vector<BenchChunk> uneven_chunks(std::span<const NodeShare> shares, int64_t largest);
 
 using ChunkPass = std::function<void(int64_t first, int64_t elements)>;
 struct SweepTimes {

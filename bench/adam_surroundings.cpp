@@ -64,7 +64,19 @@ class SmallPages {
   void* memory_ = nullptr;
 };
 
-void measure_pages(const AdamBenchOptions& options, UpdateTeam& team, AdamSurroundings& result) {
+// What the sweeps below run on.
+struct Machine {
+  explicit Machine(const AdamBenchOptions& options)
+      : topology(make_topology()),
+        team(make_update_team(*topology, threads_of(options, *topology))),
+        shares(node_shares(options.elements, team_groups(*topology, team->threads()))) {}
+
+  std::unique_ptr<Topology> topology;
+  std::unique_ptr<UpdateTeam> team;
+  std::vector<NodeShare> shares;
+};
+
+void measure_pages(const AdamBenchOptions& options, const Machine& machine, AdamSurroundings& result) {
   const AdamFormat format = format_of(options);
   const AdamKernel kernel = kernel_named(options.isa, format);
   const int64_t plane = round_up(options.elements * 4, 4096);
@@ -74,39 +86,30 @@ void measure_pages(const AdamBenchOptions& options, UpdateTeam& team, AdamSurrou
   if (format.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(pages.at(plane));
   set_moments(planes, format.moments, pages.at(2 * plane), pages.at(3 * plane));
   const AdamStep step = adam_step({}, 10, 1.0);
-  const auto chunks = equal_chunks(options.elements, team.threads());
+  const auto chunks = equal_chunks(machine.shares);
   const auto pass = [&](int64_t first, int64_t elements) { kernel(step, planes_at(planes, format, first), elements); };
   const auto elements = static_cast<double>(options.elements);
-  result.first_touch_ns = sweep(team, chunks, pass).all_ns / elements;
+  result.first_touch_ns = sweep(*machine.team, chunks, pass).all_ns / elements;
   std::vector<double> times;
-  for (int round = 0; round < kRounds; ++round) times.push_back(sweep(team, chunks, pass).all_ns);
+  for (int round = 0; round < kRounds; ++round) times.push_back(sweep(*machine.team, chunks, pass).all_ns);
   result.small_pages_ns = median(times) / elements;
 }
 
 // Sizes as a model has them: from a bias' worth to whole chunks. The ideal split gives every thread the same number of
 // elements and the speed that equal chunks have.
-void measure_uneven(const AdamBenchOptions& options, UpdateTeam& team, AdamSurroundings& result) {
-  const BenchPlanes planes(format_of(options), options.elements);
+void measure_uneven(const AdamBenchOptions& options, const Machine& machine, AdamSurroundings& result) {
+  const BenchPlanes planes(format_of(options), *machine.topology, machine.shares);
   const AdamKernel kernel = kernel_named(options.isa, planes.format());
   const AdamStep step = adam_step({}, 10, 1.0);
   const auto pass = [&](int64_t first, int64_t elements) { kernel(step, planes.at(first), elements); };
-  const auto equal = equal_chunks(options.elements, team.threads());
-  const int64_t largest = equal.front().elements;
-  std::vector<BenchChunk> uneven;
-  int64_t size = 128, first = 0;
-  while (first < options.elements) {
-    const int64_t now = std::min(size, options.elements - first);
-    uneven.push_back({first, now});
-    first += now;
-    size = size * 5 % (largest + 1);
-    size = std::max<int64_t>(128, size / 128 * 128);
-  }
+  const auto equal = equal_chunks(machine.shares);
+  const auto uneven = uneven_chunks(machine.shares, equal.front().elements);
   std::vector<double> ideal_ns, all_ns, first_ns;
   for (int round = 0; round < kRounds; ++round) {
-    ideal_ns.push_back(sweep(team, equal, pass).all_ns);
-    const SweepTimes times = sweep(team, uneven, pass);
+    ideal_ns.push_back(sweep(*machine.team, equal, pass).all_ns);
+    const SweepTimes times = sweep(*machine.team, uneven, pass);
     all_ns.push_back(times.all_ns);
-    first_ns.push_back(sweep(team, equal, pass).first_ns);
+    first_ns.push_back(sweep(*machine.team, equal, pass).first_ns);
   }
   result.percent_of_ideal_split = 100 * median(ideal_ns) / median(all_ns);
   result.first_chunk_ms = median(first_ns) / 1e6;
@@ -131,11 +134,11 @@ void measure_checksum(AdamSurroundings& result) {
   result.checksum_memory_gb_per_s = gb_per_s(kMostBytes);
 }
 
-void measure_gradients(const AdamBenchOptions& options, UpdateTeam& team, double ceiling_gb_per_s,
+void measure_gradients(const AdamBenchOptions& options, const Machine& machine, double ceiling_gb_per_s,
                        AdamSurroundings& result) {
-  const BenchPlanes planes(format_of(options), options.elements);
+  const BenchPlanes planes(format_of(options), *machine.topology, machine.shares);
   const DType dtype = planes.format().gradient;
-  const auto chunks = equal_chunks(options.elements, team.threads());
+  const auto chunks = equal_chunks(machine.shares);
   const auto add = [&](int64_t first, int64_t elements) {
     add_gradient(planes.scratch() + first, planes.at(first).gradient, dtype, elements, Contribution::kLater);
   };
@@ -145,7 +148,7 @@ void measure_gradients(const AdamBenchOptions& options, UpdateTeam& team, double
   };
   const auto measure = [&](const char* name, int64_t bytes, const ChunkPass& pass) {
     std::vector<double> times;
-    for (int round = 0; round < kRounds; ++round) times.push_back(sweep(team, chunks, pass).all_ns);
+    for (int round = 0; round < kRounds; ++round) times.push_back(sweep(*machine.team, chunks, pass).all_ns);
     const double ns = median(times) / static_cast<double>(options.elements);
     const double gb_per_s = static_cast<double>(bytes) / ns;
     result.gradients.push_back({name, ns, gb_per_s, 100 * gb_per_s / ceiling_gb_per_s});
@@ -158,13 +161,12 @@ void measure_gradients(const AdamBenchOptions& options, UpdateTeam& team, double
 
 AdamSurroundings measure_adam_surroundings(const AdamBenchOptions& options, double ceiling_gb_per_s) {
   AdamSurroundings result;
-  const auto topology = make_topology();
-  const auto team = make_update_team(*topology, threads_of(options, *topology));
+  const Machine machine(options);
   measure_in_cache(options, result);
   measure_checksum(result);
-  measure_pages(options, *team, result);
-  measure_uneven(options, *team, result);
-  measure_gradients(options, *team, ceiling_gb_per_s, result);
+  measure_pages(options, machine, result);
+  measure_uneven(options, machine, result);
+  measure_gradients(options, machine, ceiling_gb_per_s, result);
   return result;
 }
 

@@ -111,7 +111,7 @@ void Planner::choose_update_times(Plan& plan) const {
                                                       : kCommitRarely;
   if (options_.update == UpdateMode::kDeferred || plan.commit_interval != 1) return;
   const bool all = options_.update == UpdateMode::kReplay;
-  spread_early_updates(plan, all ? 1 : options_.speculated_share.value_or(kBackwardShare));
+  spread_early_updates(plan, all ? 1 : plan.options.speculated_share.value_or(kBackwardShare));
 }
 
 // Half of the deferred elements are those that forward needs first, whose gradients close last: their reads are done

@@ -182,13 +182,18 @@ Planner::Needs Planner::needs(const Plan& plan) const {
 }
 
 std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
-  if (pricing.prices != nullptr) {
-    if (std::optional<Plan> plan = settle(budgets, pricing)) return plan;
-  }
-  if (std::optional<Plan> plan = settle(budgets, {.state = pricing.state})) return plan;
-  if (pricing.state == StateOnDevice::kWhereForced || !may_update_on_device()) return std::nullopt;
+  std::vector<Pricing> ways;
+  if (pricing.prices != nullptr) ways.push_back(pricing);
+  ways.push_back({.state = pricing.state});
   // Programs that bring records to the device and copy them to the store are longer: their tables may not fit.
-  return settle(budgets, {.state = StateOnDevice::kWhereForced});
+  if (may_update_on_device()) ways.push_back({.state = StateOnDevice::kWhereForced});
+  if (options_.update == UpdateMode::kAuto) {
+    ways.push_back({.state = StateOnDevice::kWhereForced, .early = EarlyUpdates::kNone});
+  }
+  for (const Pricing& way : ways) {
+    if (std::optional<Plan> plan = settle(budgets, way)) return plan;
+  }
+  return std::nullopt;
 }
 
 std::optional<Plan> Planner::settle(Budgets budgets, const Pricing& pricing) const {
@@ -225,6 +230,7 @@ Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
 std::optional<Plan> Planner::place(Budgets budgets, const Pricing& pricing) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(budgets.host_bytes);
+  if (pricing.early == EarlyUpdates::kNone) plan.options.speculated_share = 0;
   spill_to_host(plan, budgets);
   Room room = room_beside(plan, budgets);
   if (room.host < 0) spill(plan, budgets, room);

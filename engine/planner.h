@@ -26,12 +26,15 @@ enum class RingDepth : uint8_t { kAsInOrder, kWanted };
 // State that the device updates is never updated early, which prices do not know: plans with it and without are
 // compared.
 enum class StateOnDevice : uint8_t { kWhereItFits, kWhereForced };
+// Units with early updates are programs of their own, whose tables the smallest budgets do not hold.
+enum class EarlyUpdates : uint8_t { kAsWished, kNone };
 
 // How a plan's homes are chosen.
 struct Pricing {
   const HomePrices* prices = nullptr;  // nothing: in the fixed order
   RingDepth depth = RingDepth::kAsInOrder;
   StateOnDevice state = StateOnDevice::kWhereItFits;
+  EarlyUpdates early = EarlyUpdates::kAsWished;
 };
 
 class Planner {

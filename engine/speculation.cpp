@@ -19,7 +19,7 @@ std::optional<std::string> Speculation::note(int64_t step, Scale scale) {
         "without)",
         step + 1, wrong, seen_, kWindow);
   }
-  if (choice_ == Choice::kDeferred && seen_ == kWindow && wrong == 0) {
+  if (choice_ == Choice::kDeferred && seen_ >= kFirst && wrong == 0) {
     choice_ = Choice::kSpeculative;
     return fmt::format(
         "updates run early, in the backward, from step {} on: the clip engaged in none of the last {} steps", step + 1,

@@ -154,14 +154,30 @@ TEST_F(UpdateModes, train_within_the_smallest_budgets) {
   }
 }
 
+// The programs of early updates take memory: where there is none for them, `auto` does without.
+TEST_F(UpdateModes, auto_needs_no_more_memory_than_deferred) {
+  choose(UpdateMode::kAuto);
+  int64_t for_early = 0, given = 0;
+  const Course course = expect_reference([&](EngineOptions& o) {
+    o.plan.update = UpdateMode::kSpeculative;
+    for_early = Planner(model_, o.plan).smallest_host(o.plan.device_bytes).value();
+    o.plan.update = UpdateMode::kDeferred;
+    given = o.plan.host_bytes = Planner(model_, o.plan).smallest_host(o.plan.device_bytes).value();
+    o.plan.update = UpdateMode::kAuto;
+  });
+  EXPECT_LT(given, for_early);
+  EXPECT_EQ(course.none, reference_.steps);
+}
+
 TEST_F(UpdateModes, replay_keeps_no_gradients) {
   EngineOptions with = options();
   with.plan.placement.gradient = {};
-  const int64_t deferred = Planner(model_, with.plan).smallest_host(with.plan.device_bytes).value();
+  with.plan.update = UpdateMode::kSpeculative;  // whose programs are as long
+  const int64_t kept = Planner(model_, with.plan).smallest_host(with.plan.device_bytes).value();
   with.plan.update = UpdateMode::kReplay;
   const Plan plan = make_plan(model_, with.plan);
   for (const UseRow& row : plan.uses) EXPECT_NE(row.use, "closed gradients");
-  EXPECT_LT(Planner(model_, with.plan).smallest_host(64 * 1024).value_or(0), deferred);
+  EXPECT_LT(Planner(model_, with.plan).smallest_host(with.plan.device_bytes).value(), kept);
 }
 
 Digests train_poisoned(const ModelSpec& model, const EngineOptions& options) {
@@ -262,9 +278,9 @@ TEST_F(UpdateModes, auto_updates_early_once_the_clip_has_stopped_engaging_and_sa
     o.log = [&](LogLevel, const std::string& line) { lines.push_back(line); };
   };
   const Course course = expect_reference(keep);
-  EXPECT_EQ(course.none, Speculation::kWindow);
-  EXPECT_EQ(course.right, reference_.steps - Speculation::kWindow);
-  EXPECT_THAT(lines, ::testing::Contains(AllOf(HasSubstr("updates run early"), HasSubstr("step 9 "))));
+  EXPECT_EQ(course.none, Speculation::kFirst);
+  EXPECT_EQ(course.right, reference_.steps - Speculation::kFirst);
+  EXPECT_THAT(lines, ::testing::Contains(AllOf(HasSubstr("updates run early"), HasSubstr("step 3 "))));
   lines.clear();
   reference_.max_norm = kAlwaysClips;
   EXPECT_EQ(expect_reference(keep).none, reference_.steps);
@@ -280,15 +296,23 @@ TEST(SpeculationChoice, follows_the_last_steps) {
     return last;
   };
   EXPECT_EQ(speculation.next(), Speculation::Choice::kDeferred);
-  EXPECT_EQ(note(7, Speculation::Scale::kAsPredicted), "");
+  EXPECT_EQ(note(1, Speculation::Scale::kAsPredicted), "");
   EXPECT_EQ(note(1, Speculation::Scale::kOther), "");
   EXPECT_EQ(note(7, Speculation::Scale::kAsPredicted), "");
-  EXPECT_THAT(note(1, Speculation::Scale::kAsPredicted), HasSubstr("run early, in the backward, from step 17 on"));
+  EXPECT_THAT(note(1, Speculation::Scale::kAsPredicted), HasSubstr("run early, in the backward, from step 11 on"));
   EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
   EXPECT_EQ(note(1, Speculation::Scale::kOther), "");
   EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
-  EXPECT_THAT(note(1, Speculation::Scale::kOther), HasSubstr("wait for the clip from step 19 on"));
+  EXPECT_THAT(note(1, Speculation::Scale::kOther), HasSubstr("wait for the clip from step 13 on"));
   EXPECT_EQ(speculation.next(), Speculation::Choice::kDeferred);
+}
+
+TEST(SpeculationChoice, needs_no_whole_window_where_a_run_begins_without_a_clip) {
+  Speculation speculation;
+  EXPECT_EQ(speculation.note(1, Speculation::Scale::kAsPredicted), std::nullopt);
+  EXPECT_THAT(speculation.note(2, Speculation::Scale::kAsPredicted).value_or(""),
+              AllOf(HasSubstr("from step 3 on"), HasSubstr("none of the last 2 steps")));
+  EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
 }
 
 TEST_F(UpdateModes, a_caller_s_own_loop_is_asked_to_run_the_step_again) {

@@ -10,6 +10,7 @@
 
 #include "core/bytes.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/fakes/binding_topology.h"
 
 namespace sluice::testing {
 namespace {
@@ -109,47 +110,6 @@ TEST(UpdateNodes, leave_to_everybody_what_no_update_touches) {
   EXPECT_EQ(nodes.group_at(8192), UpdateTeam::kAnyGroup);
   EXPECT_EQ(UpdateNodes().group_at(4096), UpdateTeam::kAnyGroup);
 }
-
-// What is done to a machine.
-struct Touched {
-  std::map<int, int64_t> bound_bytes;  // by node
-  std::vector<int> kept_on;            // the nodes that the calling thread was kept on, in turn
-  int now_on = Topology::kEveryNode;   // ... and is
-};
-
-// A machine of several nodes that writes down what is bound to them.
-class BindingTopology final : public Topology {
- public:
-  BindingTopology(const std::string& machine, Touched& touched)
-      : machine_(make_topology_synthetic(machine)), touched_(touched) {}
-  std::string describe() const override { return machine_->describe(); }
-  int node_count() const override { return machine_->node_count(); }
-  std::vector<int> cpus_of_node(int node) const override { return machine_->cpus_of_node(node); }
-  int cores_of_node(int node) const override { return machine_->cores_of_node(node); }
-  int core_count() const override { return machine_->core_count(); }
-  bool pin_this_thread(int cpu) const noexcept override { return machine_->pin_this_thread(cpu); }
-  bool keep_this_thread_on(int node) const noexcept override {
-    touched_.kept_on.push_back(node);
-    touched_.now_on = node;
-    return true;
-  }
-  std::optional<ThreadCpus> cpus_of_this_thread() const noexcept override {
-    return ThreadCpus{{static_cast<uint64_t>(touched_.now_on)}};
-  }
-  bool give_this_thread(const ThreadCpus& cpus) const noexcept override {
-    return keep_this_thread_on(static_cast<int>(cpus.bits[0]));
-  }
-  int node_of_system(int number) const override { return machine_->node_of_system(number); }
-  bool bind_memory(std::span<std::byte> pages, int node) const noexcept override {
-    touched_.bound_bytes[node] += static_cast<int64_t>(pages.size());
-    return false;  // and the engine goes on
-  }
-  std::string cpu_name() const override { return machine_->cpu_name(); }
-
- private:
-  std::unique_ptr<Topology> machine_;
-  Touched& touched_;
-};
 
 TEST(UpdateNodes, of_any_machine_change_no_bit_of_training) {
   const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
