@@ -11,9 +11,8 @@ namespace sluice {
 void run_export(const ExportCommand& command, Console& console) {
   const RunFolder folder(command.folder);
   if (RunFolder(command.out).holds() == RunFolder::Holds::kRun) {
-    throw ConfigError(fmt::format("{}: this is the folder of a run, whose config.json would be replaced: export to "
-                                  "another one",
-                                  command.out));
+    throw ConfigError(fmt::format(
+        "{}: this is the folder of a run, whose config.json would be replaced: export to another one", command.out));
   }
   OpenRun run = open_run(folder, command.overrides, console.log());
   Engine& engine = *run.engine;
@@ -45,8 +44,7 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "export what is to be kept, and say --yes",
                     command.folder, stores.front().string()));
   }
-  folder.check_store(stores);
-  for (const auto& [store, freed] : trim_stores(stores))
+  for (const auto& [store, freed] : trim_stores(stores, folder.store_number()))
     console.print(fmt::format("{}: {} ({} bytes) given back", store.string(), format_bytes(freed), freed));
 }
 

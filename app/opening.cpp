@@ -89,9 +89,10 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
   const RunFolder& folder = opening.folder;
   const RunFolder::Holds holds = folder.holds();
   if (holds == RunFolder::Holds::kOther) {
-    throw ConfigError(fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with "
-                                  "--out",
-                                  folder.path().string(), folder.config_file().filename().string()));
+    throw ConfigError(
+        fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with "
+                    "--out",
+                    folder.path().string(), folder.config_file().filename().string()));
   }
   opening.mode = choose_mode(options, folder, holds, opening.stores(), log);
   if (opening.mode == OpenMode::kOpen) {
@@ -101,6 +102,15 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     take_over(opening, options);
   }
   return opening;
+}
+
+void check_own_store(const Opening& opening, int64_t step) {
+  if (opening.mode != OpenMode::kResume || step == 0) return;
+  throw ConfigError(fmt::format(
+      "{}: the store there has come to step {} and is another run's, since {} has no {}: name another folder "
+      "in sluice.nvme, resume that run with its own --out, or begin again with --overwrite",
+      opening.stores().front().string(), step, opening.folder.path().string(),
+      opening.folder.config_file().filename().string()));
 }
 
 void check_same_data(const StepState& committed, uint32_t fingerprint, const RunFolder& folder) {

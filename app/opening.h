@@ -1,5 +1,6 @@
 // What `sluice train` finds in the run's folder, and what it does there: begin, begin again, or go on.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -25,6 +26,10 @@ struct Opening {
 
 // Changes nothing on any drive. Throws ConfigError where what is there is not as the options say.
 Opening open_folder(const TrainOptions& options, const Log& log);
+
+// A run has its configuration in its folder before its first step, so that a store which has come to one where there is
+// none is another run's. Throws ConfigError.
+void check_own_store(const Opening& opening, int64_t step);
 
 // Every commit carries the fingerprint of the tokens that were trained on. Throws ConfigError where these are others.
 void check_same_data(const StepState& committed, uint32_t fingerprint, const RunFolder& folder);

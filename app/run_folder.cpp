@@ -37,6 +37,16 @@ std::string key_path(std::string pointer) {
   return pointer;
 }
 
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (!error) return;
+  throw IoError({.action = "remove",
+                 .path = path.string(),
+                 .error_number = error.value(),
+                 .advice = "make the folder writable, or give another one with --out"});
+}
+
 }  // namespace
 
 std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
@@ -55,8 +65,9 @@ RunFolder::Holds RunFolder::holds() const {
 
 RunConfig RunFolder::load(std::span<const std::string> overrides) const {
   if (holds() != Holds::kRun) {
-    throw ConfigError(fmt::format("{}: no run is there ({} is missing, or not a run's); train one with `sluice train CONFIG --out {}`",
-                                  folder_.string(), config_file().filename().string(), folder_.string()));
+    throw ConfigError(fmt::format(
+        "{}: no run is there ({} is missing, or not a run's); train one with `sluice train CONFIG --out {}`",
+        folder_.string(), config_file().filename().string(), folder_.string()));
   }
   return load_config(config_file().string(), overrides);
 }
@@ -67,15 +78,14 @@ void RunFolder::save(const RunConfig& config) const {
   file.publish();
 }
 
-void RunFolder::forget() const {
-  std::error_code error;
-  fs::remove(config_file(), error);
-  if (!error) return;
-  throw IoError({.action = "remove",
-                 .path = config_file().string(),
-                 .error_number = error.value(),
-                 .advice = "make the folder writable, or give another one with --out"});
+void RunFolder::save_would_help(const std::string& json) const {
+  if (json.empty()) return remove_file(would_help_file());
+  PendingFile file(would_help_file());
+  file.append(json + "\n");
+  file.publish();
 }
+
+void RunFolder::forget() const { remove_file(config_file()); }
 
 void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
   PendingFile file(store_number_file());
@@ -83,15 +93,23 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
   file.publish();
 }
 
-void RunFolder::check_store(const std::vector<fs::path>& stores) const {
+std::optional<uint64_t> RunFolder::store_number() const {
   std::ifstream file(store_number_file());
   const Json json = Json::parse(file, nullptr, false);
-  const std::optional<uint64_t> now = RecordStore::store_number(stores.front());
-  if (!now || !json.is_object() || !json.contains("number") || json["number"] == *now) return;
-  throw ConfigError(
-      fmt::format("{}: the store in {} is another run's, begun there since: this run's own is gone; begin it again with "
-                  "--overwrite and a folder of its own (sluice.nvme)",
-                  folder_.string(), stores.front().string()));
+  if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
+  return json["number"].get<uint64_t>();
+}
+
+void RunFolder::check_store(const std::vector<fs::path>& stores) const {
+  const std::optional<uint64_t> own = store_number();
+  if (!own) return;
+  for (const fs::path& store : stores) {
+    if (RecordStore::store_number(store).value_or(*own) == *own) continue;
+    throw ConfigError(
+        fmt::format("{}: the store in {} is another run's, begun there since: this run's own is gone; begin it again "
+                    "with --overwrite and a folder of its own (sluice.nvme)",
+                    folder_.string(), store.string()));
+  }
 }
 
 void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {
@@ -119,8 +137,8 @@ void check_free_space(std::span<const fs::path> folders, int64_t needed_bytes) {
   throw ConfigError(
       fmt::format("{}: the drive{} too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
                   "another drive with --set 'sluice.nvme=[\"FOLDER\"]'",
-                  fmt::join(names, ", "), count_file_systems(folders) == 1 ? " is" : "s are together", format_bytes(needed_bytes),
-                  needed_bytes, format_bytes(free_bytes), free_bytes));
+                  fmt::join(names, ", "), count_file_systems(folders) == 1 ? " is" : "s are together",
+                  format_bytes(needed_bytes), needed_bytes, format_bytes(free_bytes), free_bytes));
 }
 
 }  // namespace sluice

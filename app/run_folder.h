@@ -1,7 +1,9 @@
 // The folder of a run: the resolved configuration, metrics, tokenizer and tokens, and the store unless the
 // configuration names another folder for that.
 #pragma once
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +20,7 @@ class RunFolder {
   std::filesystem::path config_file() const { return folder_ / "config.json"; }
   std::filesystem::path metrics_file() const { return folder_ / "metrics.jsonl"; }
   std::filesystem::path timeline_file() const { return folder_ / "timeline.json"; }  // of one step
+  std::filesystem::path would_help_file() const { return folder_ / "would_help.json"; }
   std::filesystem::path data_cache() const { return folder_; }
   std::filesystem::path store_number_file() const { return folder_ / "store.json"; }
   // Folders of the store, one for each drive.
@@ -30,11 +33,15 @@ class RunFolder {
   RunConfig load(std::span<const std::string> overrides = {}) const;
   // Whole or not at all. Throws IoError.
   void save(const RunConfig& config) const;
+  // What the planner offers, as JSON text; empty: it has no speeds to offer by. Whole or not at all. Throws IoError.
+  void save_would_help(const std::string& json) const;
   // The configuration of a run whose store has been replaced. Throws IoError.
   void forget() const;
   // Several runs may name one folder of a drive, one after the other: the first writes down which store is the run's,
-  // the second throws ConfigError where another one lies there now.
+  // the second reads it (nullopt: nothing is written down), the third throws ConfigError where another one lies in any
+  // of its folders now.
   void claim_store(const std::vector<std::filesystem::path>& stores) const;
+  std::optional<uint64_t> store_number() const;
   void check_store(const std::vector<std::filesystem::path>& stores) const;
 
  private:

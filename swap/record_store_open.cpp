@@ -31,8 +31,8 @@ void RecordStore::Impl::run_block(IoOp op, int64_t offset) {
   run_now({.op = op, .memory = block.data()}, {&at, 1});
 }
 
-// The first drive's header is durable before any other drive's is written: cut off here, the store opens as empty and
-// nobody looks at the other drives.
+// The first drive's header is durable before any other drive's is written: cut off here, the store opens as empty, and
+// the other drives are looked at for another store only.
 void RecordStore::Impl::write_headers() {
   DrivePlace place{.store = draw_store_number(), .drive = 0, .weights = weights, .folders = {}};
   for (const Drive& drive : drives) place.folders.push_back(drive.path().parent_path().string());
@@ -214,10 +214,30 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   return store;
 }
 
+namespace {
+
+// A creation that was cut off may be begun anew, but not over what another run has begun on one of its drives since.
+void refuse_other_stores(const StoreOptions& options, int rank) {
+  const std::optional<uint64_t> own = RecordStore::store_number(options.folder, rank);
+  for (const std::filesystem::path& folder : options.more_folders) {
+    const std::optional<uint64_t> number = RecordStore::store_number(folder, rank);
+    if (!number || number == own) continue;
+    throw ConfigError(
+        fmt::format("{} belongs to another store than {}, whose creation was cut off: give another folder "
+                    "(sluice.nvme), or replace both with --overwrite",
+                    store_path(folder, rank).string(), store_path(options.folder, rank).string()));
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const StoreIdentity& identity,
                                                StoreOptions options) {
   std::optional<OpenedDrives> opened = open_drives(options, identity);
-  if (!opened) return nullptr;
+  if (!opened) {
+    refuse_other_stores(options, identity.rank);
+    return nullptr;
+  }
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ =
       std::make_unique<Impl>(geometry, identity, std::move(options),

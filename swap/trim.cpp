@@ -18,7 +18,8 @@ namespace {
 
 struct Found {
   std::filesystem::path folder;
-  Drive drive;  // locked
+  Drive drive;          // locked
+  uint64_t number = 0;  // of the store it is a part of
 };
 
 std::vector<Found> find_and_lock(std::span<const std::filesystem::path> folders, int rank) {
@@ -29,12 +30,32 @@ std::vector<Found> find_and_lock(std::span<const std::filesystem::path> folders,
     looked_at.push_back(path.string());
     if (find_store(folder, rank) == StoreExists::kNo) continue;
     found.push_back({.folder = folder, .drive = Drive::open(path)});
-    if (!RecordStore::identify(folder, rank)) {
-      throw ConfigError(fmt::format("{} is not a store of sluice: nothing is removed", path.string()));
-    }
+    const std::optional<uint64_t> number = RecordStore::store_number(folder, rank);
+    if (!number) throw ConfigError(fmt::format("{} is not a store of sluice: nothing is removed", path.string()));
+    found.back().number = *number;
   }
   if (found.empty()) throw ConfigError(fmt::format("{}: no store is there", fmt::join(looked_at, ", ")));
   return found;
+}
+
+// Runs may name one folder of a drive, one after the other: what lies there now may be another one's.
+void check_one_store(std::span<const Found> found, std::optional<uint64_t> number) {
+  std::vector<std::string> own, others;
+  for (const Found& each : found) {
+    (each.number == number.value_or(found.front().number) ? own : others).push_back(each.drive.path().string());
+  }
+  if (others.empty()) return;
+  if (!number) {
+    throw ConfigError(
+        fmt::format("{} and {} are parts of different stores, and which of them is meant is not written down: nothing "
+                    "is removed; remove by hand what is not needed",
+                    own.front(), others.front()));
+  }
+  const std::string left =
+      own.empty() ? "nothing is left of this run's store"
+                  : fmt::format("remove by hand what is left of this run's store: {}", fmt::join(own, ", "));
+  throw ConfigError(fmt::format("the store in {} is another run's, begun there since: nothing is removed; {}",
+                                fmt::join(others, ", "), left));
 }
 
 int64_t give_back(const Drive& drive) {
@@ -53,11 +74,12 @@ int64_t give_back(const Drive& drive) {
 
 }  // namespace
 
-std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> folders, int rank) {
+std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
+                                      int rank) {
+  const std::vector<Found> found = find_and_lock(folders, rank);
+  check_one_store(found, number);
   std::vector<TrimmedStore> trimmed;
-  for (const Found& found : find_and_lock(folders, rank)) {
-    trimmed.push_back({.folder = found.folder, .bytes = give_back(found.drive)});
-  }
+  for (const Found& each : found) trimmed.push_back({.folder = each.folder, .bytes = give_back(each.drive)});
   return trimmed;
 }
 

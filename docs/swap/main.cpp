@@ -19,13 +19,12 @@ int main(int argc, char** argv) {
   const auto slot = [&](uint32_t i) { return arena.at(i % 2 * arena.bytes() / 2); };
   const StoreOptions options{.folder = argc > 1 ? argv[1] : "layers", .queue = {.memory = {arena.span()}}};
   auto store = RecordStore::create(geometry, identity, options);
-  for (uint32_t i = 0; i < kLayers; ++i) {
+  for (uint32_t i = 0; i < kLayers; ++i)
     for (const Group group : {Group::kWeights, Group::kState}) {
       std::memset(slot(0), static_cast<int>(i), static_cast<size_t>(arena.bytes() / 2));
       sum_record(*store, {i, group}, slot(0));
       write_now(*store, {i, group}, slot(0));
     }
-  }
   commit_now(*store, {.step = 1});  // from here on a crash at any instant leaves step 1
   store.reset();
   store = RecordStore::open(geometry, identity, options);  // null where nothing was ever committed

@@ -98,9 +98,35 @@ TEST_F(OpeningTest, a_run_whose_store_another_one_has_replaced_takes_nothing_of_
   expect_refused(sluice({"generate", "@first", "--prompt", "x", "--tokens", "1"}), words);
   expect_refused(sluice({"checkpoint", "export", "@first", "@out"}), words);
   expect_refused(sluice({"checkpoint", "trim", "@first", "--yes"}), words);
+  expect_refused(train("third", on_the_drive({"--resume"})), "has come to step 2 and is another run's");
+  EXPECT_FALSE(fs::exists(file("third/config.json")));
   EXPECT_EQ(sluice({"generate", "@second", "--prompt", "x", "--tokens", "1"}).exit_code, 0);
   EXPECT_EQ(sluice({"checkpoint", "trim", "@second", "--yes"}).exit_code, 0);
   EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
+TEST_F(OpeningTest, a_run_that_lost_one_of_its_drives_to_another_one_takes_nothing_of_it_and_does_not_remove_it) {
+  const auto on_drives = [&](const std::string& names, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--set", "sluice.nvme=[" + names + "]", "--steps", "2"});
+    return more;
+  };
+  const std::string a = '"' + file("a") + '"', b = '"' + file("b") + '"';
+  ASSERT_EQ(train("first", on_drives(a + "," + b)).exit_code, 0);
+  ASSERT_EQ(train("second", on_drives(b, {"--overwrite"})).exit_code, 0);
+  const auto before = content_of("b");
+  const std::string words = " is another run's, begun there since";
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"generate", "@first", "--prompt", "x", "--tokens", "1"}, {"checkpoint", "export", "@first", "@out"}})
+    expect_refused(sluice(command), file("b") + words);
+  expect_refused(train("first", on_drives(a + "," + b, {"--resume"})), file("b") + words);
+  const auto trim = [&](const std::string& run) { return sluice({"checkpoint", "trim", "@" + run, "--yes"}); };
+  expect_refused(trim("first"), file("b/sluice-0.swap") + words);
+  EXPECT_THAT(trim("first").err, HasSubstr("what is left of this run's store: " + file("a/sluice-0.swap")));
+  fs::remove(file("first/store.json"));
+  expect_refused(trim("first"), "are parts of different stores");
+  EXPECT_TRUE(fs::exists(file("a/sluice-0.swap")));
+  EXPECT_TRUE(content_of("b") == before);
+  EXPECT_EQ(train("second", {"--resume", "--set", "sluice.nvme=[" + b + "]", "--steps", "3"}).exit_code, 0);
 }
 
 TEST_F(OpeningTest, an_export_into_a_runs_folder_is_refused) {
@@ -132,7 +158,8 @@ TEST_F(OpeningTest, a_run_that_began_with_a_hugging_face_folder_goes_on_without_
   ASSERT_EQ(train("more", {"--set", model, "--steps", "4", "--resume"}).exit_code, 0);
   ASSERT_EQ(train("more", {"--set", model, "--resume"}).exit_code, 0);
   EXPECT_EQ(numbers(metrics("more")), numbers(metrics("whole")));
-  expect_refused(train("more", {"--set", model, "--set", "model.n_layer=3", "--resume"}), "\"model.n_layer\" 2 and not 3");
+  expect_refused(train("more", {"--set", model, "--set", "model.n_layer=3", "--resume"}),
+                 "\"model.n_layer\" 2 and not 3");
 }
 
 TEST_F(OpeningTest, sentencepiece_has_the_models_vocabulary_unless_told_otherwise) {

@@ -1,6 +1,6 @@
 // Every request of a short training run fails once, in every way a request can: the run finishes with the same bits, or
-// stops with a typed error and a resume ends with the same bits. Wrong data that the drive took for good may be refused
-// when it is read again; it is never trained on.
+// stops with a typed error and a resume ends with the same bits. Only a record that the drive took wrongly, and for
+// good, may be refused as it is read again, by its name; it is never trained on.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -14,7 +14,10 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Combine;
 using ::testing::HasSubstr;
+using ::testing::Values;
 
 enum class Kind { kEio, kShort, kNoSpace, kWrongData };
 std::string_view name_of(Kind kind) {
@@ -22,7 +25,42 @@ std::string_view name_of(Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-class FaultSweep : public ::testing::TestWithParam<Kind> {
+// Remembers one request of a run, the n-th of all its queues.
+struct Watched {
+  int64_t nth = 0, seen = 0;
+  IoOp op = IoOp::kRead;
+  std::string place{};  // as a refused record's error tells it
+};
+class WatchingQueue final : public IoQueue {
+ public:
+  WatchingQueue(std::unique_ptr<IoQueue> inner, std::shared_ptr<Watched> watched)
+      : IoQueue(inner->depth()), inner_(std::move(inner)), watched_(std::move(watched)) {}
+  void interrupt() override { inner_->interrupt(); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  void do_submit(const IoRequest& request) override {
+    if (watched_->seen++ == watched_->nth) {
+      watched_->op = request.op;
+      watched_->place =
+          fmt::format("offset {} of {}", request.offset,
+                      std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", request.file)).string());
+    }
+    inner_->submit(request);
+  }
+  void do_flush() override { inner_->flush(); }
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override { return inner_->poll(completions, wait); }
+
+  std::unique_ptr<IoQueue> inner_;
+  std::shared_ptr<Watched> watched_;
+};
+IoQueueFactory watching_queue_factory(std::shared_ptr<Watched> watched, IoQueueFactory inner) {
+  return [=](const IoQueueOptions& options) { return std::make_unique<WatchingQueue>(inner(options), watched); };
+}
+
+enum class Drives { kOne, kTwo };
+
+class FaultSweep : public ::testing::TestWithParam<std::tuple<Drives, Kind>> {
  protected:
   struct Counts {
     int finished = 0, stopped = 0, resumed = 0, refused = 0;
@@ -38,11 +76,15 @@ class FaultSweep : public ::testing::TestWithParam<Kind> {
     options.plan.placement.activations = {{HomeKind::kNvme, 1}};
     options.plan.commit_interval = 1;
     options.store.make_queue = faulty_queue_factory(faults, recorded_queue_factory(drives_));
+    if (drives() == Drives::kOne) return options;
+    options.plan.commit_interval = 3;
+    options.store.more_folders = {folder_.path() / "second"};
+    options.store.drive_weights = {1, 1};
     return options;
   }
   Fault fault(int64_t request) const {
     Fault fault{.nth = request, .counts = Fault::Counts::kAllOps};
-    switch (GetParam()) {
+    switch (kind()) {
       case Kind::kEio:
         fault.error_number = EIO;
         break;
@@ -58,7 +100,9 @@ class FaultSweep : public ::testing::TestWithParam<Kind> {
     }
     return fault;
   }
-  // What the run ended with; nothing where it stopped with a typed error.
+  static Drives drives() { return std::get<Drives>(GetParam()); }
+  static Kind kind() { return std::get<Kind>(GetParam()); }
+  // What the run ended with; nothing where it stopped with a typed error, which is kept in error_.
   std::optional<RunRecord> train(const EngineOptions& with) {
     try {
       Engine engine(model_, with, toy_source());
@@ -67,20 +111,23 @@ class FaultSweep : public ::testing::TestWithParam<Kind> {
       EXPECT_THAT(error.what(), HasSubstr("sluice-0.swap"));
       EXPECT_EQ(error.details().error_number, fault(0).error_number);
       EXPECT_NE(error.details().error_number, 0);
-    } catch (const CorruptionError&) {
-      EXPECT_EQ(GetParam(), Kind::kWrongData);
-    } catch (const ConfigError& error) {  // a damaged header
-      EXPECT_EQ(GetParam(), Kind::kWrongData) << error.what();
+      error_ = error.what();
+    } catch (const CorruptionError& error) {
+      EXPECT_EQ(kind(), Kind::kWrongData);
+      error_ = error.what();
     }
     return std::nullopt;
   }
   // True: it moved as far as to the request.
   bool run_with_fault_at(int64_t request) {
-    SCOPED_TRACE(fmt::format("{} at request {}", name_of(GetParam()), request));
+    SCOPED_TRACE(fmt::format("{} at request {}", name_of(kind()), request));
     drives_ = new_drives();
     auto faults = std::make_shared<Faults>();
     faults->list = {fault(request)};
-    const auto first = train(options(faults));
+    EngineOptions with = options(faults);
+    const auto watched = std::make_shared<Watched>(Watched{.nth = request});
+    with.store.make_queue = watching_queue_factory(watched, with.store.make_queue);
+    const auto first = train(with);
     if (faults->reads + faults->writes + faults->syncs <= request) return false;
     ++(first ? counts_.finished : counts_.stopped);
     if (first) {
@@ -94,8 +141,16 @@ class FaultSweep : public ::testing::TestWithParam<Kind> {
     if (resumed) {
       EXPECT_EQ(resumed->weights_crc32c, expected_.weights_crc32c);
       EXPECT_EQ(resumed->state_crc32c, expected_.state_crc32c);
+    } else {
+      expect_refusal_of(*watched);
     }
     return true;
+  }
+  // What was read wrongly can be read again; a record that the drive took wrongly, and that was committed, is lost.
+  void expect_refusal_of(const Watched& faulty) const {
+    EXPECT_EQ(kind(), Kind::kWrongData);
+    EXPECT_EQ(faulty.op, IoOp::kWrite) << error_;
+    EXPECT_THAT(error_, AllOf(HasSubstr("block p"), HasSubstr(faulty.place)));
   }
 
   static std::filesystem::path in_memory() {
@@ -108,10 +163,11 @@ class FaultSweep : public ::testing::TestWithParam<Kind> {
   }
 
   TempFolder folder_{in_memory()};  // its files lend their locks only
-  ReferenceOptions reference_{.micro_batches = 1, .steps = 3, .max_norm = 0.05};
+  ReferenceOptions reference_{.micro_batches = 1, .steps = drives() == Drives::kOne ? 3 : 4, .max_norm = 0.05};
   ModelSpec model_ = toy_model({.visits = 3, .elements = 400}, Precision::kBf16);
   RunRecord expected_ = train_reference(model_, reference_);
   std::shared_ptr<RecordedDrives> drives_;
+  std::string error_;
   Counts counts_;
 };
 
@@ -119,27 +175,30 @@ TEST_P(FaultSweep, every_request_may_fail) {
   int64_t request = 0;
   while (!HasFailure() && run_with_fault_at(request)) request += SLUICE_SWEEP_STRIDE;
   std::cout << fmt::format(
-      "{}: {} requests, a fault in every {}: {} runs finished, {} stopped with an error, {} of them resumed"
+      "{}, {}: {} requests, a fault in every {}: {} runs finished, {} stopped with an error, {} of them resumed"
       " to the same bits, {} refused to resume\n",
-      name_of(GetParam()), request, SLUICE_SWEEP_STRIDE == 1 ? "one" : fmt::format("{}th", SLUICE_SWEEP_STRIDE),
-      counts_.finished, counts_.stopped, counts_.resumed, counts_.refused);
+      drives() == Drives::kOne ? "one drive" : "two drives", name_of(kind()), request,
+      SLUICE_SWEEP_STRIDE == 1 ? "one" : fmt::format("{}th", SLUICE_SWEEP_STRIDE), counts_.finished, counts_.stopped,
+      counts_.resumed, counts_.refused);
   EXPECT_GE(request, 100);
-  if (GetParam() == Kind::kShort) {
+  if (kind() == Kind::kShort) {
     EXPECT_EQ(counts_.stopped, 0);
   } else {
     EXPECT_GT(counts_.resumed, 0);
   }
-  if (GetParam() == Kind::kWrongData) return;  // the drive took it for good: refused where it is read again
-  EXPECT_EQ(counts_.refused, 0);
 }
 
-std::string word_of(const ::testing::TestParamInfo<Kind>& kind) {
-  std::string word(name_of(kind.param));
+std::string word_of(const ::testing::TestParamInfo<std::tuple<Drives, Kind>>& sweep) {
+  std::string word(name_of(std::get<Kind>(sweep.param)));
   std::replace(word.begin(), word.end(), ' ', '_');
   return word;
 }
-INSTANTIATE_TEST_SUITE_P(, FaultSweep, ::testing::Values(Kind::kEio, Kind::kShort, Kind::kNoSpace, Kind::kWrongData),
+INSTANTIATE_TEST_SUITE_P(OneDrive, FaultSweep,
+                         Combine(Values(Drives::kOne),
+                                 Values(Kind::kEio, Kind::kShort, Kind::kNoSpace, Kind::kWrongData)),
                          word_of);
+INSTANTIATE_TEST_SUITE_P(TwoDrives, FaultSweep,
+                         Combine(Values(Drives::kTwo), Values(Kind::kEio, Kind::kShort, Kind::kWrongData)), word_of);
 
 }  // namespace
 }  // namespace sluice::testing

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <mutex>
 
 #include "core/arena.h"
 #include "swap/record_store.h"
@@ -90,6 +91,10 @@ TEST_P(SteadyState, moves_records_and_commits_without_allocating_opening_closing
   if (calls_are_counted() == CallsCounted::kNo) GTEST_SKIP() << "a sanitizer stands before open, close and the locks";
   EXPECT_GT(count_calls().closes, after.calls.closes);
   EXPECT_GT(count_calls().opens, 0);
+  std::mutex mutex;
+  mutex.lock();
+  mutex.unlock();
+  EXPECT_GT(count_calls().locks, after.calls.locks);
 }
 
 }  // namespace

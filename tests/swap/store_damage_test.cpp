@@ -416,7 +416,7 @@ TEST_F(StoreHeaderInAFile, with_a_damaged_copy_is_identified_without_a_write_and
 
 TEST_F(StoreHeaderInAFile, with_a_damaged_copy_is_trimmed) {
   damage(0);
-  EXPECT_EQ(trim_stores({&folder_.path(), 1}).size(), 1u);
+  EXPECT_EQ(trim_stores({&folder_.path(), 1}, number_).size(), 1u);
   EXPECT_FALSE(fs::exists(file()));
 }
 

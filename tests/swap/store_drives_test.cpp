@@ -166,6 +166,19 @@ TEST_P(StoreDrives, a_drive_of_another_creation_of_the_same_run_is_refused) {
               AllOf(HasSubstr(file(1).string() + " is not drive 1"), HasSubstr(folder(0).string())));
 }
 
+TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_another_store_now) {
+  for (const bool has_header : {true, false}) {
+    create(options({1, 1}));  // and never committed
+    if (!has_header) fs::resize_file(file(0), 0);
+    StoreOptions other = options({1});
+    other.folder = folder(1);
+    write_step(*create(other), run_, 0);
+    EXPECT_THAT(refusal(options({1, 1})), AllOf(HasSubstr(file(1).string() + " belongs to another store"),
+                                                HasSubstr(file(0).string()), HasSubstr("--overwrite")));
+    expect_step(*open(other), run_, 0);
+  }
+}
+
 TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
   make_two();
   auto faults = std::make_shared<Faults>();
