@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "app/choice.h"
 #include "app/device_kinds.h"
 #include "bench/adam.h"
 #include "core/bytes.h"
@@ -118,21 +119,20 @@ void add_bench_adam(CLI::App& bench) {
           ->capture_default_str();
   CLI::Option* const threads =
       adam->add_option("--threads", options.threads, "Threads; 0: one for each core that this process may use")
-          ->check(CLI::Range(0, 4096))
+          ->check(CLI::Range(0, 1024))
           ->capture_default_str();
-  adam->add_option("--precision", options.precision, "Of the weights and gradients")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Precision>{
-          {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}}))
+  add_choice<Precision>(*adam, "--precision", options.precision,
+                        {{"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}},
+                        "Of the weights and gradients")
       ->default_str("bf16");
-  adam->add_option("--moments", options.moments, "Of the state; bf16: rounded by chance (18 B of traffic in bf16)")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, DType>{{"fp32", DType::kFp32}, {"bf16", DType::kBf16}}))
+  add_choice<DType>(*adam, "--moments", options.moments, {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}},
+                    "Of the state; bf16: rounded by chance (18 B of traffic in bf16)")
       ->default_str("fp32");
   CLI::Option* const isa = adam->add_option("--isa", options.isa, "Instructions of the kernel; auto: the best one here")
-                               ->check(CLI::IsMember(adam_bench_isas()))
+                               ->transform(CLI::IsMember(adam_bench_isas(), CLI::ignore_case))
                                ->capture_default_str();
-  adam->add_option("--device", arguments->device,
-                   "The device's own kernels, in its memory: auto (a GPU where one answers), cuda or cpu")
-      ->transform(CLI::CheckedTransformer(device_kinds(), CLI::ignore_case))
+  add_choice(*adam, "--device", arguments->device, device_kinds(),
+             "The device's own kernels, in its memory: auto (a GPU where one answers), cuda or cpu")
       ->excludes(elements)
       ->excludes(threads)
       ->excludes(isa);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/choice.h"
 #include "app/console.h"
 #include "app/device_kinds.h"
 #include "bench/copy_bench.h"
@@ -94,8 +95,8 @@ void add_bench_copy(CLI::App& bench) {
   CopyBenchOptions& options = arguments->options;
   CLI::App* copy =
       bench.add_subcommand("copy", "Copies to and from the device, beside plain copies of the same memory");
-  copy->add_option("--device", options.device, "auto (a GPU where one answers), cuda or cpu (default: auto)")
-      ->transform(CLI::CheckedTransformer(device_kinds(), CLI::ignore_case));
+  add_choice(*copy, "--device", options.device, device_kinds(),
+             "auto (a GPU where one answers), cuda or cpu (default: auto)");
   copy->add_option("--size", arguments->size, "Bytes of host and of device memory; half of it goes each way")
       ->capture_default_str();
   copy->add_option("--path", arguments->folder,

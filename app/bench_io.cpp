@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/choice.h"
 #include "app/console.h"
 #include "bench/io_bench.h"
 #include "configs/run_config.h"
@@ -38,6 +40,16 @@ int64_t bytes_of(const char* option, const std::string& text) {
   } catch (const ConfigError&) {
     throw ConfigError(fmt::format("{} is \"{}\": allowed are bytes, as \"4GiB\" or \"1048576\"", option, text));
   }
+}
+
+std::string check_folder(const std::string& text) { return text.empty() ? "a folder has no name" : ""; }
+
+// A drive slower than the least would take hours.
+std::string check_throttle(const std::string& text) {
+  constexpr double kLeast = 0.001;
+  double value = 0;
+  const bool is_number = CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+  return is_number && (value == 0 || value >= kLeast) ? "" : text + " is not 0 (no limit), nor GB/s from 0.001 up";
 }
 
 void read_options(Arguments& arguments) {
@@ -122,19 +134,23 @@ Json sluice_section(const Arguments& arguments, const IoSettings& best) {
 void sweep(const Arguments& arguments) {
   constexpr int64_t kMemoryBytes = 64 * kMiB, kLimitNs = 20'000'000'000;  // memory: for each drive
   Console console;
+  constexpr int64_t kLeastScratchBytes = kMemoryBytes / 2;  // a trial moves twice that: no less than is in flight
   const Arena memory(kMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
-  IoProbeOptions options{.folders = arguments.options.folders,
-                         .memory = memory.span(),
-                         .scratch_bytes = std::clamp<int64_t>(arguments.options.size_bytes / 4, 8 * kMiB, 512 * kMiB),
-                         .limit_ns = kLimitNs};
+  IoProbeOptions options{
+      .folders = arguments.options.folders,
+      .memory = memory.span(),
+      .scratch_bytes = std::clamp<int64_t>(arguments.options.size_bytes / 4, kLeastScratchBytes, 512 * kMiB),
+      .limit_ns = kLimitNs};
   RequestTimes ignored;
   options.make_queue = timed_queue_factory(&ignored, arguments.options.throttle);
   std::vector<IoBackend> backends = {IoBackend::kUring, IoBackend::kThreads};
   if (arguments.options.backend != IoBackend::kAuto) backends = {arguments.options.backend};
   for (const IoBackend backend : backends) {
     for (const int64_t block : {kMiB, 256 * kKiB, 512 * kKiB, 2 * kMiB, 4 * kMiB}) {
-      for (const int depth : {64, 32, 16, 8, 4})
+      for (const int depth : {64, 32, 16, 8, 4}) {
+        if (block * depth > kMemoryBytes) continue;  // would run with fewer in flight than it says
         options.candidates.push_back({.backend = backend, .block_bytes = block, .depth = depth});
+      }
     }
   }
   const IoProbe probe = probe_io(options);
@@ -163,13 +179,6 @@ void run(Arguments& arguments) {
   measure(arguments);
 }
 
-template <typename T>
-CLI::Option* add_choice(CLI::App& command, const char* name, T& into, std::map<std::string, T> choices,
-                        const char* words) {
-  return command.add_option(name, into, words)
-      ->transform(CLI::CheckedTransformer(std::move(choices), CLI::ignore_case));
-}
-
 }  // namespace
 
 void add_bench_io(CLI::App& bench) {
@@ -178,7 +187,8 @@ void add_bench_io(CLI::App& bench) {
   CLI::App* io = bench.add_subcommand("io", "The store that training uses, beside bare requests on the same files");
   io->add_option("--path", arguments->folders, "Folders, one for each drive; twice --size is taken and given back")
       ->required()
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(check_folder);
   io->add_option("--size", arguments->size, "Bytes of all records")->capture_default_str();
   CLI::Option* const record =
       io->add_option("--record", arguments->record, "Bytes of the largest record")->capture_default_str();
@@ -202,9 +212,9 @@ void add_bench_io(CLI::App& bench) {
                                   ->check(CLI::Range(1, 1000))
                                   ->capture_default_str();
   io->add_option("--throttle", options.throttle.gb_per_s,
-                 "GB/s for each drive at the most (0: no limit): plays a slower one")
+                 "GB/s for each drive at the most, 0.001 and more (0: no limit): plays a slower one")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
+      ->check(check_throttle);
   CLI::Option* const sweeps = io->add_flag_callback(
       "--sweep", [arguments] { arguments->task = Arguments::Task::kSweep; },
       "Find the best backend, block and depth with bare requests, and print the configuration that uses them");

@@ -8,13 +8,17 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <deque>
+#include <optional>
 #include <random>
 #include <utility>
 
+#include "bench/scratch_folder.h"
 #include "core/checksum.h"
 #include "core/clock.h"
 #include "core/errors.h"
 #include "swap/drive.h"
+#include "swap/store_drives.h"
 #include "swap/store_format.h"
 
 namespace sluice {
@@ -23,9 +27,6 @@ namespace {
 constexpr int kSlots = 8;  // records under way at once
 constexpr int64_t kLeastChunks = 16;
 constexpr int64_t kBytesPerElement = 12, kStateBytesPerElement = 10;
-constexpr const char* kFolder = "sluice-bench-io";  // in each drive's
-
-std::filesystem::path path_of(const std::filesystem::path& drive) { return store_path(drive / kFolder, 0); }
 
 // Signals wait while files have names.
 class SignalsHeld {
@@ -107,35 +108,45 @@ IoStore::~IoStore() {
   for (const int file : files_) close(file);
 }
 
+// The store asks for its queue when its files are there and nothing is in them: they lose their names then. What takes
+// long, weighing before and writing after, is done without names. Each process has folders of its own.
 void IoStore::make_store() {
-  const SignalsHeld held;
-  StoreOptions options{.folder = options_.folders[0] / kFolder};
-  for (size_t drive = 1; drive < options_.folders.size(); ++drive)
-    options.more_folders.push_back(options_.folders[drive] / kFolder);
-  options.make_queue = timed_queue_factory(&times_, options_.throttle);
-  options.queue = {.backend = options_.backend, .depth = options_.depth, .memory = {memory_.span()}, .log = {}};
-  options.block_bytes = options_.block_bytes;
+  std::vector<uint32_t> weights;  // none: one drive
+  if (options_.folders.size() > 1) weights = weigh_drives(store_options(options_.folders));
+  std::optional<SignalsHeld> held(std::in_place);
+  std::deque<ScratchFolder> scratch;
+  std::vector<std::filesystem::path> folders;
+  for (const std::filesystem::path& drive : options_.folders) {
+    std::error_code ignored;  // the next line meets it too
+    std::filesystem::create_directories(drive, ignored);
+    folders.push_back(scratch.emplace_back(drive).path());
+  }
+  StoreOptions options = store_options(folders);
+  options.drive_weights = weights;
+  options.make_queue = [&, make = options.make_queue](const IoQueueOptions& queue) {
+    open_files(folders);
+    scratch.clear();
+    held.reset();
+    return make(queue);
+  };
   const StoreIdentity identity{.model = "bench",
                                .chunk_elements = geometry_.chunk_elements(),
                                .chunk_count = static_cast<int64_t>(geometry_.chunks().size())};
-  std::exception_ptr error;
-  try {
-    store_ = RecordStore::create(geometry_, identity, options);
-    open_files();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  std::error_code ignored;
-  for (const std::filesystem::path& folder : options.folders()) {
-    if (store_) std::filesystem::remove(store_path(folder, 0), ignored);
-    std::filesystem::remove(folder, ignored);  // only where nothing else is in it
-  }
-  if (error) std::rethrow_exception(error);
+  store_ = RecordStore::create(geometry_, identity, options);
 }
 
-void IoStore::open_files() {
-  for (const std::filesystem::path& folder : options_.folders) {
-    const std::filesystem::path path = path_of(folder);
+StoreOptions IoStore::store_options(std::span<const std::filesystem::path> folders) {
+  StoreOptions options{.folder = folders[0]};
+  options.more_folders.assign(folders.begin() + 1, folders.end());
+  options.make_queue = timed_queue_factory(&times_, options_.throttle);
+  options.queue = {.backend = options_.backend, .depth = options_.depth, .memory = {memory_.span()}, .log = {}};
+  options.block_bytes = options_.block_bytes;
+  return options;
+}
+
+void IoStore::open_files(std::span<const std::filesystem::path> folders) {
+  for (const std::filesystem::path& folder : folders) {
+    const std::filesystem::path path = store_path(folder, 0);
     files_.push_back(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
     if (files_.back() < 0) throw IoError({.action = "open", .path = path.string(), .error_number = errno});
   }
@@ -228,10 +239,9 @@ PassEnd IoStore::run_bare_requests(Direction direction) {
   for (size_t drive = 0; drive < files_.size(); ++drive) {
     const int64_t first = drive == 0 ? head_bytes : kStoreBlockBytes;
     const int64_t bytes = lseek(files_[drive], 0, SEEK_END) - first;
-    // A drive much slower than the others has next to nothing.
-    if (bytes < block_bytes) continue;
+    if (bytes < kStoreBlockBytes) continue;  // a drive much slower than the others may have nothing
     bare.ranges.push_back(
-        {.file = files_[drive], .first = first, .bytes = bytes, .path = path_of(options_.folders[drive])});
+        {.file = files_[drive], .first = first, .bytes = bytes, .path = options_.folders[drive] / "(store file)"});
   }
   bare_times_.read.clear();
   bare_times_.write.clear();

@@ -1,9 +1,10 @@
 // A record store to be measured, and bare requests on its very files. The files lose their names as soon as they are
-// made, so nothing is left however the process ends.
+// made, and signals wait until they have: nothing is left however the process ends, unless it is killed just then.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,7 @@ class IoStore {
   // Checksums are computed and compared as in training. Request times are those of the last pass.
   PassEnd run(Direction direction);
   // The same bytes by bare requests as large as the store's largest, with as many in flight, to and from the same
-  // memory.
+  // memory; each drive has the share that the store gives it.
   PassEnd run_bare_requests(Direction direction);
   void commit();
 
@@ -60,7 +61,8 @@ class IoStore {
     Direction direction = Direction::kRead;
   };
   void make_store();
-  void open_files();
+  StoreOptions store_options(std::span<const std::filesystem::path> folders);
+  void open_files(std::span<const std::filesystem::path> folders);
   void start(int slot);
   // Of a transfer, or of the checksums of a slot: what comes next.
   void finish(int slot);

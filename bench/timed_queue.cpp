@@ -13,6 +13,15 @@
 namespace sluice {
 namespace {
 
+namespace fs = std::filesystem;
+
+// As the kernel spells it, without a slash at the end. The folder is there once a file in it is open.
+fs::path without_links(const fs::path& folder) {
+  std::error_code error;
+  const fs::path canonical = fs::canonical(folder, error);
+  return error ? folder : canonical;
+}
+
 class TimedQueue final : public IoQueue {
  public:
   TimedQueue(std::unique_ptr<IoQueue> inner, RequestTimes* times, Throttle throttle)
@@ -99,14 +108,22 @@ class TimedQueue final : public IoQueue {
     return free_at;
   }
 
+  // -1: none. Of folders that lie in one another the innermost.
   int drive_of(int file) {
     const auto known = drives_.find(file);
     if (known != drives_.end()) return known->second;
     std::error_code ignored;
-    const std::string path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", file), ignored).string();
-    const auto holds = [&](const std::filesystem::path& folder) { return path.starts_with(folder.string() + "/"); };
-    const auto found = std::ranges::find_if(throttle_.folders, holds);
-    const int drive = found == throttle_.folders.end() ? -1 : static_cast<int>(found - throttle_.folders.begin());
+    const fs::path path = fs::read_symlink(fmt::format("/proc/self/fd/{}", file), ignored);
+    int drive = -1;
+    ptrdiff_t most_names = 0;
+    for (size_t i = 0; i < throttle_.folders.size(); ++i) {
+      const fs::path folder = without_links(throttle_.folders[i]);
+      const auto names = std::distance(folder.begin(), folder.end());
+      const auto differs = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first;
+      if (differs != folder.end() || names <= most_names) continue;
+      most_names = names;
+      drive = static_cast<int>(i);
+    }
     return drives_[file] = drive;
   }
 

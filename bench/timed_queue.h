@@ -27,8 +27,8 @@ struct RequestTimes {
   Latencies read, write;
 };
 
-// Files below folders[i] move at most gb_per_s[i] (0: as fast as they can): one request after the other, as a drive of
-// that bandwidth would serve them.
+// Files below folders[i], however it is spelled, move at most gb_per_s[i] (0: as fast as they can): one request after
+// the other, as a drive of that bandwidth would serve them.
 struct Throttle {
   std::vector<std::filesystem::path> folders;
   std::vector<double> gb_per_s;

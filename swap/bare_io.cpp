@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr int64_t kMostScratchBytes = 64 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kMemoryBytes = 16 * kMiB;
+constexpr int64_t kShareUnitBytes = 4096;     // requests are aligned to it
 constexpr int64_t kMeasuredNs = 200'000'000;  // each way
 
 }  // namespace
@@ -62,49 +64,70 @@ ScratchFile::~ScratchFile() {
 
 namespace {
 
-// The requests of a run. Every range has its own share of the queue and of the memory: a slow drive takes nothing from
-// a fast one, and none waits for a block that another has.
+// The requests of a run. Every range has its own share of the bytes, of the queue and of the memory: a slow drive takes
+// nothing from a fast one, and none waits for a block that another has.
 class BareLoop {
  public:
-  BareLoop(IoQueue& queue, const BareRun& run)
-      : queue_(queue), run_(run), wanted_(run.bytes / run.block_bytes), progress_(run.ranges.size()) {
+  BareLoop(IoQueue& queue, const BareRun& run) : queue_(queue), run_(run), progress_(run.ranges.size()) {
     SLUICE_CHECK(!run.ranges.empty(), "a run without a range");
     const auto ranges = static_cast<int64_t>(run.ranges.size());
     const int64_t blocks = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
     depth_ = std::min({int64_t{run.depth}, queue.depth() / ranges, blocks / ranges});
     SLUICE_CHECK(depth_ > 0, "no room for a block of each range");
+    block_bytes_.resize(static_cast<size_t>(ranges * depth_));
     for (int64_t range = 0; range < ranges; ++range) {
       std::vector<int64_t>& free_blocks = progress_[static_cast<size_t>(range)].free_blocks;
       free_blocks.resize(static_cast<size_t>(depth_));
       std::iota(free_blocks.begin(), free_blocks.end(), range * depth_);
     }
+    divide();
   }
 
   BareEnd run() {
     const int64_t begin_ns = now_ns();
     std::array<IoCompletion, 64> done;
-    while (ended_ < wanted_) {
-      submit();
+    for (submit(); ended_bytes_ < started_bytes_; submit()) {
       const size_t count = queue_.poll(done, Wait::kUntilOne);
       for (size_t i = 0; i < count; ++i) finish(done[i]);
-      if (now_ns() - begin_ns > run_.limit_ns) wanted_ = started_;
+      if (now_ns() - begin_ns > run_.limit_ns) stop();
     }
-    return {.bytes = ended_ * run_.block_bytes, .ns = now_ns() - begin_ns};
+    return {.bytes = ended_bytes_, .ns = now_ns() - begin_ns};
   }
 
  private:
   struct Progress {
-    int64_t started = 0;
+    int64_t share_bytes = 0, started_bytes = 0;
+    int64_t requests = 0;              // started
+    int64_t at = 0;                    // in the range
     std::vector<int64_t> free_blocks;  // of memory, that no request in flight has
   };
 
-  // A request of each range in turn, so that the last ones too are spread over all.
+  // By where the ranges would end if they lay one behind the other: no byte is lost to rounding.
+  void divide() {
+    double range_bytes = 0, before = 0;
+    for (const BareRange& range : run_.ranges) range_bytes += static_cast<double>(range.bytes);
+    const int64_t units = run_.bytes / kShareUnitBytes;
+    int64_t given = 0;
+    for (size_t range = 0; range < progress_.size(); ++range) {
+      before += static_cast<double>(run_.ranges[range].bytes);
+      const int64_t end = std::llround(static_cast<double>(units) * (before / range_bytes));
+      progress_[range].share_bytes = (end - given) * kShareUnitBytes;
+      given = end;
+    }
+  }
+
+  void stop() {
+    for (Progress& at : progress_) at.share_bytes = at.started_bytes;
+  }
+
+  // A request of each range in turn, as long as one can start.
   void submit() {
     for (bool any = true; any;) {
       any = false;
-      for (size_t range = 0; range < progress_.size() && started_ < wanted_; ++range) {
-        if (progress_[range].free_blocks.empty()) continue;
-        submit_one(run_.ranges[range], progress_[range]);
+      for (size_t range = 0; range < progress_.size(); ++range) {
+        Progress& at = progress_[range];
+        if (at.free_blocks.empty() || at.started_bytes == at.share_bytes) continue;
+        submit_one(run_.ranges[range], at);
         any = true;
       }
     }
@@ -112,34 +135,40 @@ class BareLoop {
   }
 
   void submit_one(const BareRange& range, Progress& at) {
-    const int64_t blocks = range.bytes / run_.block_bytes;
-    SLUICE_CHECK(blocks > 0, "a range without one block");
+    const int64_t bytes = std::min({run_.block_bytes, range.bytes, at.share_bytes - at.started_bytes});
+    SLUICE_CHECK(bytes > 0, "an empty range");
+    if (at.at + bytes > range.bytes) at.at = 0;
     const int64_t block = at.free_blocks.back();
     at.free_blocks.pop_back();
-    const bool reads = run_.op == BareOp::kRead || (run_.op == BareOp::kAlternate && at.started % 2 == 0);
+    block_bytes_[static_cast<size_t>(block)] = bytes;
+    const bool reads = run_.op == BareOp::kRead || (run_.op == BareOp::kAlternate && at.requests % 2 == 0);
     queue_.submit({.op = reads ? IoOp::kRead : IoOp::kWrite,
                    .file = range.file,
                    .memory = run_.memory.data() + block * run_.block_bytes,
-                   .bytes = static_cast<uint32_t>(run_.block_bytes),
-                   .offset = static_cast<uint64_t>(range.first + at.started % blocks * run_.block_bytes),
+                   .bytes = static_cast<uint32_t>(bytes),
+                   .offset = static_cast<uint64_t>(range.first + at.at),
                    .tag = static_cast<uint64_t>(block)});
-    ++at.started;
-    ++started_;
+    ++at.requests;
+    at.at += bytes;
+    at.started_bytes += bytes;
+    started_bytes_ += bytes;
   }
 
   void finish(const IoCompletion& completion) {
     const auto block = static_cast<int64_t>(completion.tag);
     const auto range = static_cast<size_t>(block / depth_);
+    const int64_t bytes = block_bytes_[static_cast<size_t>(block)];
     progress_[range].free_blocks.push_back(block);
-    ++ended_;
-    check_whole(completion, run_.block_bytes, run_.ranges[range].path);
+    ended_bytes_ += bytes;
+    check_whole(completion, bytes, run_.ranges[range].path);
   }
 
   IoQueue& queue_;
   const BareRun& run_;
-  int64_t wanted_, started_ = 0, ended_ = 0;
-  std::vector<Progress> progress_;  // by range
-  int64_t depth_ = 0;               // of each range
+  int64_t started_bytes_ = 0, ended_bytes_ = 0;
+  std::vector<Progress> progress_;    // by range
+  std::vector<int64_t> block_bytes_;  // of the request that has the block
+  int64_t depth_ = 0;                 // of each range
 };
 
 }  // namespace

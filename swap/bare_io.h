@@ -43,8 +43,9 @@ class ScratchFile {
 struct BareRun {
   BareOp op = BareOp::kRead;
   std::vector<BareRange> ranges;  // each has requests in flight, as many as the others, whatever those do
-  int64_t bytes = 0;              // to move in all; rounded down to whole blocks
-  int64_t block_bytes = int64_t{1} << 20;
+  // To move in all, rounded down to 4096. Each range has its share, in proportion to its bytes, and is done with that.
+  int64_t bytes = 0;
+  int64_t block_bytes = int64_t{1} << 20;  // of a request; the last one of a range may be shorter
   int depth = 32;  // requests in flight for each range, as far as the queue and the memory have room for all
   std::span<std::byte> memory;   // of the requests in flight; at least a block for each range; aligned to 4096
   int64_t limit_ns = INT64_MAX;  // no new requests after that time

@@ -1,4 +1,5 @@
-// Finding, weighing and opening the drives of a store, before its layout is known. Internal to swap.
+// Finding, weighing and opening the drives of a store, before its layout is known. Internal to swap, but for
+// weigh_drives().
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -1,5 +1,8 @@
 // `sluice bench io`: what it prints for programs, that its sweep can be used, and that it leaves nothing behind; a run
 // on two drives. Figures are not judged here.
+#include <csignal>
+#include <future>
+
 #include "tests/app/command_fixture.h"
 
 namespace sluice {
@@ -55,6 +58,59 @@ TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_dri
   EXPECT_TRUE(fs::is_empty(file("a")) && fs::is_empty(file("b")));
 }
 
+// No disk is as slow as these.
+TEST_F(BenchIo, the_ceiling_of_drives_of_unequal_speed_is_what_both_give) {
+  const Ended ended = sluice({"bench", "io", "--path", file("a") + "," + file("b"), "--size", "32MiB", "--rounds", "3",
+                              "--verify", "off", "--throttle", "0.4,0.04", "--json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json figures = Json::parse(ended.out);
+  for (const auto& [name, figure] : figures.items())
+    EXPECT_LT(figure["percent_of_ceiling"].get<double>(), 150) << name << "\n" << ended.out;
+}
+
+TEST_F(BenchIo, throttles_a_folder_however_it_is_spelled) {
+  fs::create_directory(file("drive"));
+  fs::create_directory_symlink(file("drive"), file("link"));
+  for (const std::string& spelled : {file("drive/"), file("link"), file("./link/")}) {
+    const Ended ended = sluice({"bench", "io", "--path", spelled, "--size", "16MiB", "--rounds", "1", "--verify", "off",
+                                "--throttle", "0.2", "--json"});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    const Json figures = Json::parse(ended.out);
+    for (const auto& [name, figure] : figures.items())
+      EXPECT_LT(figure["gb_per_s"].get<double>(), 0.21) << spelled << ", " << name;
+  }
+}
+
+TEST_F(BenchIo, throttles_a_folder_inside_of_another_as_its_own_drive) {
+  const Ended ended = sluice({"bench", "io", "--path", file("drive") + "," + file("drive/inner"), "--size", "16MiB",
+                              "--rounds", "1", "--throttle", "0.05,0.5"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::ContainsRegex("2 drives as [0-9][0-9]? ?: ?[0-9][0-9][0-9]")) << ended.out;
+}
+
+// Weighing these two would take minutes.
+TEST_F(BenchIo, ends_at_once_when_it_is_interrupted_and_leaves_nothing_behind) {
+  for (const std::string signal : {"INT", "TERM", "KILL"}) {
+    const Ended ended = run_process({"env", "--default-signal=INT", "timeout", "--kill-after=10", "--signal=" + signal,
+                                     "1", beside_this_program("sluice"), "bench", "io", "--path",
+                                     file("a") + "," + file("b"), "--size", "16MiB", "--throttle", "0.001,0.001"});
+    EXPECT_EQ(ended.signal, signal == "KILL" ? SIGKILL : 0) << signal;  // timeout goes with what it kills
+    EXPECT_EQ(ended.exit_code, signal == "KILL" ? -1 : 124) << ended.err;
+    for (const char* folder : {"a", "b"}) EXPECT_TRUE(!fs::exists(file(folder)) || fs::is_empty(file(folder)));
+  }
+}
+
+TEST_F(BenchIo, several_at_once_in_one_folder_do_not_meet) {
+  std::vector<std::future<Ended>> runs;
+  for (int i = 0; i < 4; ++i)
+    runs.push_back(std::async(std::launch::async, [this] { return io({"--rounds", "1", "--json"}); }));
+  for (std::future<Ended>& run : runs) {
+    const Ended ended = run.get();
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  }
+  EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
 TEST_F(BenchIo, measures_records_smaller_than_a_request) {
   const std::vector<std::vector<std::string>> sizes = {
       {"--block", "64MiB"}, {"--block", "8MiB"}, {"--record", "64KiB"}, {"--record", "64KiB", "--block", "64MiB"}};
@@ -73,6 +129,10 @@ TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
   ASSERT_EQ(swept.exit_code, 0) << swept.err;
   const Json found = Json::parse(swept.out);
   EXPECT_GE(found["sweep"].size(), 20u);
+  for (const Json& trial : found["sweep"]) {  // what has no room is not tried: it would be the same as another
+    const int64_t in_flight = trial["block"].get<int64_t>() * trial["depth"].get<int64_t>();
+    EXPECT_LE(in_flight, int64_t{64} << 20) << trial;
+  }
   EXPECT_EQ(found["sluice"]["io_backend"], "threads");
   Json config = Json::parse(std::ifstream(file("run.json")));
   config["sluice"].update(found["sluice"]);
@@ -83,15 +143,22 @@ TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
 }
 
 TEST_F(BenchIo, refuses_what_it_cannot_measure) {
-  for (const auto& [option, value] : std::map<std::string, std::string>{{"--block", "5000"},
-                                                                        {"--size", "1MiB"},
-                                                                        {"--pattern", "zigzag"},
-                                                                        {"--backend", "libaio"},
-                                                                        {"--depth", "0"}}) {
+  for (const auto& [option, value] : std::vector<std::pair<std::string, std::string>>{{"--block", "5000"},
+                                                                                      {"--size", "1MiB"},
+                                                                                      {"--pattern", "zigzag"},
+                                                                                      {"--backend", "libaio"},
+                                                                                      {"--depth", "0"},
+                                                                                      {"--throttle", "nan"},
+                                                                                      {"--throttle", "inf"},
+                                                                                      {"--throttle", "-1"},
+                                                                                      {"--throttle", "1e-9"}}) {
     const Ended ended = io({option, value});
-    EXPECT_EQ(ended.exit_code, 2) << option;
+    EXPECT_EQ(ended.exit_code, 2) << option << " " << value;
     EXPECT_THAT(ended.err, HasSubstr(option));
   }
+  const Ended nameless = sluice({"bench", "io", "--path", ""});
+  EXPECT_EQ(nameless.exit_code, 2);
+  EXPECT_THAT(nameless.last_error_line(), HasSubstr("--path: a folder has no name"));
 }
 
 TEST_F(BenchIo, refuses_more_than_the_drive_has_room_for_before_it_makes_anything) {

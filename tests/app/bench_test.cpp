@@ -43,6 +43,29 @@ TEST_F(CommandTest, bench_adam_runs_the_instructions_and_the_precision_that_are_
   }
 }
 
+TEST_F(CommandTest, bench_words_are_taken_in_any_case_and_others_refused_with_those_that_are_allowed) {
+  const Ended upper =
+      sluice({"bench", "adam", "--elements", "4096", "--precision", "FP16", "--isa", "Scalar", "--json"});
+  ASSERT_EQ(upper.exit_code, 0) << upper.err;
+  EXPECT_EQ(Json::parse(upper.out)["isa"], "scalar");
+  struct Refused {
+    const char *command, *option, *allowed;
+  };
+  for (const Refused& each :
+       {Refused{"adam", "--precision", "bf16,fp16,fp32"}, Refused{"adam", "--moments", "bf16,fp32"},
+        Refused{"copy", "--device", "auto,cpu,cuda"}, Refused{"adam", "--device", "auto,cpu,cuda"}}) {
+    const Ended ended = sluice({"bench", each.command, each.option, "bf17"});
+    EXPECT_NE(ended.exit_code, 0);
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("bf17"), HasSubstr(each.allowed))) << each.option;
+  }
+  for (const char* command : {"adam", "copy", "io"}) {
+    const Ended help = sluice({"bench", command, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    const auto printable = [](unsigned char c) { return c == '\n' || c >= ' '; };
+    EXPECT_TRUE(std::ranges::all_of(help.out, printable)) << command;
+  }
+}
+
 TEST_F(CommandTest, bench_adam_shows_people_what_lies_around_the_pass) {
   const Ended ended = sluice({"bench", "adam", "--elements", "300000"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;

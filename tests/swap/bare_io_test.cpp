@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cmath>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,28 +25,30 @@ using testing::HasSubstr;
 
 constexpr int64_t kBlock = 4096;
 
-// Ranges of files that only a simulated queue meets.
-std::vector<BareRange> ranges_of(int count) {
+// Ranges of files that only a simulated queue meets, sized in proportion to these numbers as a store's are.
+std::vector<BareRange> ranges_of(const std::vector<double>& weights) {
   std::vector<BareRange> ranges;
-  for (int file = 0; file < count; ++file) ranges.push_back({.file = file, .bytes = 64 * kBlock});
+  for (const double weight : weights) {
+    ranges.push_back({.file = static_cast<int>(ranges.size()), .bytes = std::lround(640 * weight) * kBlock});
+  }
   return ranges;
 }
 
 class BareDrives : public testing::Test {
  protected:
   // GB/s of a run over drives of these speeds, with memory for so many blocks.
-  double run(std::vector<double> gb_per_s, int64_t blocks) {
+  double run(std::vector<double> gb_per_s, int64_t blocks, int64_t blocks_to_move = 1000) {
     const Arena memory(blocks * kBlock);
     const auto drives = static_cast<int>(gb_per_s.size());
     drives_->gb_per_s = std::move(gb_per_s);
     const auto queue = simulated_drives_factory(drives_)({.depth = 64 * drives});
-    constexpr int64_t kBytes = 1000 * kBlock;
-    run_bare(*queue, {.ranges = ranges_of(drives),
-                      .bytes = kBytes,
+    const int64_t bytes = blocks_to_move * kBlock;
+    run_bare(*queue, {.ranges = ranges_of(drives_->gb_per_s),
+                      .bytes = bytes,
                       .block_bytes = kBlock,
                       .depth = 64,
                       .memory = memory.span().first(static_cast<size_t>(blocks * kBlock))});
-    return static_cast<double>(kBytes) / drives_->now_ns;
+    return static_cast<double>(bytes) / drives_->now_ns;
   }
 
   std::shared_ptr<SimulatedDrives> drives_ = std::make_shared<SimulatedDrives>();
@@ -59,13 +63,30 @@ TEST_F(BareDrives, that_share_less_memory_than_the_queue_is_deep_all_work_all_th
 
 TEST_F(BareDrives, of_different_speeds_give_their_sum) { EXPECT_GT(run({1, 0.1}, 4), 0.95 * 1.1); }
 
+TEST_F(BareDrives, of_different_speeds_give_their_sum_with_all_requests_in_flight_at_once) {
+  EXPECT_GT(run({1, 0.1}, 128, 110), 0.95 * 1.1);
+}
+
+TEST_F(BareDrives, have_their_share_to_the_4096_bytes_whatever_the_size_of_a_block) {
+  const Arena memory(2 * 16 * kBlock);
+  const auto queue = simulated_drives_factory(drives_)({.depth = 2});
+  const BareRun run{
+      .ranges = ranges_of({1, 0.1}), .bytes = 110 * kBlock, .block_bytes = 16 * kBlock, .memory = memory.span()};
+  EXPECT_EQ(run_bare(*queue, run).bytes, 110 * kBlock);
+  std::vector<int64_t> moved(2);
+  for (const SimulatedDrives::Served& each : drives_->served) moved[static_cast<size_t>(each.drive)] += each.bytes;
+  EXPECT_THAT(moved, testing::ElementsAre(100 * kBlock, 10 * kBlock));
+}
+
 TEST_F(BareDrives, that_outnumber_the_requests_of_a_run_get_one_each) {
   const Arena memory(8 * kBlock);
   const auto queue = simulated_drives_factory(drives_)({.depth = 8});
-  run_bare(*queue, {.ranges = ranges_of(4), .bytes = 3 * kBlock, .block_bytes = kBlock, .memory = memory.span()});
-  std::vector<int> drives;
-  for (const SimulatedDrives::Served& each : drives_->served) drives.push_back(each.drive);
-  EXPECT_THAT(drives, testing::UnorderedElementsAre(0, 1, 2));
+  const BareRun run{
+      .ranges = ranges_of({1, 1, 1, 1}), .bytes = 3 * kBlock, .block_bytes = kBlock, .memory = memory.span()};
+  EXPECT_EQ(run_bare(*queue, run).bytes, 3 * kBlock);
+  std::set<int> files;
+  for (const SimulatedDrives::Served& each : drives_->served) files.insert(each.drive);
+  EXPECT_EQ(files.size(), 3u);
 }
 
 TEST_F(BareDrives, without_memory_for_a_block_of_each_are_a_programmers_error) {

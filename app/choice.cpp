@@ -1,0 +1,13 @@
+#include "app/choice.h"
+
+#include <CLI/CLI.hpp>
+
+namespace sluice {
+
+CLI::Option* add_choice(CLI::App& command, const char* name, const std::vector<std::string>& words,
+                        const std::function<void(const std::string& word)>& take, const char* description) {
+  return command.add_option_function<std::string>(name, take, description)
+      ->transform(CLI::IsMember(words, CLI::ignore_case));
+}
+
+}  // namespace sluice
