@@ -6,7 +6,7 @@
 //   "h.0" .. "h.N-1"   one partition each                     takes "x.i", gives "x.i+1"
 //   "head"             ln_f, and wte (tied) or lm_head        takes "x.N"; a sink: loss in tiles of tokens
 // In tiles (Gpt2Tiling), visits in place of one; those of a row all give the same tensor, each adding to what it finds:
-//   "embedding.J"      rows J of wte and of wpe               gives "x.0"
+//   "embedding.J"      rows J of wte, and of wpe if any       gives "x.0"
 //   "h.I.attn.J"       ln_1; heads J of attention             takes "x.I", gives "y.I"
 //   "h.I.mlp.J"        ln_2; hidden features J of the MLP     takes "y.I", gives "x.I+1"
 //   "head.J"           ln_f; rows J of wte or lm_head         takes "x.N", gives "statistics" of the softmax
@@ -30,8 +30,8 @@ namespace sluice {
 // How many tiles a layer runs in, each a partition and a visit of its own: how much of its weights is on the device at
 // once. Changes the order of sums, so it is the model's, and a store's for good. 1: whole.
 struct Gpt2Tiling {
-  int64_t linear = 1;     // of attention (between heads) and of the MLP (between hidden features)
-  int64_t embedding = 1;  // of the embedding and the head, between rows of the vocabulary
+  int64_t linear = 1;     // of the MLP (between hidden features), and of attention (between heads: no more than those)
+  int64_t embedding = 1;  // of wte and the head (between rows of the vocabulary), and of wpe (no more than its rows)
   bool operator==(const Gpt2Tiling&) const = default;
 };
 
@@ -48,6 +48,9 @@ struct Gpt2Config {
   Gpt2Tiling tiling;                             // no part of Hugging Face's
 
   int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
+  // Of the parts that are cut into fewer tiles than the tiling says where they have no more heads or rows.
+  int64_t attention_tiles() const;
+  int64_t position_tiles() const;
   // Throws ConfigError naming "model.<key>", its value and what is allowed.
   void validate() const;
 };

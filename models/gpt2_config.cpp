@@ -30,6 +30,9 @@ void check_tiles(const char* key, int64_t tiles, int64_t most, const std::string
 
 }  // namespace
 
+int64_t Gpt2Config::attention_tiles() const { return std::min(tiling.linear, n_head); }
+int64_t Gpt2Config::position_tiles() const { return std::min(tiling.embedding, n_positions); }
+
 void Gpt2Config::validate() const {
   check_size("vocab_size", vocab_size, int64_t{1} << 26);
   check_size("n_positions", n_positions, int64_t{1} << 26);
@@ -51,12 +54,8 @@ void Gpt2Config::validate() const {
   if (!(initializer_range >= 0)) {
     throw ConfigError(fmt::format("model.initializer_range is {}: a number, 0 or more", initializer_range));
   }
-  check_tiles("linear", tiling.linear, std::min(n_head, inner()),
-              n_head <= inner() ? "model.n_head: attention is cut between heads"
-                                : "model.n_inner: the MLP is cut between its hidden features");
-  check_tiles("embedding", tiling.embedding, std::min(vocab_size, n_positions),
-              vocab_size <= n_positions ? "model.vocab_size: the embedding is cut between its rows"
-                                        : "model.n_positions: the positions' embedding is cut between its rows");
+  check_tiles("linear", tiling.linear, inner(), "model.n_inner: the MLP is cut between its hidden features");
+  check_tiles("embedding", tiling.embedding, vocab_size, "model.vocab_size: the embedding is cut between its rows");
   check_no_dropout("resid_pdrop", resid_pdrop);
   check_no_dropout("embd_pdrop", embd_pdrop);
   check_no_dropout("attn_pdrop", attn_pdrop);

@@ -1,5 +1,6 @@
 // Some rows of the embedding's two matrices: adds what they have for tokens and positions of their own to what it
-// finds, and nothing for others. Every element is a sum of two, so the order of tiles changes none.
+// finds, and nothing for others. Every element is a sum of two, so the order of tiles changes none. Where there are
+// fewer positions than tiles, the last tiles have none, and no weights for them.
 #include <ATen/ops/embedding.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -19,6 +20,7 @@ class EmbeddingTile final : public Gpt2Visit {
   explicit EmbeddingTile(const Gpt2Config& config)
       : width_(config.n_embd),
         tiles_(config.tiling.embedding),
+        position_tiles_(config.position_tiles()),
         vocabulary_(config.vocab_size),
         positions_(config.n_positions) {}
 
@@ -30,7 +32,8 @@ class EmbeddingTile final : public Gpt2Visit {
  private:
   // The tile's positions that a sequence has.
   TileRange places(const Gpt2Tokens& tokens, int tile) const {
-    const TileRange range = tile_range(positions_, tiles_, tile);
+    if (tile >= position_tiles_) return {};
+    const TileRange range = tile_range(positions_, position_tiles_, tile);
     return {range.first, std::max(range.first, std::min(range.end, tokens.sequence))};
   }
 
@@ -76,7 +79,7 @@ class EmbeddingTile final : public Gpt2Visit {
     }
   }
 
-  int64_t width_, tiles_, vocabulary_, positions_;
+  int64_t width_, tiles_, position_tiles_, vocabulary_, positions_;
 };
 
 }  // namespace

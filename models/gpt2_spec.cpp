@@ -74,6 +74,7 @@ class LayoutBuilder {
     Gpt2Kind kind;
     std::string name;
     std::span<const ParameterSpec> parameters;
+    int64_t tiles = 1;
     int64_t cuts = 1, unit = 1;  // what can be cut apart, and its columns
     int64_t group = 0;           // columns() of the inner weight
   };
@@ -156,20 +157,24 @@ ParameterSpec LayoutBuilder::columns(const ParameterSpec& whole, int64_t group, 
 }
 
 void LayoutBuilder::embedding_tiles(int gives) {
-  const int tiles = static_cast<int>(config_.tiling.embedding);
+  const int tiles = static_cast<int>(config_.tiling.embedding),
+            with_places = static_cast<int>(config_.position_tiles());
   for (int j = 0; j < tiles; ++j) {
     const Tile words{j, tiles, tile_range(config_.vocab_size, tiles, j)};
-    const Tile places{j, tiles, tile_range(config_.n_positions, tiles, j)};
     wte_.push_back(partition(fmt::format("wte.{}", j), {rows(wte(), words)}));
-    const int positions = partition(fmt::format("wpe.{}", j), {rows(wpe(), places)});
-    visit({Gpt2Kind::kEmbeddingTile, j}, {fmt::format("embedding.{}", j), {wte_.back(), positions}, {}, {gives}});
+    std::vector<int> own = {wte_.back()};
+    if (j < with_places) {
+      const Tile places{j, with_places, tile_range(config_.n_positions, with_places, j)};
+      own.push_back(partition(fmt::format("wpe.{}", j), {rows(wpe(), places)}));
+    }
+    visit({Gpt2Kind::kEmbeddingTile, j}, {fmt::format("embedding.{}", j), std::move(own), {}, {gives}});
   }
 }
 
 // Every tile normalises for itself, so the norm's parameters are a partition that they share, with the bias of the sum.
 void LayoutBuilder::half_tiles(const HalfOf& half, int takes, int gives) {
   const auto& p = half.parameters;
-  const int tiles = static_cast<int>(config_.tiling.linear);
+  const int tiles = static_cast<int>(half.tiles);
   const int shared = partition(half.name, {p[0], p[1], p[5]});
   for (int j = 0; j < tiles; ++j) {
     const TileRange range = tile_range(half.cuts, tiles, j);
@@ -189,6 +194,7 @@ int LayoutBuilder::block_tiles(int64_t i, int takes) {
   half_tiles({.kind = Gpt2Kind::kAttentionTile,
               .name = block_name(i) + ".attn",
               .parameters = all.first(6),
+              .tiles = config_.attention_tiles(),
               .cuts = config_.n_head,
               .unit = width_ / config_.n_head,
               .group = width_},
@@ -196,6 +202,7 @@ int LayoutBuilder::block_tiles(int64_t i, int takes) {
   half_tiles({.kind = Gpt2Kind::kMlpTile,
               .name = block_name(i) + ".mlp",
               .parameters = all.last(6),
+              .tiles = config_.tiling.linear,
               .cuts = config_.inner(),
               .group = config_.inner()},
              middle, gives);

@@ -184,7 +184,7 @@ std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2
         recomputed(attention + mlp);
         break;
       case Gpt2Kind::kAttentionTile:
-        recomputed(attention * part(config.n_head, config.tiling.linear, tile));
+        recomputed(attention * part(config.n_head, config.attention_tiles(), tile));
         break;
       case Gpt2Kind::kMlpTile:
         recomputed(mlp * part(config.inner(), config.tiling.linear, tile));

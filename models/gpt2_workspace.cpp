@@ -150,9 +150,9 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence, width = config.n_embd;
   const int64_t boundary = tokens * width * element_bytes;
-  const auto widest = [&](int64_t count) { return tile_range(count, config.tiling.linear, 0).size(); };
-  const int64_t features = widest(config.inner()), heads = widest(config.n_head),
-                columns = heads * width / config.n_head;
+  const int64_t features = tile_range(config.inner(), config.tiling.linear, 0).size();
+  const int64_t heads = tile_range(config.n_head, config.attention_tiles(), 0).size();
+  const int64_t columns = heads * width / config.n_head;
   const int64_t mlp =
       2 * boundary + (2 * tokens + width) * features * element_bytes + widened_bytes(options, features, tokens, width);
   const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 3 : 4;

@@ -85,11 +85,11 @@ TEST_P(TiledGradients, are_those_of_transformers_in_fp32) {
     }
   }
 }
-// Even tiles, uneven ones, positions that no sequence has, one tile of either kind.
+// Even tiles, uneven ones, positions that no sequence has, one tile of either kind, more than heads and positions.
 INSTANTIATE_TEST_SUITE_P(Models, TiledGradients,
                          ::testing::Combine(::testing::Values("tied", "untied"),
                                             ::testing::Values(Gpt2Tiling{3, 2}, Gpt2Tiling{2, 7}, Gpt2Tiling{1, 40},
-                                                              Gpt2Tiling{3, 1})));
+                                                              Gpt2Tiling{3, 1}, Gpt2Tiling{8, 50})));
 
 TEST(Gradients, are_close_in_half_precision) {
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();

@@ -95,7 +95,7 @@ TEST(VisitTimes, are_measured_for_every_visit_and_a_sink_has_no_forward_of_its_o
   for (const bool tied : {true, false}) {
     Gpt2Config config = small();
     config.tie_word_embeddings = tied;
-    if (!tied) config.tiling = {3, 4};
+    if (!tied) config.tiling = {4, 50};
     Gpt2 model(config, {.batch = 3, .sequence = 33});
     const std::vector<VisitTime> times = model.measure_visits(model.measure_memory());
     ASSERT_EQ(times.size(), model.spec().visits.size());
@@ -117,13 +117,15 @@ TEST(VisitTimes, of_a_machine_of_known_speed_are_the_operations_of_training_and_
   for (const VisitTime& time : times) ms += time.backward_ms;  // blocks are recomputed in it
   EXPECT_NEAR(ms, model.training_flops_per_token() * 3 * 33 / 2e12 * 1e3, 1e-9);
   EXPECT_NEAR(times[1].forward_ms * 3, times[1].backward_ms, 1e-12);
-  Gpt2Config config = small();
-  config.tiling = {2, 7};
-  double in_tiles_ms = 0;
-  for (const VisitTime& time : Gpt2(config, {.batch = 3, .sequence = 33}).estimate_visits(2)) {
-    in_tiles_ms += time.backward_ms;
+  for (const Gpt2Tiling& tiling : {Gpt2Tiling{2, 7}, Gpt2Tiling{8, 60}}) {
+    Gpt2Config config = small();
+    config.tiling = tiling;
+    double in_tiles_ms = 0;
+    for (const VisitTime& time : Gpt2(config, {.batch = 3, .sequence = 33}).estimate_visits(2)) {
+      in_tiles_ms += time.backward_ms;
+    }
+    EXPECT_NEAR(in_tiles_ms, ms, 1e-9);
   }
-  EXPECT_NEAR(in_tiles_ms, ms, 1e-9);
 }
 
 struct Shape {
@@ -166,6 +168,8 @@ TEST(Workspace, closed_form_is_within_15_percent_of_what_is_measured) {
       {512, 8, 500, 64, 2, 256, 16, Precision::kFp32, {2, 4}},
       {512, 8, 500, 64, 1, 512, 16, Precision::kBf16, {4, 4}},
       {384, 6, 4096, 0, 4, 256, 0, Precision::kFp16, {3, 4}},
+      {384, 6, 4096, 0, 4, 256, 0, Precision::kBf16, {24, 8}},
+      {256, 4, 500, 0, 1, 16, 16, Precision::kFp32, {16, 16}},
   };
   for (const Shape& shape : shapes) {
     Gpt2Config config;

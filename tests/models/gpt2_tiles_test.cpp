@@ -13,18 +13,26 @@
 #include "engine/planner.h"
 #include "libtorch/process.h"
 #include "models/gpt2.h"
+#include "models/hugging_face.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
 namespace {
 
-// One block of 12 x 256^2 elements, cut between up to 32 heads.
-Gpt2Config config_in(Gpt2Tiling tiling) {
+constexpr int64_t kHeads = 32;
+
+// One block of 12 x 256^2 elements, or a little less with 3 heads.
+Gpt2Config config_in(Gpt2Tiling tiling, int64_t heads = kHeads) {
   Gpt2Config config;
-  config.vocab_size = 500, config.n_positions = 64, config.n_embd = 256, config.n_layer = 2, config.n_head = 32;
+  config.vocab_size = 500, config.n_positions = 64, config.n_layer = 2;
+  config.n_embd = 256 / heads * heads, config.n_head = heads;
   config.tiling = tiling;
   return config;
 }
+
+// More tiles than there are heads, and than there are positions.
+constexpr int64_t kFewHeads = 3;
+constexpr Gpt2Tiling kManyTiles = {8, 100};
 
 struct Steps {
   std::vector<double> losses, norms;
@@ -33,12 +41,13 @@ struct Steps {
 
 class Training {
  public:
-  explicit Training(Gpt2Tiling tiling, Precision precision = Precision::kFp32)
-      : model_(config_in(tiling), {.precision = precision, .batch = 1, .sequence = 16, .loss_tile_tokens = 16}) {
+  explicit Training(Gpt2Tiling tiling, int64_t heads = kHeads)
+      : model_(config_in(tiling, heads),
+               {.precision = Precision::kFp32, .batch = 1, .sequence = 16, .loss_tile_tokens = 16}) {
     set_process({.compute_threads = 2});
     for (uint64_t i = 0; i < 1000; ++i) ids_.push_back(static_cast<int64_t>(uniform_at(3, 0, i) * 500));
-    options_.plan = {.precision = precision,
-                     .gradient_dtype = weights_dtype(precision),
+    options_.plan = {.precision = Precision::kFp32,
+                     .gradient_dtype = DType::kFp32,
                      .device_bytes = 32 * kMiB,
                      .host_bytes = 64 * kMiB,
                      .workspace_bytes = model_.measure_memory().workspace_bytes,
@@ -52,10 +61,11 @@ class Training {
 
   EngineOptions& options() { return options_; }
   Gpt2& model() { return model_; }
-  void open(OpenMode mode) {
+  void open(OpenMode mode) { open(mode, model_.initial_values(1)); }
+  void open(OpenMode mode, const ParameterSource& values) {
     engine_.reset();
     options_.open = mode;
-    engine_ = std::make_unique<Engine>(model_.spec(), options_, model_.initial_values(1));
+    engine_ = std::make_unique<Engine>(model_.spec(), options_, values);
     model_.use_memory(*engine_);
   }
   void close() { engine_.reset(); }
@@ -75,6 +85,15 @@ class Training {
     steps.digests = engine_->digests();
     return steps;
   }
+  // Of what follows five tokens.
+  std::vector<float> logits() {
+    std::vector<float> values(500);
+    engine_->evaluate(1, model_.next_token_logits(std::span(ids_).first(5), values));
+    return values;
+  }
+  int64_t smallest_device() const {
+    return Planner(model_.spec(), options_.plan).smallest_device(options_.plan.host_bytes).value();
+  }
 
  private:
   TempFolder folder_;
@@ -91,6 +110,16 @@ void expect_same_bits(const Steps& steps, const Steps& wanted) {
   EXPECT_EQ(steps.digests.state_crc32c, wanted.digests.state_crc32c);
 }
 
+void expect_steps_like(const Steps& wanted, Gpt2Tiling tiling, int64_t heads) {
+  Training tiled(tiling, heads);
+  tiled.open(OpenMode::kCreate);
+  const Steps steps = tiled.train(static_cast<int64_t>(wanted.losses.size()));
+  for (size_t i = 0; i < wanted.losses.size(); ++i) {
+    EXPECT_NEAR(steps.losses[i] / wanted.losses[i], 1, 1e-5) << tiling.linear << " " << tiling.embedding << " " << i;
+    EXPECT_NEAR(steps.norms[i] / wanted.norms[i], 1, 1e-4);
+  }
+}
+
 int64_t block_weights_bytes(const Gpt2& model) {
   int64_t elements = 0;
   for (const PartitionSpec& partition : model.spec().partitions) {
@@ -100,8 +129,8 @@ int64_t block_weights_bytes(const Gpt2& model) {
   return elements * 4;
 }
 
-TEST(Tiles, start_from_the_values_of_whole_layers_and_count_as_many) {
-  const Gpt2 whole(config_in({}), {}), tiled(config_in({5, 7}), {});
+void expect_values_of_whole_layers(Gpt2Tiling tiling, int64_t heads) {
+  const Gpt2 whole(config_in({}, heads), {}), tiled(config_in(tiling, heads), {});
   EXPECT_EQ(tiled.parameter_count(), whole.parameter_count());
   EXPECT_FALSE(whole.tiles().find("transformer.wte.weight"));
   const Geometry tiles(tiled.spec().partitions, 1024), uncut(whole.spec().partitions, 1024);
@@ -132,18 +161,102 @@ TEST(Tiles, start_from_the_values_of_whole_layers_and_count_as_many) {
   }
 }
 
+TEST(Tiles, start_from_the_values_of_whole_layers_and_count_as_many) {
+  expect_values_of_whole_layers({5, 7}, kHeads);
+  expect_values_of_whole_layers(kManyTiles, kFewHeads);
+}
+
+TEST(Tiles, of_a_part_are_as_many_as_are_wanted_or_as_it_can_be_cut_into) {
+  const Gpt2 model(config_in(kManyTiles, kFewHeads), {});
+  const auto count = [&](const std::string& prefix) {
+    return std::ranges::count_if(model.spec().partitions,
+                                 [&](const PartitionSpec& partition) { return partition.name.starts_with(prefix); });
+  };
+  EXPECT_EQ(count("h.1.attn."), 3);
+  EXPECT_EQ(count("h.1.mlp."), 8);
+  EXPECT_EQ(count("wpe."), 64);
+  EXPECT_EQ(count("wte."), 100);
+  EXPECT_TRUE(model.tiles().find("transformer.h.1.attn.c_attn.weight[2/3]"));
+  EXPECT_TRUE(model.tiles().find("transformer.wpe.weight[63/64]"));
+}
+
+std::string refusal_of(Gpt2Tiling tiling) {
+  try {
+    config_in(tiling, kFewHeads).validate();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Tiles, are_refused_beyond_the_hidden_features_and_the_vocabulary_alone) {
+  EXPECT_EQ(refusal_of({1020, 500}), "");
+  EXPECT_EQ(
+      refusal_of({1021, 1}),
+      "model.tiling.linear is 1021: 1 (whole) to 1020, model.n_inner: the MLP is cut between its hidden features");
+  EXPECT_EQ(refusal_of({1, 501}),
+            "model.tiling.embedding is 501: 1 (whole) to 500, model.vocab_size: the embedding is cut between its rows");
+}
+
 TEST(Tiles, train_like_whole_layers_within_a_hundred_thousandth) {
   Training whole({});
   whole.open(OpenMode::kCreate);
   const Steps wanted = whole.train(5);
   for (const Gpt2Tiling& tiling : {Gpt2Tiling{4, 8}, Gpt2Tiling{5, 7}, Gpt2Tiling{32, 1}, Gpt2Tiling{1, 64}}) {
-    Training tiled(tiling);
-    tiled.open(OpenMode::kCreate);
-    const Steps steps = tiled.train(5);
-    for (size_t i = 0; i < wanted.losses.size(); ++i) {
-      EXPECT_NEAR(steps.losses[i] / wanted.losses[i], 1, 1e-5) << tiling.linear << " " << tiling.embedding << " " << i;
-      EXPECT_NEAR(steps.norms[i] / wanted.norms[i], 1, 1e-4);
+    expect_steps_like(wanted, tiling, kHeads);
+  }
+}
+
+TEST(Tiles, more_than_heads_and_positions_train_like_whole_layers_within_a_hundred_thousandth) {
+  Training whole({}, kFewHeads);
+  whole.open(OpenMode::kCreate);
+  const Steps wanted = whole.train(3);
+  for (const Gpt2Tiling& tiling : {Gpt2Tiling{4, 8}, kManyTiles}) expect_steps_like(wanted, tiling, kFewHeads);
+}
+
+TEST(Tiles, more_than_heads_and_positions_train_to_the_same_bits_wherever_bytes_rest) {
+  using enum HomeKind;
+  Training run(kManyTiles, kFewHeads);
+  run.open(OpenMode::kCreate);
+  const Steps wanted = run.train(2);
+  for (const HomeKind weights : {kNvme, kHostAndDevice}) {
+    for (const HomeKind others : {kDevice, kHost}) {
+      run.options().plan.placement = {{{weights, 1}}, {{kNvme, 1}}, {{others, 1}}, {{others, 1}}};
+      run.open(OpenMode::kOverwrite);
+      expect_same_bits(run.train(2), wanted);
     }
+  }
+  run.options().plan.placement = {};
+  run.options().plan.device_bytes = run.smallest_device();
+  run.open(OpenMode::kOverwrite);
+  expect_same_bits(run.train(2), wanted);
+}
+
+// The MLP's tiles go on shrinking where attention's are one head each.
+TEST(Tiles, more_than_heads_train_on_a_smaller_device) {
+  const int64_t as_heads = Training({4, 16}, 4).smallest_device();
+  EXPECT_LT(Training({16, 16}, 4).smallest_device(), as_heads * 3 / 4);
+}
+
+TEST(Tiles, more_than_heads_and_positions_go_to_a_hugging_face_folder_and_back) {
+  const TempFolder out;
+  Training run(kManyTiles, kFewHeads), whole({}, kFewHeads);
+  run.open(OpenMode::kCreate);
+  run.train(2);
+  export_hugging_face({.folder = out.path().string(), .dtype = DType::kFp32}, run.model(),
+                      [&](int parameter, std::span<std::byte> into) { run.engine().read(parameter, into); });
+  whole.open(OpenMode::kCreate, hugging_face_source(out.path().string(), whole.model()));
+  const std::vector<float> wanted = run.logits(), logits = whole.logits();
+  for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(logits[i], wanted[i], 1e-5);
+
+  const ParameterSource again = hugging_face_source(out.path().string(), run.model());
+  int index = 0;
+  const Geometry geometry(run.model().spec().partitions, 1024);
+  for (const Parameter& parameter : geometry.parameters()) {
+    std::vector<float> trained(static_cast<size_t>(parameter.elements)), read(trained.size());
+    run.engine().read(index++, std::as_writable_bytes(std::span(trained)));
+    again(parameter, 0, read);
+    EXPECT_EQ(read, trained) << parameter.name;
   }
 }
 
@@ -166,12 +279,12 @@ TEST(Tiles, train_blocks_of_eight_times_the_device_budget_to_the_bits_of_large_b
   EXPECT_GT(of_whole.smallest_device(whole.options().plan.host_bytes).value(), 8 * least);
 }
 
-TEST(Tiles, go_on_from_the_last_commit_to_the_same_bits) {
-  Training straight({4, 8});
+void expect_same_bits_after_a_commit(Gpt2Tiling tiling, int64_t heads) {
+  Training straight(tiling, heads);
   straight.open(OpenMode::kCreate);
   straight.options().plan.commit_interval = 1;
   const Steps wanted = straight.train(4);
-  Training run({4, 8});
+  Training run(tiling, heads);
   run.options().plan.commit_interval = 1;
   run.open(OpenMode::kCreate);
   run.train(2);
@@ -182,13 +295,20 @@ TEST(Tiles, go_on_from_the_last_commit_to_the_same_bits) {
   EXPECT_EQ(rest.digests.state_crc32c, wanted.digests.state_crc32c);
 }
 
+TEST(Tiles, go_on_from_the_last_commit_to_the_same_bits) {
+  expect_same_bits_after_a_commit({4, 8}, kHeads);
+  expect_same_bits_after_a_commit(kManyTiles, kFewHeads);
+}
+
 TEST(Tiles, of_another_number_refuse_a_store) {
-  Training run({4, 8});
+  Training run(kManyTiles, kFewHeads);
   run.open(OpenMode::kCreate);
   run.close();
-  Training other({4, 4});
-  other.options().store = run.options().store;
-  EXPECT_THROW(other.open(OpenMode::kResume), ConfigError);
+  for (const Gpt2Tiling& tiling : {Gpt2Tiling{7, 100}, Gpt2Tiling{8, 99}}) {
+    Training other(tiling, kFewHeads);
+    other.options().store = run.options().store;
+    EXPECT_THROW(other.open(OpenMode::kResume), ConfigError);
+  }
 }
 
 }  // namespace

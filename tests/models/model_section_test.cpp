@@ -50,6 +50,9 @@ TEST(ModelSection, keeps_its_tiling_and_an_exported_config_has_none) {
   EXPECT_EQ(read_model_section(model_section_text(section)).config.tiling, section.config.tiling);
   EXPECT_EQ(config_json_text(section.config, DType::kFp32).find("tiling"), std::string::npos);
   EXPECT_EQ(read_model_section(R"({"type": "gpt2", "tiling": {"embedding": 3}})").config.tiling, (Gpt2Tiling{1, 3}));
+  // More than heads and positions.
+  EXPECT_EQ(read_model_section(R"({"type": "gpt2", "tiling": {"linear": 13, "embedding": 1025}})").config.tiling,
+            (Gpt2Tiling{13, 1025}));
   for (const char* whole : {R"({"type": "gpt2"})", R"({"type": "gpt2", "tiling": {"linear": 1}})"}) {
     EXPECT_EQ(model_section_text(read_model_section(whole)).find("tiling"), std::string::npos);
   }
@@ -78,13 +81,9 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
       {R"({"type": "gpt2", "tiling": 4})", "model.tiling is 4: allowed is {\"linear\": tiles, \"embedding\": tiles}"},
       {R"({"type": "gpt2", "tiling": {"heads": 4}})", "model.tiling is {\"heads\":4}: allowed is {\"linear\": tiles"},
       {R"({"type": "gpt2", "tiling": {"linear": 2.5}})", "model.tiling is {\"linear\":2.5}: allowed is"},
-      {R"({"type": "gpt2", "tiling": {"linear": 0}})", "model.tiling.linear is 0: 1 (whole) to 12, model.n_head"},
-      {R"({"type": "gpt2", "tiling": {"linear": 13}})",
-       "model.tiling.linear is 13: 1 (whole) to 12, model.n_head: attention is cut between heads"},
+      {R"({"type": "gpt2", "tiling": {"linear": 0}})", "model.tiling.linear is 0: 1 (whole) to 3072, model.n_inner"},
       {R"({"type": "gpt2", "n_inner": 5, "tiling": {"linear": 6}})",
        "model.tiling.linear is 6: 1 (whole) to 5, model.n_inner: the MLP is cut between its hidden features"},
-      {R"({"type": "gpt2", "tiling": {"embedding": 1025}})",
-       "model.tiling.embedding is 1025: 1 (whole) to 1024, model.n_positions: the positions' embedding is cut"},
       {R"({"type": "gpt2", "vocab_size": 9, "tiling": {"embedding": 10}})",
        "model.tiling.embedding is 10: 1 (whole) to 9, model.vocab_size: the embedding is cut between its rows"},
       {R"({"path": 3})", "model.path is 3: a Hugging Face folder"},
