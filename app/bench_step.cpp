@@ -89,13 +89,16 @@ std::array<std::pair<std::string_view, double>, kLaneCount - 1> exposed_ms(const
            {name_of(Lane::kUpdate), lanes.update.exposed_ms}}};
 }
 
+double percent_of_ceiling(const ReplayFigure& figure) { return 100 * figure.ceiling_ms / figure.ms; }
+
 std::string figures_text(const Measured& measured) {
   const StepFigures& figures = measured.figures;
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "step         {:9.1f} ms  median of {} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}\n",
-                 figures.step_ms, figures.steps_ms.size(), figures.steps_ms.front(), figures.steps_ms.back(),
-                 figures.grad_norm, figures.clipped_steps);
+  fmt::format_to(
+      out, "step         {:9.1f} ms  median of {} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}{}\n",
+      figures.step_ms, figures.steps_ms.size(), figures.steps_ms.front(), figures.steps_ms.back(), figures.grad_norm,
+      figures.clipped_steps, figures.passes == 2 ? ", so steps run twice and all below counts twice" : "");
   fmt::format_to(out,
                  "             {:9.0f} tokens/s, {:.3f} TFLOP/s; while nothing is computed:", measured.tokens_per_s,
                  measured.tflop_per_s);
@@ -108,8 +111,8 @@ std::string figures_text(const Measured& measured) {
     const ReplayFigure& figure = figures.replays[static_cast<size_t>(i)];
     fmt::format_to(out, "  {:<10} {:9.1f} ms  {}", name_of(resource), figure.ms, moved_words(resource, figure.lanes));
     if (figure.ceiling_ms > 0) {
-      fmt::format_to(out, "; {:.0f} % of what this machine reaches ({:.1f} ms: {})",
-                     100 * figure.ceiling_ms / figure.ms, figure.ceiling_ms, ceiling_words(resource));
+      fmt::format_to(out, "; {:.0f} % of what this machine reaches ({:.1f} ms: {})", percent_of_ceiling(figure),
+                     figure.ceiling_ms, ceiling_words(resource));
     }
     text += "\n";
   }
@@ -124,6 +127,11 @@ Json figures_json(const Measured& measured) {
   for (int i = 0; i < kLaneGroupCount; ++i) {
     json["replay_ms"][std::string(name_of(static_cast<LaneGroup>(i)))] = figures.replays[static_cast<size_t>(i)].ms;
   }
+  for (int i = 0; i < kLaneGroupCount; ++i) {
+    const ReplayFigure& figure = figures.replays[static_cast<size_t>(i)];
+    const Json percent = figure.ceiling_ms > 0 ? Json(percent_of_ceiling(figure)) : Json(nullptr);
+    json["replay_percent_of_ceiling"][std::string(name_of(static_cast<LaneGroup>(i)))] = percent;
+  }
   json["overlap_efficiency"] = figures.overlap_efficiency;
   json["binding_lane"] = std::string(name_of(figures.binding));
   json["predicted_step_ms"] = measured.predicted ? Json(measured.predicted->step_ms) : Json(nullptr);
@@ -133,11 +141,21 @@ Json figures_json(const Measured& measured) {
   return json;
 }
 
+// Of a step that runs again.
+Prediction twice(Prediction once) {
+  once.step_ms *= 2;
+  for (double& ms : once.busy_ms) ms *= 2;
+  for (double& ms : once.alone_ms) ms *= 2;
+  return once;
+}
+
 // Of steps as most of the measured ones were.
 std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& plan, const StepFigures& figures) {
   if (!plan.options.speeds) return std::nullopt;
   const bool early = 2 * figures.early_steps > static_cast<int>(figures.steps_ms.size());
-  return predict(model, plan, *plan.options.speeds, early ? UnitKind::kTrainSpeculative : UnitKind::kTrain);
+  const Prediction once =
+      predict(model, plan, *plan.options.speeds, early ? UnitKind::kTrainSpeculative : UnitKind::kTrain);
+  return figures.passes == 2 ? twice(once) : once;
 }
 
 Measured measure(const BenchStepCommand& command, Console& console) {

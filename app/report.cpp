@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "app/console.h"
 #include "core/bytes.h"
@@ -12,17 +15,24 @@
 namespace sluice {
 namespace {
 
-// "bound by compute 1313 ms; update 21 %, read 15 %, ...": the busiest lane, and what share of its time the others were
-// busy.
-std::string lane_words(const StepLanes& lanes) {
-  std::pair<const char*, double> all[] = {{"read", lanes.read.busy_ms},       {"write", lanes.write.busy_ms},
-                                          {"upload", lanes.upload.busy_ms},   {"download", lanes.download.busy_ms},
-                                          {"compute", lanes.compute.busy_ms}, {"update", lanes.update.busy_ms}};
-  std::stable_sort(std::begin(all), std::end(all), [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string words = fmt::format("bound by {} {:.0f} ms;", all[0].first, all[0].second);
-  for (size_t i = 1; i < std::size(all); ++i) {
-    const double share = all[0].second > 0 ? 100 * all[i].second / all[0].second : 0;
-    words += fmt::format("{} {} {:.0f} %", i == 1 ? "" : ",", all[i].first, share);
+// "bound by nvme 1313 ms; read 70 %, compute 60 %, ...": the busiest resource, and what share of its time the lanes
+// were busy; a resource's only lane is not said twice.
+std::string lane_words(const StepLanes& lanes, double step_ms) {
+  const LaneTimes busy_ms = {lanes.read.busy_ms,     lanes.write.busy_ms,   lanes.upload.busy_ms,
+                             lanes.download.busy_ms, lanes.compute.busy_ms, lanes.update.busy_ms};
+  const GroupTimes groups = busy_of_groups(busy_ms, step_ms);
+  const LaneGroup bound = longest(groups);
+  const double bound_ms = groups[static_cast<size_t>(bound)];
+  std::vector<std::pair<std::string_view, double>> all;
+  for (size_t i = 0; i < busy_ms.size(); ++i) {
+    const auto lane = static_cast<Lane>(i);
+    if (lanes_of(bound).size() > 1 || lanes_of(bound).front() != lane) all.emplace_back(name_of(lane), busy_ms[i]);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string words = fmt::format("bound by {} {:.0f} ms;", name_of(bound), bound_ms);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double share = bound_ms > 0 ? 100 * all[i].second / bound_ms : 0;
+    words += fmt::format("{} {} {:.0f} %", i == 0 ? "" : ",", all[i].first, share);
   }
   return words;
 }
@@ -33,6 +43,18 @@ std::string memory_words(const Ledger& ledger, Tier tier) {
 
 }  // namespace
 
+GroupTimes busy_of_groups(const LaneTimes& busy_ms, double step_ms) {
+  GroupTimes groups{};
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const auto group = static_cast<LaneGroup>(i);
+    for (const Lane lane : lanes_of(group)) {
+      const double ms = busy_ms[static_cast<size_t>(lane)];
+      groups[i] = group == LaneGroup::kNvme ? std::min(groups[i] + ms, step_ms) : std::max(groups[i], ms);
+    }
+  }
+  return groups;
+}
+
 std::string step_line(const StepMetrics& metrics, const StepContext& context, const Ledger& ledger) {
   const StepEnd& end = metrics.end;
   return fmt::format(
@@ -42,7 +64,7 @@ std::string step_line(const StepMetrics& metrics, const StepContext& context, co
       end.step, context.steps, end.loss, metrics.learning_rate, end.grad_norm, end.loss_scale,
       end.skipped ? "  SKIPPED" : "", context.average_samples_per_s, metrics.samples_per_s, metrics.tokens_per_s,
       context.flops_per_token * metrics.tokens_per_s / 1e12, memory_words(ledger, Tier::kDevice),
-      memory_words(ledger, Tier::kHost), metrics.step_ms, lane_words(metrics.lanes));
+      memory_words(ledger, Tier::kHost), metrics.step_ms, lane_words(metrics.lanes, metrics.step_ms));
 }
 
 std::string summary(const RunSummary& run, const Ledger& ledger) {

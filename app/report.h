@@ -7,8 +7,13 @@
 #include "app/batches.h"
 #include "app/metrics.h"
 #include "engine/engine.h"
+#include "engine/hop_costs.h"
 
 namespace sluice {
+
+// How long each resource was busy in a step, as far as its lanes' busy times tell. Reads and writes share the drives:
+// their sum, and the step's time at the most. Copies up and down do not share: the longer of the two.
+GroupTimes busy_of_groups(const LaneTimes& busy_ms, double step_ms);
 
 struct StepContext {
   int64_t steps = 0;

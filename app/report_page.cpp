@@ -4,41 +4,67 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
+#include <utility>
 
+#include "app/report.h"
 #include "app/report_style.h"
 #include "core/bytes.h"
 
 namespace sluice {
 namespace {
 
-// Below this share of the step no lane can be called the bound: lanes waited for each other.
+// Below this share of the step nothing can be called the bound: lanes waited for each other.
 constexpr double kBoundShare = 0.8;
 
 struct Advice {
   const char* bound;
   const char* helps;
 };
-Advice advice_for(size_t lane) {
-  static constexpr Advice kByLane[kLaneNames.size()] = {
-      {"reading from NVMe",
-       "More host memory keeps part of what is read at home there; one more drive shares the reads; "
-       "more tokens per step (gradient_accumulation_steps) give every byte more compute to hide "
-       "behind."},
-      {"writing to NVMe",
-       "One more drive shares the writes; a longer sluice.commit_interval writes what is at home in "
-       "host memory less often; more tokens per step (gradient_accumulation_steps) give every byte "
-       "more compute to hide behind."},
-      {"copying to the device",
-       "More device memory keeps weights and activations there; a faster link; more tokens per "
-       "step for the same weights."},
-      {"copying from the device", "More device memory keeps activations and gradients there; a faster link."},
-      {"compute",
-       "A faster device, or more compute threads where host memory plays the device. More memory or another "
-       "drive would change nothing: their work hides behind the compute already."},
+Advice advice_for(LaneGroup group) {
+  static constexpr Advice kByGroup[kLaneGroupCount] = {
+      {"the NVMe drives, which reads and writes share",
+       "More host memory keeps part of what they carry at home there; one more drive takes a share of both; a longer "
+       "sluice.commit_interval writes what is at home in host memory less often; more tokens per step "
+       "(gradient_accumulation_steps) give every byte more compute to hide behind."},
       {"the update threads",
        "More cores (sluice.update_threads) or faster host memory; more tokens per step "
-       "(gradient_accumulation_steps) give the update more compute to hide behind."}};
-  return kByLane[lane];
+       "(gradient_accumulation_steps) give the update more compute to hide behind."},
+      {"copying between host and device",
+       "More device memory keeps weights, gradients and activations there; a faster link; more tokens per step for the "
+       "same weights."},
+      {"compute", "A faster device, or more compute threads where host memory plays the device."}};
+  return kByGroup[static_cast<size_t>(group)];
+}
+
+// The busiest resource of the steps, and the next.
+struct Bound {
+  LaneGroup group = LaneGroup::kCompute, second = LaneGroup::kCompute;
+  double ms = 0, second_ms = 0;
+  double share = 0;  // of the step
+  bool throughout() const { return share >= kBoundShare; }
+};
+Bound bound_of(const Steady& steady) {
+  LaneTimes busy_ms{};
+  for (size_t i = 0; i < busy_ms.size(); ++i) busy_ms[i] = steady.lanes[i].ms;
+  GroupTimes groups = busy_of_groups(busy_ms, steady.step_ms);
+  Bound bound;
+  bound.group = longest(groups);
+  bound.ms = std::exchange(groups[static_cast<size_t>(bound.group)], -1);
+  bound.second = longest(groups);
+  bound.second_ms = groups[static_cast<size_t>(bound.second)];
+  bound.share = steady.step_ms > 0 ? bound.ms / steady.step_ms : 0;
+  return bound;
+}
+
+// "busy 60 % of the step"; of the drives, whose reads and writes may have been under way at once, the most it can be.
+std::string busy_words(const Bound& bound, const Steady& steady) {
+  const double read_ms = steady.lanes[static_cast<size_t>(Lane::kRead)].ms;
+  const double write_ms = steady.lanes[static_cast<size_t>(Lane::kWrite)].ms;
+  if (bound.group != LaneGroup::kNvme || read_ms <= 0 || write_ms <= 0)
+    return fmt::format("busy {:.0f} % of the step", 100 * bound.share);
+  return fmt::format("busy up to {:.0f} % of the step (reads {}, writes {})", 100 * bound.share, ms_words(read_ms),
+                     ms_words(write_ms));
 }
 
 std::string tile(const std::string& name, const std::string& value, const std::string& more) {
@@ -50,6 +76,7 @@ std::string tiles(const RunData& run, const Steady& steady) {
   if (run.steps.empty()) return "";
   const StepFiguresOfRun& first = run.steps.front();
   const StepFiguresOfRun& last = run.steps.back();
+  const Bound bound = bound_of(steady);
   const auto skipped = std::count_if(run.steps.begin(), run.steps.end(), [](const auto& step) { return step.skipped; });
   const std::string predicted = steady.predicted_step_ms ? "planned " + ms_words(*steady.predicted_step_ms) : "median";
   return "<div class=\"tiles\">" +
@@ -57,8 +84,8 @@ std::string tiles(const RunData& run, const Steady& steady) {
          tile("loss", fmt::format("{:.4f}", last.loss), fmt::format("first {:.4f}", first.loss)) +
          tile("a step", ms_words(steady.step_ms), predicted) +
          tile("throughput", fmt::format("{:.0f} tokens/s", steady.tokens_per_s), "median") +
-         tile("bound by", kLaneNames[steady.binding],
-              fmt::format("busy {:.0f} % of the step", 100 * steady.lanes[steady.binding].ms / steady.step_ms)) +
+         tile(bound.throughout() ? "bound by" : "busiest", std::string(name_of(bound.group)),
+              busy_words(bound, steady)) +
          "</div>";
 }
 
@@ -73,8 +100,10 @@ std::string bar(double share, const std::string& css, double mark_share = -1) {
 std::string lanes_table(const Steady& steady) {
   const bool planned = std::any_of(steady.lanes.begin(), steady.lanes.end(),
                                    [](const LaneFigures& lane) { return lane.predicted_ms.has_value(); });
-  double longest = steady.step_ms;
-  for (const LaneFigures& lane : steady.lanes) longest = std::max({longest, lane.ms, lane.predicted_ms.value_or(0)});
+  double longest_ms = steady.step_ms;
+  for (const LaneFigures& lane : steady.lanes)
+    longest_ms = std::max({longest_ms, lane.ms, lane.predicted_ms.value_or(0)});
+  const std::span<const Lane> bound = lanes_of(bound_of(steady).group);
   std::string html = fmt::format(
       "<table><tr><th>lane</th><th class=\"wide\">busy in a step</th><th>time</th>{}<th>of the step</th>"
       "<th>moved</th><th>GB/s</th></tr>",
@@ -83,12 +112,13 @@ std::string lanes_table(const Steady& steady) {
     const LaneFigures& lane = steady.lanes[i];
     const std::string plan_cell =
         !planned ? "" : fmt::format("<td>{}</td>", lane.predicted_ms ? ms_words(*lane.predicted_ms) : "-");
-    const double mark = lane.predicted_ms ? *lane.predicted_ms / longest : -1;
+    const double mark = lane.predicted_ms ? *lane.predicted_ms / longest_ms : -1;
+    const bool binds = std::count(bound.begin(), bound.end(), static_cast<Lane>(i)) > 0;
     const bool moves = lane.bytes > 0 && lane.ms > 0;
     fmt::format_to(std::back_inserter(html),
                    "<tr><th>{}</th><td class=\"wide\">{}</td><td>{}</td>{}<td>{:.0f} %</td><td>{}</td><td>{}</td></tr>",
-                   kLaneNames[i], bar(lane.ms / longest, i == steady.binding ? "bound" : "free", mark),
-                   ms_words(lane.ms), plan_cell, steady.step_ms > 0 ? 100 * lane.ms / steady.step_ms : 0,
+                   kLaneNames[i], bar(lane.ms / longest_ms, binds ? "bound" : "free", mark), ms_words(lane.ms),
+                   plan_cell, steady.step_ms > 0 ? 100 * lane.ms / steady.step_ms : 0,
                    moves ? format_bytes(lane.bytes) : "-",
                    moves ? fmt::format("{:.2f}", static_cast<double>(lane.bytes) / lane.ms / 1e6) : "-");
   }
@@ -100,6 +130,31 @@ std::string planned_words(const Steady& steady) {
   const double off = 100 * (steady.step_ms / *steady.predicted_step_ms - 1);
   return fmt::format("<p>The plan predicted {} a step; measured were {} ({:+.0f} %).</p>",
                      ms_words(*steady.predicted_step_ms), ms_words(steady.step_ms), off);
+}
+
+// A run's prediction, and what each offer makes of it.
+std::string help_table(const WouldHelp& help) {
+  double most = help.tokens_per_s;
+  for (const Help& each : help.offers) most = std::max(most, each.tokens_per_s);
+  const auto row = [&](const std::string& with, double step_ms, double tokens_per_s, const std::string& change) {
+    return fmt::format("<tr><th>{}</th><td class=\"wide\">{}</td><td>{}</td><td>{:.0f}</td><td>{}</td></tr>",
+                       html_escaped(with), bar(most > 0 ? tokens_per_s / most : 0, "free"), ms_words(step_ms),
+                       tokens_per_s, change);
+  };
+  std::string html =
+      "<table><tr><th>with</th><th class=\"wide\">throughput</th><th>a step</th><th>tokens/s</th><th></th></tr>" +
+      row("what there is", help.step_ms, help.tokens_per_s, "");
+  for (const Help& each : help.offers) {
+    const double more = help.tokens_per_s > 0 ? 100 * (each.tokens_per_s / help.tokens_per_s - 1) : 0;
+    html += each.step_ms ? row(each.with, *each.step_ms, each.tokens_per_s, fmt::format("{:+.1f} %", more))
+                         : fmt::format(
+                               "<tr><th>{}</th><td class=\"wide\">does not fit the budgets</td><td>-</td>"
+                               "<td>-</td><td></td></tr>",
+                               html_escaped(each.with));
+  }
+  return html +
+         "</table><p class=\"quiet\">Predicted when training last began, each alone and all else as it was; more "
+         "drives are taken to be like those there. <code>sluice plan --what-if</code> predicts others.</p>";
 }
 
 std::string memory_table(const RunData& run) {
@@ -156,30 +211,31 @@ std::string section(const std::string& title, const std::string& body) {
 }  // namespace
 
 std::string what_bound(const Steady& steady) {
-  const LaneFigures& bound = steady.lanes[steady.binding];
+  const Bound bound = bound_of(steady);
   if (steady.step_ms <= 0 || bound.ms <= 0) return "Nothing has been measured yet.";
-  const Advice advice = advice_for(steady.binding);
-  const double share = bound.ms / steady.step_ms;
-  if (share < kBoundShare) {
+  const Advice advice = advice_for(bound.group);
+  if (!bound.throughout()) {
     return fmt::format(
-        "No lane was busy throughout: the busiest, {}, worked {:.0f} % of the step, and the rest of the time lanes "
-        "waited "
-        "for each other. More host memory deepens the slots that updates pass through; more device memory lets weights "
-        "arrive further ahead. {}",
-        advice.bound, 100 * share, advice.helps);
+        "Nothing was busy throughout. Most was asked of {}: {}; the rest of the time lanes waited for each other. More "
+        "host memory deepens the slots that updates pass through; more device memory lets weights arrive further "
+        "ahead. {}",
+        advice.bound, busy_words(bound, steady), advice.helps);
   }
   std::string text =
-      fmt::format("The step was bound by {}: busy {:.0f} % of it. {}", advice.bound, 100 * share, advice.helps);
-  const LaneFigures& second = steady.lanes[steady.second.value_or(steady.binding)];
-  if (steady.second && second.ms > 0) {
+      fmt::format("The step was bound by {}: {}. {}", advice.bound, busy_words(bound, steady), advice.helps);
+  if (bound.group == LaneGroup::kCompute) {
     text += fmt::format(
-        " The next lane, {}, needs {}: with the bound gone altogether a step could be {:.1f} times as fast.",
-        advice_for(*steady.second).bound, ms_words(second.ms), steady.step_ms / second.ms);
+        " More memory or another drive would save {} of a step at best: their work hides behind the compute already.",
+        ms_words(std::max(0.0, steady.step_ms - bound.ms)));
+  }
+  if (bound.second_ms > 0) {
+    text += fmt::format(" The next, {}, needs {}: with the bound gone altogether a step could be {:.1f} times as fast.",
+                        advice_for(bound.second).bound, ms_words(bound.second_ms), steady.step_ms / bound.second_ms);
   }
   return text;
 }
 
-std::string report_page(const RunData& run) {
+std::string report_page(const RunData& run, const std::optional<WouldHelp>& help) {
   const Steady steady = steady_figures(run.steps);
   LineChart loss{.x_name = "step", .y_name = "loss", .points = {}};
   LineChart speed{.x_name = "step", .y_name = "tokens/s", .points = {}};
@@ -196,6 +252,7 @@ std::string report_page(const RunData& run) {
   html += tiles(run, steady);
   html += section("What bound it", fmt::format("<p class=\"verdict\">{}</p>{}", html_escaped(what_bound(steady)),
                                                planned_words(steady)));
+  if (help) html += section("What would help, by the planner's prediction", help_table(*help));
   html += "<div class=\"pair\">" + section("Loss", line_chart(loss)) +
           section("Throughput, tokens/s", line_chart(speed)) + "</div>";
   html += section("Lanes, median of the steps", lanes_table(steady));

@@ -1,12 +1,15 @@
 // The page of a run: one self-contained HTML text, in light and dark, that opens without a network. Pure.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "app/run_data.h"
+#include "app/what_if.h"
 
 namespace sluice {
 
-std::string report_page(const RunData& run);
+// `help`: nothing where the run keeps no offers.
+std::string report_page(const RunData& run, const std::optional<WouldHelp>& help);
 // What bound the run, in a sentence or two, and what would help.
 std::string what_bound(const Steady& steady);
 

@@ -142,7 +142,8 @@ double median(std::vector<double> values) {
 }  // namespace
 
 RunData read_run(const RunFolder& folder) {
-  if (folder.holds() != RunFolder::Holds::kRun) static_cast<void>(folder.load());  // throws what names the folder and what to do
+  if (folder.holds() != RunFolder::Holds::kRun)
+    static_cast<void>(folder.load());  // throws what names the folder and what to do
   RunData run{.name = folder.path().filename().string(), .folder = folder.path().string()};
   add_facts(read_json(folder.config_file()), run);
   read_metrics(folder.metrics_file(), run);
@@ -170,11 +171,6 @@ Steady steady_figures(const std::vector<StepFiguresOfRun>& steps) {
     lane.bytes = static_cast<int64_t>(
         over_steps([i](const auto& step) { return std::optional<double>(step.lanes[i].bytes); }).value_or(0));
     lane.predicted_ms = over_steps([i](const auto& step) { return step.lanes[i].predicted_ms; });
-    if (lane.ms > steady.lanes[steady.binding].ms) steady.binding = i;
-  }
-  for (size_t i = 0; i < kLaneNames.size(); ++i) {
-    if (i == steady.binding) continue;
-    if (!steady.second || steady.lanes[i].ms > steady.lanes[*steady.second].ms) steady.second = i;
   }
   return steady;
 }

@@ -53,8 +53,6 @@ struct Steady {
   double step_ms = 0, tokens_per_s = 0;
   std::optional<double> predicted_step_ms;
   StepLaneFigures lanes;
-  size_t binding = 0;            // the busiest lane
-  std::optional<size_t> second;  // the next busiest
 };
 Steady steady_figures(const std::vector<StepFiguresOfRun>& steps);
 

@@ -5,6 +5,7 @@
 #include "app/report_page.h"
 #include "app/run_data.h"
 #include "app/run_folder.h"
+#include "app/what_if.h"
 #include "data/cache_file.h"
 
 namespace sluice {
@@ -12,9 +13,10 @@ namespace sluice {
 void run_report(const ReportCommand& command, Console& console) {
   const RunFolder folder(std::filesystem::absolute(command.folder).lexically_normal());
   const RunData run = read_run(folder);
-  const std::filesystem::path out = command.out.empty() ? folder.path() / "report.html" : std::filesystem::path(command.out);
+  const std::filesystem::path out =
+      command.out.empty() ? folder.path() / "report.html" : std::filesystem::path(command.out);
   PendingFile file(out);
-  file.append(report_page(run));
+  file.append(report_page(run, read_would_help(folder.would_help_file())));
   file.publish();
   console.print(what_bound(steady_figures(run.steps)));
   console.print(out.string());

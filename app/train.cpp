@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <future>
 #include <span>
 
 #include "app/batches.h"
@@ -14,6 +15,7 @@
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
+#include "app/what_if.h"
 #include "core/clock.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
@@ -34,7 +36,9 @@ class Training {
     read_data();
     open_engine();
     const int signal = train_steps();
-    return finish(signal);
+    const TrainEnd end = finish(signal);
+    engine_->close_trace();  // one that is incomplete is an error, but of a run that is committed
+    return end;
   }
 
  private:
@@ -43,6 +47,7 @@ class Training {
   void read_data();
   void open_engine();
   void predict_steps();
+  void keep_offers(const Prediction& present);
   int train_steps();
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
@@ -63,6 +68,7 @@ class Training {
   std::optional<Dataset> data_;
   std::optional<SampleOrder> order_;
   std::unique_ptr<Engine> engine_;
+  std::future<std::vector<Offer>> offers_;      // valid where speeds are known; ends before what it reads
   std::optional<Prediction> deferred_, early_;  // of steps whose updates wait, and of those with some in the backward
   std::unique_ptr<MetricsFile> metrics_;
   int64_t steps_ = 0, first_step_ = 0;
@@ -96,6 +102,11 @@ void Training::make_the_plan() {
   if (!opening_.goes_on()) check_free_space(stores, plan.disk_bytes);
   plan_options_->speeds =
       find_speeds(setup_, workspace, {.machine_file = options_.machine, .folders = stores}, console_.log());
+  if (!plan_options_->speeds) return;
+  // For a large model this takes seconds: while the text is read and the store is made, and no longer.
+  offers_ = std::async(std::launch::async, [&model = setup_.model.spec(), options = *plan_options_] {
+    return what_would_help(model, options, make_plan(model, options));
+  });
 }
 
 void Training::read_data() {
@@ -138,6 +149,7 @@ void Training::open_engine() {
     source = hugging_face_source(setup_.section.folder, setup_.model);
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
   console_.finish_progress();
+  check_own_store(opening_, engine_->step());
   check_same_data(engine_->committed(), data_->fingerprint(), folder());
   data_->keep();
   setup_.model.use_memory(*engine_);
@@ -164,12 +176,20 @@ void Training::open_engine() {
 // For steps whose updates wait and for those with updates in the backward, whichever this plan has.
 void Training::predict_steps() {
   const Plan& plan = engine_->plan();
-  if (!plan.options.speeds) return;
+  if (!plan.options.speeds) return folder().save_would_help({});
   for (const UnitKind kind : unit_kinds(plan)) {
     if (kind == UnitKind::kTrain) deferred_ = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
     if (kind == UnitKind::kTrainSpeculative) early_ = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
   }
-  console_.print(prediction_words(early_ ? *early_ : deferred_.value(), tokens_of_micro_batch(setup_)));
+  const Prediction& present = early_ ? *early_ : deferred_.value();
+  console_.print(prediction_words(present, tokens_of_micro_batch(setup_)));
+  keep_offers(present);
+}
+
+// For the run's report.
+void Training::keep_offers(const Prediction& present) {
+  const std::vector<Offer> offers = offers_.get();
+  folder().save_would_help(kept_json(offers, {present.step_ms, tokens_per_step()}, tokens_of_micro_batch(setup_)));
 }
 
 StepMetrics Training::one_step(Batches& batches) {

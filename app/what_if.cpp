@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -118,6 +119,34 @@ std::string would_help_json(std::span<const Offer> offers, int64_t tokens_of_mic
     json.push_back(row);
   }
   return json.dump();
+}
+
+std::string kept_json(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch) {
+  Json json = {{"step_ms", present.step_ms}, {"tokens_per_s", present.tokens_per_s()}};
+  json["would_help"] = Json::parse(would_help_json(offers, tokens_of_micro_batch));
+  for (size_t i = 0; i < offers.size(); ++i) json["would_help"][i]["words"] = raised_words(offers[i]);
+  return json.dump(2);
+}
+
+std::optional<WouldHelp> read_would_help(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) return std::nullopt;
+  try {
+    const Json json = Json::parse(stream);
+    WouldHelp help{.step_ms = json.at("step_ms"), .tokens_per_s = json.at("tokens_per_s"), .offers = {}};
+    for (const Json& row : json.at("would_help")) {
+      Help each{.with = row.at("words"), .step_ms = std::nullopt};
+      if (!row.at("step_ms").is_null()) {
+        each.step_ms = row.at("step_ms").get<double>();
+        each.tokens_per_s = row.at("tokens_per_s").get<double>();
+      }
+      help.offers.push_back(each);
+    }
+    return help;
+  } catch (const Json::exception& error) {
+    throw ConfigError(
+        fmt::format("{}: {}; remove it, or go on with the run, which writes it anew", file.string(), error.what()));
+  }
 }
 
 std::string resources_json(const Resources& resources, int64_t tokens_of_micro_batch) {

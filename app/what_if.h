@@ -1,6 +1,8 @@
 // `sluice plan --what-if KEY=VALUE,...` and what would help most: engine/what_if.h in words and JSON.
 #pragma once
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +28,19 @@ std::string step_times_words(const StepTime& before, const StepTime& after);
 // Lines for people, and JSON text: an array.
 std::string would_help_words(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch);
 std::string would_help_json(std::span<const Offer> offers, int64_t tokens_of_micro_batch);
+// What a run keeps of its prediction and its offers, for its report.
+struct Help {
+  std::string with;               // "one more drive"
+  std::optional<double> step_ms;  // nothing: does not fit the budgets
+  double tokens_per_s = 0;
+};
+struct WouldHelp {
+  double step_ms = 0, tokens_per_s = 0;  // with what there is
+  std::vector<Help> offers;              // the most tokens a second first
+};
+std::string kept_json(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch);
+// Nothing where no such file is. Throws ConfigError where it cannot be understood.
+std::optional<WouldHelp> read_would_help(const std::filesystem::path& file);
 // JSON text: the four keys with their values.
 std::string resources_json(const Resources& resources, int64_t tokens_of_micro_batch);
 

@@ -37,6 +37,7 @@ struct StepFigures {
   double grad_norm = 0;                     // of the last step
   int clipped_steps = 0;                    // of the measured ones
   int early_steps = 0;                      // of them: with updates in the backward
+  int passes = 1;                           // 2: most steps ran again (UpdateMode::kReplay); replays count twice
 };
 // `options` are those that the engine was made with.
 StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compute& compute,

@@ -24,32 +24,6 @@ std::string_view name_of(Pass pass) {
 
 }  // namespace
 
-StepLanes lanes_of(const UnitTimes& times) {
-  const auto lane = [&](Lane which) {
-    const int i = static_cast<int>(which);
-    return LaneUse{.busy_ms = static_cast<double>(times.busy_ns[i]) / 1e6,
-                   .exposed_ms = static_cast<double>(times.exposed_ns[i]) / 1e6,
-                   .bytes = times.bytes[i]};
-  };
-  const auto group = [&](Lane which, Group g) {
-    return times.group_bytes[static_cast<int>(which)][static_cast<int>(g)];
-  };
-  return {.read = lane(Lane::kRead),
-          .write = lane(Lane::kWrite),
-          .upload = lane(Lane::kUpload),
-          .download = lane(Lane::kDownload),
-          .compute = lane(Lane::kCompute),
-          .update = lane(Lane::kUpdate),
-          .state_read_bytes = group(Lane::kRead, Group::kState),
-          .state_write_bytes = group(Lane::kWrite, Group::kState),
-          .weights_read_bytes = group(Lane::kRead, Group::kWeights),
-          .weights_write_bytes = group(Lane::kWrite, Group::kWeights),
-          .gradient_read_bytes = group(Lane::kRead, Group::kGradient),
-          .gradient_write_bytes = group(Lane::kWrite, Group::kGradient),
-          .activations_read_bytes = group(Lane::kRead, Group::kActivations),
-          .activations_write_bytes = group(Lane::kWrite, Group::kActivations)};
-}
-
 // --- units -----------------------------------------------------------------------------------------------------------
 
 void Engine::Impl::ready() const {
@@ -169,7 +143,9 @@ StepEnd Engine::Impl::finish_step() {
   return guarded([&] {
     run_control_hops();
     SLUICE_CHECK(next_compute == unit->program.lane(Lane::kCompute).size(), "some visits have not had their turns");
-    lanes = lanes_of(executor->finish());
+    const StepLanes pass = lanes_of(executor->finish());
+    if (!known_scale) lanes = {};
+    lanes += pass;  // of a step that runs again: to those of its first run
     end_unit(unit_kind);
     if (must_run_again()) {
       known_scale = clipped.scale;
@@ -198,13 +174,13 @@ bool Engine::Impl::must_run_again() {
 }
 
 StepEnd Engine::Impl::end_step() {
-  known_scale.reset();
   StepEnd end{.step = captured.step + 1,
               .loss = loss_sum / plan.options.micro_batches,
               .grad_norm = clipped.norm,
               .loss_scale = captured.loss_scale,
               .skipped = !clipped.finite,
-              .speculated = speculated};
+              .speculated = known_scale ? Speculated::kWrong : speculated};
+  known_scale.reset();
   captured.step = end.step;
   captured.applied_steps += end.skipped ? 0 : 1;
   captured.skipped_steps += end.skipped ? 1 : 0;
@@ -369,6 +345,7 @@ void Engine::write_timeline(const std::string& path) const {
   impl_->executor->write_trace(trace);
   trace.close();
 }
+void Engine::close_trace() { impl_->executor->close_trace(); }
 const Ledger& Engine::ledger() const { return impl_->ledger; }
 std::vector<std::string> Engine::describe() const {
   return {impl_->store->describe(), impl_->device->describe(), impl_->topology->describe(), impl_->team->describe(),

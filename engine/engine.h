@@ -23,6 +23,7 @@
 #include "engine/plan.h"
 #include "engine/record_access.h"
 #include "engine/step.h"
+#include "engine/step_lanes.h"
 #include "offload/device.h"
 #include "swap/record_store.h"
 
@@ -100,26 +101,13 @@ std::string_view name_of(Speculated speculated);  // "none", "right", "wrong"
 struct StepEnd {
   int64_t step = 0;  // 1 for the first
   double loss = 0;
-  double grad_norm = 0;   // before clipping
-  double loss_scale = 1;  // that this step's gradients had
-  bool skipped = false;   // non-finite norm: nothing is updated
-  Speculated speculated = Speculated::kNone;
+  double grad_norm = 0;                       // before clipping
+  double loss_scale = 1;                      // that this step's gradients had
+  bool skipped = false;                       // non-finite norm: nothing is updated
+  Speculated speculated = Speculated::kNone;  // kWrong too where the step therefore ran again, with the scale known
   // UpdateMode::kReplay only: the clip engaged, so that the step is to be run once more, with the same learning rate
   // and the same turns; it has not ended. train_step() does it by itself.
   bool run_again = false;
-};
-
-// What one lane did in a step.
-struct LaneUse {
-  double busy_ms = 0;
-  double exposed_ms = 0;  // of it, while nothing was computed
-  int64_t bytes = 0;      // payload: elements moved x bytes per element, without the padding of planes
-};
-struct StepLanes {
-  LaneUse read, write, upload, download, compute, update;
-  // The same bytes by group, for tables and tests.
-  int64_t state_read_bytes = 0, state_write_bytes = 0, weights_read_bytes = 0, weights_write_bytes = 0;
-  int64_t gradient_read_bytes = 0, gradient_write_bytes = 0, activations_read_bytes = 0, activations_write_bytes = 0;
 };
 
 enum class ProbeIo : uint8_t { kNo, kYes };
@@ -205,9 +193,12 @@ class Engine {
   void read_master(int parameter, int64_t first, std::span<float> into);  // fp32 master
   Digests digests();
 
-  const StepLanes& last_lanes() const;  // of the last step
+  const StepLanes& last_lanes() const;  // of the last step, both times where it ran again
   // When each hop of the last step began and ended, as a trace (core/trace.h). Throws IoError.
   void write_timeline(const std::string& path) const;
+  // Ends the trace of the run (EngineOptions::trace_path), between steps. Throws IoError if anything of it could not be
+  // written, which harms no step.
+  void close_trace();
   const Ledger& ledger() const;
   double largest_drive_share() const;  // of the drive that takes most of what is written
   int64_t written_bytes() const;       // to the drives since this engine opened the store, padding and tables included

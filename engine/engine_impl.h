@@ -42,8 +42,6 @@ struct Use::State {
   double loss = 0;
 };
 
-StepLanes lanes_of(const UnitTimes& times);
-
 class Engine::Impl final : public LaneWork {
  public:
   Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source);
@@ -135,12 +133,12 @@ class Engine::Impl final : public LaneWork {
   Speculated speculated = Speculated::kNone;  // what became of the last step's updates in its backward
   Speculation speculation;                    // UpdateMode::kAuto
   enum class Flag : uint8_t { kNo, kYes };
-  Flag pending = Flag::kNo;     // the last step's update is still to be applied
+  Flag pending = Flag::kNo;              // the last step's update is still to be applied
   std::optional<UpdateHalf> prefetched;  // the last unit read the first chunks of such an update half ahead
-  Flag kept_valid = Flag::kNo;  // weights kept on the device are those of the last step
-  Flag on_device = Flag::kNo;   // ... and records at home on the device are there
-  Flag unsaved = Flag::kNo;     // captured is newer than what is committed
-  Flag rehearsing = Flag::kNo;  // a replay runs
+  Flag kept_valid = Flag::kNo;           // weights kept on the device are those of the last step
+  Flag on_device = Flag::kNo;            // ... and records at home on the device are there
+  Flag unsaved = Flag::kNo;              // captured is newer than what is committed
+  Flag rehearsing = Flag::kNo;           // a replay runs
   double pending_scale = 1, pending_learning_rate = 0;
   std::vector<Flag> dirty;  // per record at home in host memory: changed since it was written
   std::exception_ptr spent;

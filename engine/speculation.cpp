@@ -15,15 +15,17 @@ std::optional<std::string> Speculation::note(int64_t step, Scale scale) {
   if (choice_ == Choice::kSpeculative && wrong >= kTooManyWrong) {
     choice_ = Choice::kDeferred;
     return fmt::format(
-        "updates wait for the clip from step {} on: it engaged in {} of the last {} steps (early again after {} steps "
-        "without)",
+        "updates wait for the clip from step {} on: it engaged, or the step was skipped, in {} of the last {} steps "
+        "(early again after {} steps without)",
         step + 1, wrong, seen_, kWindow);
   }
   if (choice_ == Choice::kDeferred && seen_ >= kFirst && wrong == 0) {
     choice_ = Choice::kSpeculative;
     return fmt::format(
-        "updates run early, in the backward, from step {} on: the clip engaged in none of the last {} steps", step + 1,
-        seen_);
+        "updates run early, in the backward, from step {} on: the clip engaged in none of the last {} steps, and none "
+        "was "
+        "skipped",
+        step + 1, seen_);
   }
   return std::nullopt;
 }

@@ -13,7 +13,7 @@ class Speculation {
  public:
   static constexpr int kWindow = 8;        // steps that are looked at
   static constexpr int kTooManyWrong = 2;  // of them: updates wait for the scale. None: they run early
-  static constexpr int kFirst = 2;         // steps of a run, none of them clipped: updates run early before a whole window
+  static constexpr int kFirst = 2;  // steps of a run, none of them clipped: updates run early before a whole window
 
   enum class Choice : uint8_t { kDeferred, kSpeculative };
   Choice next() const { return choice_; }

@@ -358,6 +358,12 @@ void Executor::name_rows(TraceWriter& to) {
   for (int lane = 0; lane < kLaneCount; ++lane) to.name_row(lane, name_of(static_cast<Lane>(lane)));
 }
 
+void Executor::close_trace() {
+  std::lock_guard lock(mutex_);
+  SLUICE_CHECK(!running_, "a unit is running");
+  if (const std::unique_ptr<TraceWriter> trace = std::move(parts_.trace)) trace->close();
+}
+
 void Executor::write_trace(TraceWriter& to) const {
   const auto hops = program_->hops();
   for (size_t hop = 0; hop < hops.size(); ++hop) {

@@ -82,6 +82,8 @@ class Executor final : private CopySink {
   // When each hop of the last unit began and ended. Between finish() and the next begin(), and name_rows() before it.
   void write_trace(TraceWriter& to) const;
   static void name_rows(TraceWriter& to);  // one row a lane
+  // Ends the trace of all units. No unit may be running. Throws IoError if anything of it could not be written.
+  void close_trace();
 
   // End of an update hop. Any thread.
   void ended(int hop, std::exception_ptr error) noexcept;

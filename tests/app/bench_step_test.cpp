@@ -28,8 +28,9 @@ TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
   const auto json = nlohmann::ordered_json::parse(ended.out);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"step_ms", "replay_ms", "overlap_efficiency", "binding_lane",
-                                            "predicted_step_ms", "tokens_per_s", "tflop_per_s", "exposed_ms"}));
+  EXPECT_EQ(keys, (std::vector<std::string>{"step_ms", "replay_ms", "replay_percent_of_ceiling", "overlap_efficiency",
+                                            "binding_lane", "predicted_step_ms", "tokens_per_s", "tflop_per_s",
+                                            "exposed_ms"}));
   double longest = 0;
   for (const auto& [resource, ms] : json["replay_ms"].items()) longest = std::max(longest, ms.get<double>());
   EXPECT_EQ(json["replay_ms"].size(), 4u);
@@ -45,6 +46,20 @@ TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
   EXPECT_GE(json["replay_ms"]["compute"], 2.0 * 2 * (3 * (1 + 3) + 4));
   EXPECT_GE(json["step_ms"], 2.0 * 2 * (3 * (1 + 3) + 4));
   EXPECT_TRUE(fs::is_empty(file("drive")));
+}
+
+// Without gradients kept, a step whose clip engages runs twice: so do its replays and what is predicted.
+TEST_F(BenchStepTest, of_steps_that_run_twice_counts_everything_twice) {
+  const std::vector<std::string> options = {
+      "--json", "--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2", "--set", "sluice.update=replay",
+      "--set",  "gradient_clipping=0.01"};
+  const Ended ended = bench(options);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json json = Json::parse(ended.out);
+  constexpr double kOnce = 2.0 * 2 * (3 * (1 + 3) + 4);  // as above
+  for (const auto& ms : {json["step_ms"], json["predicted_step_ms"], json["replay_ms"]["compute"]}) {
+    EXPECT_GE(ms.get<double>(), 2 * kOnce);
+  }
 }
 
 TEST_F(BenchStepTest, runs_the_real_compute_and_removes_the_folder_it_made) {

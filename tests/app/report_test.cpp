@@ -1,4 +1,9 @@
 // `sluice report`: one page that stands alone.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -16,7 +21,29 @@ class ReportTest : public CommandTest {
     text << std::ifstream(file(name)).rdbuf();
     return text.str();
   }
+  // What `sluice report` says where every step of "run" took 100 ms and lanes were busy so long; others not at all.
+  std::string report_of(const std::map<std::string, double>& busy_ms) const {
+    std::vector<Json> lines = metrics("run");
+    std::ofstream stream(file("run/metrics.jsonl"));
+    for (Json& line : lines) {
+      line["step_ms"] = 100.0;
+      for (Json& lane : line["lanes"]) lane["ms"] = 0;
+      for (const auto& [lane, ms] : busy_ms) line["lanes"][lane]["ms"] = ms;
+      stream << line.dump() << "\n";
+    }
+    stream.close();
+    const Ended ended = sluice({"report", "@run"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.out;
+  }
 };
+
+// Speeds that need no measuring, and a drive in which most of a step passes.
+constexpr const char* kMachine = R"({
+  "read_gb_per_s": 0.01, "write_gb_per_s": 0.01, "mixed_gb_per_s": 0.01, "upload_gb_per_s": 10,
+  "download_gb_per_s": 10, "update_ns_per_element": 0.5, "checksum_gb_per_s": 20, "close_gb_per_s": 5,
+  "compute_tflop_per_s": 1, "update_threads": 1, "cores": 2})";
+constexpr const char* kOffers = "What would help, by the planner's prediction";
 
 TEST_F(ReportTest, is_one_page_with_every_part_and_nothing_to_fetch) {
   ASSERT_EQ(train("run").exit_code, 0);
@@ -57,6 +84,63 @@ TEST_F(ReportTest, says_what_is_missing_of_a_run_that_has_no_steps_yet) {
   EXPECT_THAT(text_of("page.html"), testing::HasSubstr("No step has been sampled yet"));
 }
 
+TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest) {
+  ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
+  const std::string both = report_of({{"read", 55}, {"write", 50}, {"compute", 60}});
+  EXPECT_THAT(both, testing::HasSubstr("bound by the NVMe drives, which reads and writes share: busy up to 100 % of"));
+  EXPECT_THAT(both, testing::HasSubstr("(reads 55 ms, writes 50 ms)"));
+  EXPECT_THAT(both, testing::HasSubstr("one more drive"));
+  EXPECT_THAT(both, testing::HasSubstr("The next, compute, needs 60 ms"));
+  const std::string page = text_of("run/report.html");
+  EXPECT_THAT(page, testing::HasSubstr("<span>bound by</span><b>nvme</b>"));
+  for (const char* lane : {"read", "write"}) {
+    EXPECT_THAT(page, testing::ContainsRegex(std::string("<tr><th>") + lane + "</th>[^\n]{0,60}class=\"bound\""));
+  }
+  // Copies have a link each way: these do not add up.
+  const std::string copies = report_of({{"upload", 55}, {"download", 50}, {"compute", 95}});
+  EXPECT_THAT(copies, testing::HasSubstr("bound by compute: busy 95 % of the step"));
+  EXPECT_THAT(copies, testing::HasSubstr("More memory or another drive would save 5.00 ms of a step at best"));
+}
+
+TEST_F(ReportTest, does_not_say_that_nothing_helps_where_lanes_waited_for_each_other) {
+  ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
+  const std::string words = report_of({{"read", 30}, {"compute", 60}});
+  EXPECT_THAT(words, testing::HasSubstr("Nothing was busy throughout"));
+  EXPECT_THAT(words, testing::HasSubstr("More host memory deepens the slots"));
+  for (const char* against : {"change nothing", "at best"}) {
+    EXPECT_THAT(words, testing::Not(testing::HasSubstr(against)));
+  }
+  EXPECT_THAT(text_of("run/report.html"), testing::HasSubstr("<span>busiest</span><b>compute</b>"));
+}
+
+TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
+  std::ofstream(file("machine.json")) << kMachine;
+  const std::vector<std::string> on_it = {"--machine", "@machine.json", "--set", "sluice.placement.state=nvme"};
+  std::vector<std::string> resumed = on_it;
+  resumed.insert(resumed.end(), {"--steps", "8", "--resume"});
+  const Ended trained = train("run", on_it);
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  const Json kept = Json::parse(text_of("run/would_help.json"));
+  EXPECT_THAT(trained.out, testing::HasSubstr(fmt::format("predicted    {:.1f} ms", kept["step_ms"].get<double>())));
+  ASSERT_EQ(kept["would_help"].size(), 4u);
+  ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
+  const std::string page = text_of("run/report.html");
+  for (const char* part : {kOffers, "one more drive", "+1.0 MiB host memory", "+2.0 MiB device memory", "2x tokens"}) {
+    EXPECT_THAT(page, testing::HasSubstr(part));
+  }
+  for (const Json& offer : kept["would_help"]) {
+    const std::string tokens_per_s = std::to_string(std::llround(offer["tokens_per_s"].get<double>()));
+    EXPECT_THAT(page, testing::HasSubstr("<td>" + tokens_per_s + "</td>"));
+  }
+  std::ofstream(file("run/would_help.json")) << "{}";
+  EXPECT_THAT(sluice({"report", "@run"}).last_error_line(), testing::HasSubstr("would_help.json"));
+  ASSERT_EQ(train("run", resumed).exit_code, 0);
+  EXPECT_EQ(Json::parse(text_of("run/would_help.json"))["would_help"].size(), 4u);
+  fs::remove(file("run/would_help.json"));  // as runs from before it have none
+  ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
+  EXPECT_THAT(text_of("run/report.html"), testing::Not(testing::HasSubstr(kOffers)));
+}
+
 TEST_F(ReportTest, of_a_folder_without_a_run_is_refused) {
   const Ended ended = sluice({"report", "@nothing"});
   EXPECT_EQ(ended.exit_code, 2);
@@ -69,6 +153,31 @@ TEST_F(ReportTest, a_trace_asked_for_on_the_command_line_holds_every_lane) {
   std::set<int> rows;
   for (const Json& event : trace["traceEvents"]) rows.insert(event["tid"].get<int>());
   EXPECT_EQ(rows, (std::set<int>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(ReportTest, the_log_names_the_resource_that_was_busy_longest_reads_and_writes_as_one) {
+  const Ended ended =
+      train("run", {"--set", kFixedHomes, "--set", "sluice.commit_interval=1", "--set", "steps_per_print=1"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const std::regex said("step (\\d+)/6 .* (\\d+) ms, bound by (\\w+) (\\d+) ms; (.*)");
+  const std::vector<Json> lines = metrics("run");
+  size_t seen = 0;
+  for (std::sregex_iterator at(ended.err.begin(), ended.err.end(), said), end; at != end; ++at, ++seen) {
+    const Json& line = lines[std::stoul((*at)[1]) - 1];
+    const auto ms = [&](const char* lane) { return line["lanes"][lane]["ms"].get<double>(); };
+    const std::map<std::string, double> busy_ms = {
+        {"nvme", std::min(ms("read") + ms("write"), line["step_ms"].get<double>())},
+        {"cpu", ms("update")},
+        {"copies", std::max(ms("upload"), ms("download"))},
+        {"compute", ms("compute")}};
+    double most = 0;
+    for (const auto& [resource, busy] : busy_ms) most = std::max(most, busy);
+    ASSERT_TRUE(busy_ms.contains((*at)[3])) << at->str();
+    EXPECT_EQ(busy_ms.at((*at)[3]), most) << at->str();
+    EXPECT_EQ(std::stol((*at)[4]), std::lround(most)) << at->str();
+    EXPECT_THAT((*at)[5].str(), testing::AllOf(testing::HasSubstr("read "), testing::HasSubstr("write ")));
+  }
+  EXPECT_EQ(seen, lines.size() - 1);  // the last line has the digests
 }
 
 TEST_F(ReportTest, the_log_says_which_lane_bound_the_step_and_how_far_the_others_were) {

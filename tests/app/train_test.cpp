@@ -154,6 +154,13 @@ TEST_F(TrainTest, another_seed_gives_another_run) {
   EXPECT_NE(metrics("one")[0]["loss"], metrics("two")[0]["loss"]);
 }
 
+TEST_F(TrainTest, a_trace_that_could_not_be_written_whole_is_an_error_of_a_finished_run) {
+  const Ended ended = train("run", {"--trace", "/dev/full"});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.last_error_line(), testing::AllOf(testing::HasSubstr("/dev/full"), testing::HasSubstr("trace")));
+  EXPECT_EQ(metrics("run").back()["final"], true);
+}
+
 TEST_F(TrainTest, without_steps_it_trains_one_epoch) {
   const Ended ended = sluice({"train", "@run.json", "--data", "@text.txt", "--out", "@run", "--set",
                               "train_micro_batch_size_per_gpu=24", "--set", "sluice.device_memory=8MiB"});

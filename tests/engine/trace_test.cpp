@@ -213,6 +213,23 @@ TEST_F(Traces, show_state_for_the_updates_to_come_read_beside_the_last_backward)
   EXPECT_TRUE(overlaps(rows(), "read", "swap_in", "compute v0 #1 backward"));
 }
 
+TEST_F(Traces, that_cannot_be_written_whole_say_so_when_they_are_closed_and_harm_no_step) {
+  const RunRecord expected = train_reference(model_, reference_);
+  for (const char* full : {"/dev/full", ""}) {
+    TempFolder folder;
+    EngineOptions options = engine_options(folder, reference_);
+    options.trace_path = full;
+    Engine engine(model_, options, toy_source());
+    EXPECT_EQ(train_engine(engine, model_, reference_), expected);
+    if (*full == 0) {
+      EXPECT_NO_THROW(engine.close_trace()) << "none was asked for";
+      continue;
+    }
+    EXPECT_THROW(engine.close_trace(), IoError);
+    EXPECT_NO_THROW(engine.close_trace()) << "said once";
+  }
+}
+
 TEST_F(Traces, of_one_step_are_kept_without_a_trace) {
   const std::string one = (folder_.path() / "one.json").string();
   options_.trace_path.clear();

@@ -97,7 +97,39 @@ TEST_F(UpdateModes, a_clip_that_always_engages_changes_no_bit) {
   choose(UpdateMode::kReplay);
   const Course replayed = expect_reference();
   EXPECT_EQ(replayed.run_again, reference_.steps);
-  EXPECT_EQ(replayed.right, reference_.steps);  // with the scale of the first run
+  EXPECT_EQ(replayed.wrong, reference_.steps);
+}
+
+// What a step moves counts each time that it runs.
+TEST_F(UpdateModes, a_step_that_runs_again_has_what_both_passes_moved) {
+  struct Counted {
+    int64_t read = 0, written = 0, uploaded = 0;
+    bool operator==(const Counted&) const = default;
+  };
+  const auto count = [&](double max_norm) {
+    reference_.max_norm = max_norm;
+    choose(UpdateMode::kReplay, 1);
+    TempFolder folder;
+    EngineOptions with = engine_options(folder, reference_);
+    with.plan.update = UpdateMode::kReplay;
+    with.plan.placement = {.weights = {{kNvme, 1}}, .state = {{kNvme, 1}}};
+    Engine engine(model_, with, toy_source());
+    std::vector<Counted> steps;
+    int64_t step = 0;
+    const Compute compute = toy_compute(model_, step);
+    while (engine.step() < 3) {
+      step = engine.step() + 1;
+      const StepEnd end = engine.train_step(reference_.learning_rate, compute);
+      EXPECT_EQ(end.speculated, max_norm == kNeverClips ? Speculated::kRight : Speculated::kWrong);
+      const StepLanes& lanes = engine.last_lanes();
+      steps.push_back({lanes.read.bytes, lanes.write.bytes, lanes.upload.bytes});
+    }
+    return steps;
+  };
+  const Counted once = count(kNeverClips).back(), again = count(kAlwaysClips).back();
+  EXPECT_GE(again.read, once.read * 3 / 2);  // records read ahead are not read again
+  EXPECT_EQ(again.written, 2 * once.written);
+  EXPECT_EQ(again.uploaded, 2 * once.uploaded);
 }
 
 TEST_F(UpdateModes, a_clip_that_engages_now_and_then_changes_no_bit_wherever_records_live) {
