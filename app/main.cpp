@@ -1,9 +1,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <span>
+#include <string_view>
+
 #include "app/command_line.h"
 
 namespace {
+
+// Commands that have no model to compute: they run as they were started, under an emulator too.
+bool computes(std::span<char* const> arguments) {
+  const auto word = [&](size_t i) {
+    return i < arguments.size() ? std::string_view(arguments[i]) : std::string_view();
+  };
+  return word(1) != "info" && (word(1) != "bench" || word(2) == "step");
+}
 
 // LibTorch's compute threads spin at their barriers unless told to wait; on a machine whose cores also run the update,
 // the copies or other people's work that costs up to ten times the step. The threading library reads this as it is
@@ -17,6 +28,6 @@ void make_compute_threads_wait(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  make_compute_threads_wait(argv);
+  if (computes({argv, static_cast<size_t>(argc)})) make_compute_threads_wait(argv);
   return sluice::run_command_line(argc, argv, sluice::make_io_queue);
 }

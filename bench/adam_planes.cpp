@@ -48,9 +48,9 @@ struct IsaName {
   std::string_view isa, target;
 };
 // Highway's names of targets beside those that people know.
-constexpr IsaName kIsaNames[] = {{"avx512_dl", "AVX3_DL"}, {"avx512", "AVX3"}, {"avx2", "AVX2"},
-                                 {"sse4", "SSE4"},         {"ssse3", "SSSE3"}, {"portable", "EMU128"},
-                                 {"portable", "SCALAR"}};
+constexpr IsaName kIsaNames[] = {{"avx512_dl", "AVX3_DL"}, {"avx512", "AVX3"},     {"avx2", "AVX2"},
+                                 {"sse4", "SSE4"},         {"ssse3", "SSSE3"},     {"sse2", "SSE2"},
+                                 {"neon", "NEON"},         {"portable", "EMU128"}, {"portable", "SCALAR"}};
 
 std::string isa_of(std::string_view target) {
   for (const IsaName& name : kIsaNames) {
@@ -80,7 +80,9 @@ int threads_of(const AdamBenchOptions& options, const Topology& topology) {
 int64_t most_elements(AdamFormat format, int64_t bytes) {
   const std::vector<int64_t> planes = element_bytes(format);
   const int64_t rounding = static_cast<int64_t>(planes.size()) * kPageBytes;
-  return std::max<int64_t>(0, bytes - rounding) / std::reduce(planes.begin(), planes.end());
+  constexpr int64_t kInSmallPages = 5 * 4;  // bytes of an element where they are measured
+  const int64_t each = std::max<int64_t>(kInSmallPages, std::reduce(planes.begin(), planes.end()));
+  return std::max<int64_t>(0, bytes - rounding) / each;
 }
 
 std::vector<NodeShare> node_shares(int64_t elements, std::span<const TeamGroup> groups) {

@@ -20,11 +20,11 @@ constexpr uint32_t rounding_bits(uint32_t key, int64_t element) {
 }
 
 // `chance` is below 2^16: as many of its values round the magnitude up as the pattern's low half says. Infinities and
-// NaN stay.
+// NaN stay, and no finite value becomes infinite: above the largest of bf16 all are rounded down.
 constexpr uint16_t bf16_by_chance(float value, uint32_t chance) {
   const uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((magnitude == 0x7f800000u ? bits : bits + chance) >> 16);
+  return static_cast<uint16_t>((magnitude >= 0x7f7f0000u ? bits : bits + chance) >> 16);
 }
 
 }  // namespace sluice

@@ -97,11 +97,23 @@ class HwlocTopology final : public Topology {
   void find_cpus(hwloc_bitmap_t allowed_cpus) {
     const Set allowed(hwloc_bitmap_dup(allowed_cpus), hwloc_bitmap_free);
     hwloc_bitmap_and(allowed.get(), allowed.get(), hwloc_topology_get_allowed_cpuset(topology_.get()));
+    std::vector<hwloc_obj_t> nodes;
     for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, node));) {
+      nodes.push_back(node);
+    }
+    // Nodes may share CPUs: a package's own memory beside the machine's, fast memory beside slow. A CPU belongs to the
+    // nearest of its nodes, and of several equally near ones to the first.
+    std::stable_sort(nodes.begin(), nodes.end(), [](hwloc_obj_t a, hwloc_obj_t b) {
+      return hwloc_bitmap_weight(a->cpuset) < hwloc_bitmap_weight(b->cpuset);
+    });
+    const Set left(hwloc_bitmap_dup(allowed.get()), hwloc_bitmap_free);
+    for (const hwloc_obj_t node : nodes) {
       const Set here = empty_set();
-      hwloc_bitmap_and(here.get(), allowed.get(), node->cpuset);
+      hwloc_bitmap_and(here.get(), left.get(), node->cpuset);
       // A node without CPUs (memory only, or outside the affinity mask) has no work to give.
-      if (!hwloc_bitmap_iszero(here.get())) add_node(here.get(), node->nodeset);
+      if (hwloc_bitmap_iszero(here.get())) continue;
+      add_node(here.get(), node->nodeset);
+      hwloc_bitmap_andnot(left.get(), left.get(), here.get());
     }
     if (cpus_of_nodes_.empty()) add_node(allowed.get(), nullptr);
     core_count_ = std::accumulate(cores_of_nodes_.begin(), cores_of_nodes_.end(), 0);

@@ -1,5 +1,7 @@
 // Compiled once per SIMD target by Highway's foreach_target; the best one is chosen at run time.
 #define HWY_WANT_AVX3_DL  // carry-less products of whole vectors
+// Vectors here have a size that the compiler knows: CPUs with these run NEON.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu_adam/adam_simd.cpp"
 #include <hwy/cache_control.h>
@@ -30,7 +32,7 @@ constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 
 // Rounded once. Highway's MulAdd multiplies, rounds and adds where the target has no such instruction.
 HWY_INLINE F fused_multiply_add(F a, F b, F c) {
-#if HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+#if !HWY_NATIVE_FMA
   const Floats df;
   HWY_ALIGN float lanes[3][hn::MaxLanes(df)];
   hn::Store(a, df, lanes[0]);
@@ -128,7 +130,7 @@ HWY_INLINE void store_by_chance(F value, U chance, uint16_t* to) {
   const Patterns du;
   const U bits = hn::BitCast(du, value), magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
   const U nan = hn::Or(bits, hn::Set(du, 0x400000u));
-  U rounded = hn::IfThenElse(magnitude_above(du, magnitude, 0x7f7fffffu), bits, hn::Add(bits, chance));
+  U rounded = hn::IfThenElse(magnitude_above(du, magnitude, 0x7f7effffu), bits, hn::Add(bits, chance));
   rounded = hn::IfThenElse(magnitude_above(du, magnitude, 0x7f800000u), nan, rounded);
   store_halves(du, hn::ShiftRight<16>(rounded), to);
 }

@@ -4,8 +4,11 @@
 #include <oneapi/tbb/task_scheduler_observer.h>
 #include <oneapi/tbb/version.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include "cpu_adam/task_fifo.h"
 #include "cpu_adam/update_team.h"
@@ -13,11 +16,12 @@
 namespace sluice {
 namespace {
 
-// Pins a worker when it enters the arena, by its slot there; workers move between arenas, so each entry pins anew.
+// Pins a worker when it enters the arena, by its slot there, and lets it go when it leaves: workers move between
+// arenas, not all of which are ours.
 class Pinner final : public tbb::task_scheduler_observer {
  public:
   Pinner(tbb::task_arena& arena, const Topology& topology, const std::vector<int>& cpus)
-      : task_scheduler_observer(arena), topology_(topology), cpus_(cpus) {
+      : task_scheduler_observer(arena), topology_(topology), cpus_(cpus), unpinned_(topology.cpus_of_this_thread()) {
     observe(true);
   }
   ~Pinner() override { observe(false); }
@@ -28,11 +32,21 @@ class Pinner final : public tbb::task_scheduler_observer {
     const int cpu = cpus_[static_cast<size_t>(slot) % cpus_.size()];
     if (cpu >= 0) topology_.pin_this_thread(cpu);
   }
+  void on_scheduler_exit(bool /*is_worker*/) noexcept override {
+    if (unpinned_) topology_.give_this_thread(*unpinned_);
+  }
 
  private:
   const Topology& topology_;
   std::vector<int> cpus_;
+  std::optional<ThreadCpus> unpinned_;  // of the thread that made the team
 };
+
+// TBB counts the caller as one, and by default has a worker fewer than the machine has CPUs. Of all the limits in a
+// process the lowest holds: ours leaves room for other teams and for what else runs on TBB.
+size_t most_workers(int threads) {
+  return std::max<size_t>(static_cast<size_t>(threads), size_t{4} * std::thread::hardware_concurrency()) + 1;
+}
 
 struct NodeArena {
   NodeArena(const Topology& topology, int group_number, const std::vector<int>& cpus)
@@ -52,8 +66,7 @@ class UpdateTeamTbb final : public UpdateTeam {
  public:
   UpdateTeamTbb(const Topology& topology, int threads)
       : cpus_(cpus_of_team(topology, threads)),
-        // TBB counts the caller as one, and by default has a worker fewer than the machine has CPUs.
-        workers_(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads_of(cpus_)) + 1) {
+        workers_(tbb::global_control::max_allowed_parallelism, most_workers(threads_of(cpus_))) {
     for (const TeamCpus& group : cpus_)
       nodes_.push_back(std::make_unique<NodeArena>(topology, static_cast<int>(nodes_.size()), group.cpus));
   }

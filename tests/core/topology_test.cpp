@@ -158,6 +158,19 @@ TEST(SyntheticTopology, respects_holes_in_the_set_of_allowed_cpus) {
   EXPECT_EQ(topology->cores_of_node(1), 3);
 }
 
+// Fast memory beside slow, a package's own beside the machine's: hwloc gives both nodes the same CPUs.
+TEST(SyntheticTopology, counts_cpus_of_several_nodes_once) {
+  const auto beside = make_topology_synthetic("pack:2 [numa] [numa] core:2 pu:1");
+  ASSERT_EQ(beside->node_count(), 2);
+  EXPECT_EQ(beside->core_count(), 4);
+  EXPECT_EQ(cpus_of(*beside), (std::set<int>{0, 1, 2, 3}));
+  EXPECT_EQ(beside->cpus_of_node(1), (Cpus{2, 3}));
+  const auto above = make_topology_synthetic("[numa] pack:2 [numa] core:2 pu:1");
+  ASSERT_EQ(above->node_count(), 2);
+  EXPECT_EQ(above->core_count(), 4);
+  EXPECT_EQ(above->cpus_of_node(0), (Cpus{0, 1}));
+}
+
 TEST(SyntheticTopology, knows_nodes_by_the_systems_numbers) {
   const Cpus allowed = {1, 13};  // of nodes 0 and 2
   const auto topology = make_topology_synthetic("numa:3 core:3 pu:2", allowed);

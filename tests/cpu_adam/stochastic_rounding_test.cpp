@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "core/half.h"
@@ -34,6 +35,13 @@ TEST(StochasticRounding, keeps_infinities_and_nans) {
     EXPECT_EQ(bf16_by_chance(-INFINITY, chance), 0xff80);
     EXPECT_TRUE(std::isnan(float_of_bf16(bf16_by_chance(std::bit_cast<float>(0x7f800001u), chance))));
     EXPECT_TRUE(std::isnan(float_of_bf16(bf16_by_chance(std::bit_cast<float>(0xffffffffu), chance))));
+  }
+}
+
+TEST(StochasticRounding, makes_no_finite_value_infinite) {
+  for (const uint32_t chance : {0u, 0x8000u, 0xffffu}) {
+    EXPECT_EQ(bf16_by_chance(std::numeric_limits<float>::max(), chance), 0x7f7f);
+    EXPECT_EQ(bf16_by_chance(-std::numeric_limits<float>::max(), chance), 0xff7f);
   }
 }
 

@@ -99,6 +99,16 @@ TEST_P(UpdateTeamTwin, runs_as_many_tasks_at_once_as_it_has_threads) {
   }
 }
 
+TEST_P(UpdateTeamTwin, runs_as_many_tasks_at_once_beside_a_smaller_team) {
+  std::barrier<> meeting(4);
+  const auto smaller = make(1);
+  auto team = make(4);
+  for (int i = 0; i < 4; ++i) {
+    team->start({.run = [](void* context, int) { static_cast<std::barrier<>*>(context)->arrive_and_wait(); },
+                 .context = &meeting});
+  }
+}
+
 TEST_P(UpdateTeamTwin, makes_the_caller_of_a_full_queue_wait) {
   std::atomic<int> begun{0};
   int most_waiting = 0;
