@@ -103,8 +103,9 @@ class HwlocTopology final : public Topology {
     }
     // Nodes may share CPUs: a package's own memory beside the machine's, fast memory beside slow. A CPU belongs to the
     // nearest of its nodes, and of several equally near ones to the first.
-    std::stable_sort(nodes.begin(), nodes.end(), [](hwloc_obj_t a, hwloc_obj_t b) {
-      return hwloc_bitmap_weight(a->cpuset) < hwloc_bitmap_weight(b->cpuset);
+    std::sort(nodes.begin(), nodes.end(), [](hwloc_obj_t a, hwloc_obj_t b) {
+      const int of_a = hwloc_bitmap_weight(a->cpuset), of_b = hwloc_bitmap_weight(b->cpuset);
+      return of_a != of_b ? of_a < of_b : a->logical_index < b->logical_index;
     });
     const Set left(hwloc_bitmap_dup(allowed.get()), hwloc_bitmap_free);
     for (const hwloc_obj_t node : nodes) {

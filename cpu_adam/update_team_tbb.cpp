@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "cpu_adam/task_fifo.h"
@@ -16,12 +15,11 @@
 namespace sluice {
 namespace {
 
-// Pins a worker when it enters the arena, by its slot there, and lets it go when it leaves: workers move between
-// arenas, not all of which are ours.
+// Pins a worker when it enters the arena, by its slot there; workers move between arenas, so each entry pins anew.
 class Pinner final : public tbb::task_scheduler_observer {
  public:
   Pinner(tbb::task_arena& arena, const Topology& topology, const std::vector<int>& cpus)
-      : task_scheduler_observer(arena), topology_(topology), cpus_(cpus), unpinned_(topology.cpus_of_this_thread()) {
+      : task_scheduler_observer(arena), topology_(topology), cpus_(cpus) {
     observe(true);
   }
   ~Pinner() override { observe(false); }
@@ -32,14 +30,10 @@ class Pinner final : public tbb::task_scheduler_observer {
     const int cpu = cpus_[static_cast<size_t>(slot) % cpus_.size()];
     if (cpu >= 0) topology_.pin_this_thread(cpu);
   }
-  void on_scheduler_exit(bool /*is_worker*/) noexcept override {
-    if (unpinned_) topology_.give_this_thread(*unpinned_);
-  }
 
  private:
   const Topology& topology_;
   std::vector<int> cpus_;
-  std::optional<ThreadCpus> unpinned_;  // of the thread that made the team
 };
 
 // TBB counts the caller as one, and by default has a worker fewer than the machine has CPUs. Of all the limits in a

@@ -112,7 +112,7 @@ TEST_F(CommandTest, bench_adam_refuses_what_this_machine_does_not_have) {
   for (const char* elements : {"100000000000000", "9223372036854775807"}) {
     ended = sluice({"bench", "adam", "--elements", elements});
     EXPECT_EQ(ended.exit_code, 2);
-    EXPECT_THAT(ended.err, testing::AllOf(HasSubstr(elements), HasSubstr("of memory that are available")));
+    EXPECT_THAT(ended.err, testing::AllOf(HasSubstr(elements), HasSubstr("of the memory that is available")));
   }
 }
 
