@@ -236,7 +236,8 @@ HWY_INLINE F updated(const StepLanes& step, const AdamPlanes& planes, int64_t i,
 
 // Five or six streams, each read and most written, are more than the hardware's prefetchers keep up with. Asking for
 // lines past the end of a plane does no harm.
-constexpr int64_t kBlock = 32;  // elements: one cache line of halves, two of fp32
+constexpr int64_t kBlock = 32;   // elements: one cache line of halves, two of fp32
+constexpr int64_t kAhead = 512;  // elements to prefetch ahead: measured best (bench/README.md)
 template <int64_t kElementBytes>
 HWY_INLINE void prefetch_block(const void* plane, int64_t i) {
   const auto* line = static_cast<const std::byte*>(plane) + i * kElementBytes;
@@ -261,7 +262,6 @@ HWY_INLINE void prefetch_planes(const AdamPlanes& planes, int64_t i) {
 
 struct NoSums {};
 struct NoFolds {
-  static constexpr int64_t kAhead = 256;
   HWY_INLINE NoFolds(const AdamPlanes&, NoSums) {}
   HWY_INLINE void before(int64_t) {}
   HWY_INLINE void after(int64_t) {}
@@ -277,7 +277,7 @@ HWY_INLINE int64_t update_blocks(const StepLanes& step, const AdamRun& run, cons
   Folds folds(planes, sums);
   int64_t i = 0;
   while (i + kBlock <= run.elements) {
-    prefetch_planes<kPrecision, kGradient, kMoments, kKind>(planes, i + Folds::kAhead);
+    prefetch_planes<kPrecision, kGradient, kMoments, kKind>(planes, i + kAhead);
     folds.before(i);
     if (i >= kBehind) folds.after(i - kBehind);
     for (const int64_t end = i + kBlock; i < end; i += 2 * kLanes) {

@@ -61,8 +61,6 @@ HWY_INLINE void fold_block(Fold powers, const void* plane, int64_t i, Fold& fold
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, int64_t kBlock>
 class PlaneFolds {
  public:
-  static constexpr int64_t kAhead = 512;  // elements to prefetch ahead: measured best (bench/README.md)
-
   HWY_INLINE PlaneFolds(const AdamPlanes& planes, const AdamSums& sums)
       : planes_(planes), sums_(sums), powers_(fold_powers()) {
     weights_in_ = started(sums.weights_in, 0);
