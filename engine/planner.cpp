@@ -186,7 +186,9 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
   if (pricing.prices != nullptr) ways.push_back(pricing);
   ways.push_back({.state = pricing.state});
   // Programs that bring records to the device and copy them to the store are longer: their tables may not fit.
-  if (may_update_on_device()) ways.push_back({.state = StateOnDevice::kWhereForced});
+  if (pricing.state == StateOnDevice::kWhereItFits && may_update_on_device()) {
+    ways.push_back({.state = StateOnDevice::kWhereForced});
+  }
   if (options_.update == UpdateMode::kAuto) {
     ways.push_back({.state = StateOnDevice::kWhereForced, .early = EarlyUpdates::kNone});
   }
