@@ -125,12 +125,10 @@ Json figures_json(const Measured& measured) {
   const StepFigures& figures = measured.figures;
   Json json = {{"step_ms", figures.step_ms}, {"replay_ms", Json::object()}};
   for (int i = 0; i < kLaneGroupCount; ++i) {
-    json["replay_ms"][std::string(name_of(static_cast<LaneGroup>(i)))] = figures.replays[static_cast<size_t>(i)].ms;
-  }
-  for (int i = 0; i < kLaneGroupCount; ++i) {
+    const std::string name(name_of(static_cast<LaneGroup>(i)));
     const ReplayFigure& figure = figures.replays[static_cast<size_t>(i)];
-    const Json percent = figure.ceiling_ms > 0 ? Json(percent_of_ceiling(figure)) : Json(nullptr);
-    json["replay_percent_of_ceiling"][std::string(name_of(static_cast<LaneGroup>(i)))] = percent;
+    json["replay_ms"][name] = figure.ms;
+    json["replay_percent_of_ceiling"][name] = figure.ceiling_ms > 0 ? Json(percent_of_ceiling(figure)) : Json(nullptr);
   }
   json["overlap_efficiency"] = figures.overlap_efficiency;
   json["binding_lane"] = std::string(name_of(figures.binding));

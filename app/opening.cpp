@@ -90,8 +90,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
   const RunFolder::Holds holds = folder.holds();
   if (holds == RunFolder::Holds::kOther) {
     throw ConfigError(
-        fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with "
-                    "--out",
+        fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with --out",
                     folder.path().string(), folder.config_file().filename().string()));
   }
   opening.mode = choose_mode(options, folder, holds, opening.stores(), log);

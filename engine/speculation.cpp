@@ -23,8 +23,7 @@ std::optional<std::string> Speculation::note(int64_t step, Scale scale) {
     choice_ = Choice::kSpeculative;
     return fmt::format(
         "updates run early, in the backward, from step {} on: the clip engaged in none of the last {} steps, and none "
-        "was "
-        "skipped",
+        "was skipped",
         step + 1, seen_);
   }
   return std::nullopt;
