@@ -126,12 +126,12 @@ Use Engine::Impl::enter(int visit, Pass pass) {
 }
 
 void Engine::Impl::leave() noexcept {
+  if (turn.turn == nullptr) return;  // the step was given up meanwhile
   try {
     if (turn.pass == Pass::kBackward) add_shared_contributions();
   } catch (const Error&) {  // of the device; the next call throws it
     spent = std::current_exception();
   }
-  loss_sum += turn.loss;
   turn.turn = nullptr;
   executor->leave(turn.hop);
 }

@@ -77,8 +77,9 @@ class Use {
   // What a sink multiplies its loss with before the backward (1 but for fp16): gradients stay in that domain until the
   // update.
   double loss_scale() const;
-  // The loss of this micro-batch, from a sink, without that factor; the step's loss is the mean over micro-batches.
-  void report_loss(double loss);
+  // The loss of this micro-batch, from a sink, without that factor; the step's loss is the mean over micro-batches. The
+  // number lies on the device and is read in the order of its compute: what is called for later may overwrite it.
+  void report_loss(const double* loss);
 
  private:
   friend class Engine;

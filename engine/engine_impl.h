@@ -39,7 +39,6 @@ struct Use::State {
   std::span<std::byte> graph;
   std::vector<float*> open;                     // per weight
   std::vector<float*> input_sums, output_sums;  // per input, output: the sum of its gradients, or null
-  double loss = 0;
 };
 
 class Engine::Impl final : public LaneWork {

@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "engine/open_slots.h"
+#include "offload/executor.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -382,7 +383,7 @@ Planner::Tables Planner::tables(const Plan& plan) const {
     longest = std::max(longest, unit.program.hops().size());
     if (kind == unclipped_kind(plan)) steady = std::move(unit);
   }
-  bytes += static_cast<int64_t>(longest * 3 * sizeof(int64_t));  // the executor's state of each hop
+  bytes += static_cast<int64_t>(longest) * Executor::bytes_per_hop();
   bytes += static_cast<int64_t>(plan.chunks.size() * (sizeof(ChunkHomes) + sizeof(Chunk) + sizeof(int) + 4));
   bytes += static_cast<int64_t>(plan.scratch_bytes.size() * sizeof(int64_t));
   bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));

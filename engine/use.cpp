@@ -23,7 +23,7 @@ std::span<const TensorView> Use::output_gradients() const { return state_->outpu
 std::span<const TensorView> Use::input_gradients() const { return state_->input_gradients; }
 std::span<std::byte> Use::graph() const { return state_->graph; }
 double Use::loss_scale() const { return state_->engine->captured.loss_scale; }
-void Use::report_loss(double loss) { state_->loss += loss; }
+void Use::report_loss(const double* loss) { state_->engine->device->add_number(loss, &state_->engine->loss_sum); }
 
 void Use::contribute(int weight, const std::byte* gradient, DType dtype) {
   state_->engine->contribute(weight, gradient, dtype);
@@ -47,7 +47,6 @@ void Engine::Impl::fill_use(int hop, const Turn& next, Pass pass) {
   turn.hop = hop;
   turn.turn = &next;
   turn.pass = pass;
-  turn.loss = 0;
   turn.graph = {};
   if (next.graph >= 0) {
     turn.graph = {memory + next.graph, static_cast<size_t>(plan.options.graph_bytes[next.visit])};

@@ -43,7 +43,7 @@ class PracticeTurn final : public VisitTurn {
   void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
   std::span<float> open_gradient(int weight) override;
   double loss_scale() const override { return 1; }
-  void report_loss(double) override {}
+  void report_loss(const double*) override {}
 
  private:
   Device& device_;

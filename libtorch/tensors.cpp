@@ -59,7 +59,7 @@ at::Tensor tensor_of(const TensorView& view, at::IntArrayRef shape) {
 
 namespace {
 
-// A copy to the GPU waits for what is before it in the stream: for nothing, where a visit begins.
+// From memory that is not pinned: this thread waits until the GPU has come to it, and what is before it in the stream.
 at::Tensor from_host(const void* values, c10::ScalarType type, size_t count) {
   return at::from_blob(const_cast<void*>(values), {static_cast<int64_t>(count)}, type).to(compute_device());
 }

@@ -25,7 +25,7 @@ class VisitTurn {
   // weight's open gradient itself, zero where nothing has been contributed.
   virtual std::span<float> open_gradient(int weight) = 0;
   virtual double loss_scale() const = 0;
-  virtual void report_loss(double loss) = 0;
+  virtual void report_loss(const double* loss) = 0;
 };
 
 // `use` must outlive it.
@@ -47,7 +47,7 @@ class UseTurn final : public VisitTurn {
   }
   std::span<float> open_gradient(int weight) override { return use_.open_gradient(weight); }
   double loss_scale() const override { return use_.loss_scale(); }
-  void report_loss(double loss) override { use_.report_loss(loss); }
+  void report_loss(const double* loss) override { use_.report_loss(loss); }
 
  private:
   Use& use_;

@@ -57,7 +57,7 @@ class Head final : public Gpt2Visit {
       const TileRange tile{first, std::min(first + tile_tokens_, tokens.count())};
       turn.pass() == Pass::kBackward ? train_tile(turn, tile, targets, loss) : add_loss(turn, tile, targets, loss);
     }
-    turn.report_loss(targets.count() > 0 ? loss.item<double>() / static_cast<double>(targets.count()) : 0.0);
+    report_mean(turn, std::move(loss), targets.count());
   }
 
  private:

@@ -65,6 +65,10 @@ NormedTokens normed_with_graph(const HeadModule& module, const at::Tensor& x);
 void differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made, at::Tensor logits_gradient,
                           at::Tensor& to);
 
+// Reports the mean of `count` tokens' losses without waiting for it; 0 of none. Divides their sum, an fp64 scalar, in
+// place.
+void report_mean(VisitTurn& turn, at::Tensor sum, int64_t count);
+
 // Fills the logits of the last token that these rows are for.
 void fill_logits(const HeadModule& module, const VisitTurn& turn, const Gpt2Tokens& tokens, const TileRange& rows);
 

@@ -95,4 +95,9 @@ void fill_logits(const HeadModule& module, const VisitTurn& turn, const Gpt2Toke
       .copy_(logits);
 }
 
+void report_mean(VisitTurn& turn, at::Tensor sum, int64_t count) {
+  if (count > 0) sum.div_(count);
+  turn.report_loss(sum.const_data_ptr<double>());
+}
+
 }  // namespace sluice

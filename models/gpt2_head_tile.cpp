@@ -134,7 +134,7 @@ class Loss final : public Gpt2Visit {
     const Statistics statistics(turn.inputs()[0], all);
     const at::Tensor log_sum = at::log(statistics.sum), ignored = targets.absent(0, all.size());
     const at::Tensor losses = (log_sum - (statistics.at_target - statistics.maximum)).masked_fill_(ignored, 0);
-    const at::Tensor loss = at::sum(losses, c10::ScalarType::Double);
+    at::Tensor loss = at::sum(losses, c10::ScalarType::Double);
     const auto counted = static_cast<double>(targets.count());
     if (turn.pass() == Pass::kBackward) {
       const at::Tensor both = statistics.maximum + log_sum;  // before anything is written
@@ -142,7 +142,7 @@ class Loss final : public Gpt2Visit {
       gradient.log_sum.copy_(both);
       gradient.weight.fill_(turn.loss_scale() / counted).masked_fill_(ignored, 0);
     }
-    turn.report_loss(counted > 0 ? loss.item<double>() / counted : 0.0);
+    report_mean(turn, std::move(loss), targets.count());
   }
 
  private:

@@ -2,6 +2,9 @@
 // and updates of optimizer state that is at home there. Twins: device_cuda, and device_host, which plays the device
 // with a capped arena of its own and copy threads, so that path, budgets and waiting are real on any machine. Whatever
 // fails throws DeviceError, or ends with one in the sink, naming the call, the error and the sizes.
+//
+// Uploads, downloads and compute are three orders: what is in one runs one after the other. Between two of them a
+// DeviceOrder says what must end first; the device sees to it itself, and whoever starts work need not wait.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,16 +21,24 @@ namespace sluice {
 
 enum class CopyLane : uint8_t { kUpload, kDownload };
 
+// The last work of each order that must have ended before something begins; 0: none of it. An order numbers its work
+// from 1, as it is started: start() and finish_compute() return the numbers. In place of one that is kMaxCopies or more
+// behind the last, a later one may be waited for, which has been started already.
+struct DeviceOrder {
+  uint64_t upload = 0, download = 0, compute = 0;
+};
+
 struct Copy {
   CopyLane lane = CopyLane::kUpload;
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   int64_t bytes = 0;
   uint64_t tag = 0;
+  DeviceOrder after = {};
 };
 
-// Where the ends of copies and of compute are told. Called from a thread of the device, or from within
-// finish_compute(); must not block or throw.
+// Where the ends of copies and of compute are told, those of one order in its order. Called from a thread of the
+// device, or from within finish_compute(); must not block or throw.
 class CopySink {
  public:
   virtual ~CopySink() = default;
@@ -51,15 +62,17 @@ class Device {
   virtual void register_host(std::span<std::byte> memory) = 0;
 
   // Copies of one lane run in the order of starting. At most kMaxCopies may be under way in a lane (a check fails). One
-  // thread at a time starts copies of a lane. A copy is ordered with compute by the ends that the sink was told.
+  // thread at a time starts copies of a lane. Beside `after`, what the sink has been told of is before a copy.
   static constexpr int kMaxCopies = 16;
-  virtual void start(const Copy& copy) = 0;
-  // Set before the first start() or finish_compute(); must outlive the device's last copy.
+  virtual uint64_t start(const Copy& copy) = 0;
+  // Set before the first start() or finish_compute(); must outlive the device's last work.
   virtual void set_sink(CopySink* sink) = 0;
   // One copy in either direction that has ended when this returns; any thread, several at once. The ceiling of
   // benchmarks, and what tests look into a device with.
   virtual void copy_now(std::byte* to, const std::byte* from, int64_t bytes) = 0;
 
+  // Compute called for from here on runs after these. By the thread that computes; on device_host it waits.
+  virtual void begin_compute(const DeviceOrder& after) = 0;
   // Gradient arithmetic on device memory (gradient_kernels.h), by one thread at a time: done in the order of the calls
   // and of other compute on the device, and ended when finish_compute() has told so.
   virtual void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
@@ -69,8 +82,11 @@ class Device {
                               double* norm_part) = 0;
   virtual void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) = 0;
   virtual void zero(std::byte* memory, int64_t bytes) = 0;
-  // Tells the sink when all compute called for so far has ended. Between this and that nothing more may be called for.
-  virtual void finish_compute(uint64_t tag) = 0;
+  // *sum += *number, which lies on the device: by then; until then *sum must stay.
+  virtual void add_number(const double* number, double* sum) = 0;
+  // The compute called for since the last one is a piece of work: tells the sink when it has ended. At most kMaxCopies
+  // may be under way.
+  virtual uint64_t finish_compute(uint64_t tag) = 0;
 
   // The optimizer's pass over runs of one chunk, whose planes all lie on the device; the bits of the host's kernels.
   // Runs beside the caller's compute. Any thread, several at once over other chunks; blocks until the planes are

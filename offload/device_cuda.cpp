@@ -1,6 +1,6 @@
 // The device on a GPU: one allocation (the arena, and behind it the progress of closing kernels), and a stream each for
-// uploads, downloads and compute. What ends is told by threads of the device that sleep until an event has come;
-// nothing ever waits for the whole GPU.
+// uploads, downloads and compute. A stream waits for another's events by itself; what ends is told by threads of the
+// device that sleep until an event has come; nothing ever waits for the whole GPU.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -17,6 +17,7 @@
 #include "offload/device.h"
 #include "offload/device_lane.h"
 #include "offload/gpu.h"
+#include "offload/host_sums.h"
 
 namespace sluice {
 
@@ -52,6 +53,10 @@ class Event {
   Event(Event&&) = delete;
   void record(const Stream& stream) { check_cuda(cudaEventRecord(event_, stream.get()), {"cudaEventRecord"}); }
   void wait(const char* what, int64_t bytes) const { check_cuda(cudaEventSynchronize(event_), {what, bytes}); }
+  // What is put on the stream from here on runs after it.
+  void hold(const Stream& stream) const {
+    check_cuda(cudaStreamWaitEvent(stream.get(), event_, 0), {"cudaStreamWaitEvent"});
+  }
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -61,39 +66,45 @@ class Event {
 struct StreamJob {
   uint64_t tag = 0;
   int64_t bytes = -1;
-  int event = 0;
+  uint64_t number = 0;
 };
 
-// A stream whose jobs end in order, each told when its event has come. `before_end` runs first, on the lane's thread.
+// A stream whose jobs end in order, each told when its event has come. `before_end` gets the job's number first, on the
+// lane's thread.
 class StreamLane {
  public:
-  explicit StreamLane(const char* what, std::function<void()> before_end = {})
+  explicit StreamLane(const char* what, std::function<void(uint64_t)> before_end = {})
       : what_(what), before_end_(std::move(before_end)) {}
 
   const Stream& stream() const { return stream_; }
   void set_sink(CopySink* sink) { thread_.set_sink(sink); }
-  // `issue` puts the job's work on the stream.
+  // `issue` puts the job's work on the stream, and gets its number. Returns that.
   template <class Issue>
-  void start(uint64_t tag, int64_t bytes, const Issue& issue) {
+  uint64_t start(uint64_t tag, int64_t bytes, const Issue& issue) {
     thread_.check_room();
-    issue();
-    const int event = next_event_;
-    next_event_ = (next_event_ + 1) % Device::kMaxCopies;
-    events_[event].record(stream_);
-    thread_.start({.tag = tag, .bytes = bytes, .event = event});
+    const uint64_t number = ++started_;
+    issue(number);
+    event_of(number).record(stream_);
+    thread_.start({.tag = tag, .bytes = bytes, .number = number});
+    return number;
+  }
+  // `other` goes on when this job has ended; 0: at once.
+  void hold(const StreamLane& other, uint64_t number) {
+    if (number > 0) event_of(number).hold(other.stream_);
   }
 
  private:
+  Event& event_of(uint64_t number) { return events_[number % Device::kMaxCopies]; }
   void wait_for(const StreamJob& job) {
-    events_[job.event].wait(what_, job.bytes);
-    if (before_end_) before_end_();
+    event_of(job.number).wait(what_, job.bytes);
+    if (before_end_) before_end_(job.number);
   }
 
   const char* what_;
-  std::function<void()> before_end_;
+  std::function<void(uint64_t)> before_end_;
   Stream stream_;
   std::array<Event, Device::kMaxCopies> events_;
-  int next_event_ = 0;
+  uint64_t started_ = 0;
   DeviceLane<StreamJob> thread_{[this](const StreamJob& job) { wait_for(job); }};  // last: it uses all of the above
 };
 
@@ -113,42 +124,6 @@ class Pinned {
 
  private:
   T* values_ = nullptr;
-};
-
-// Sums of tiles that the GPU writes into memory of the host, and the parts of the norm that they add up to. Used by the
-// caller of compute, and while that waits for an end by the lane's thread.
-class NormParts {
- public:
-  static constexpr int64_t kTiles = 64 * kKiB;
-  static constexpr size_t kParts = 4096;
-
-  NormParts() { parts_.reserve(kParts); }
-
-  int64_t room() const { return parts_.size() < kParts ? kTiles - used_ : 0; }
-  // Where the sums of the next `tiles` go, which add to *norm_part.
-  double* take(double* norm_part, int64_t tiles) {
-    parts_.push_back({norm_part, sums_.at(used_), tiles});
-    used_ += tiles;
-    return parts_.back().sums;
-  }
-  // All tiles' sums are there: adds them in ascending order.
-  void add_up() {
-    for (const Part& part : parts_) {
-      for (int64_t tile = 0; tile < part.tiles; ++tile) *part.to += part.sums[tile];
-    }
-    parts_.clear();
-    used_ = 0;
-  }
-
- private:
-  struct Part {
-    double* to = nullptr;
-    double* sums = nullptr;
-    int64_t tiles = 0;
-  };
-  Pinned<double> sums_{kTiles};
-  int64_t used_ = 0;
-  std::vector<Part> parts_;
 };
 
 // What one update under way has for itself.
@@ -255,6 +230,7 @@ Gpu gpu_at(int index) {
 }
 
 using kernels::kOwnDeviceBytes;
+constexpr size_t kReturned = 64 * kKiB;  // sums of tiles and losses on their way to the host
 
 class DeviceCuda final : public Device {
  public:
@@ -270,9 +246,12 @@ class DeviceCuda final : public Device {
   void* compute_stream() const override { return stream(); }
 
   void register_host(std::span<std::byte> memory) override { registered_.take(memory); }
-  void start(const Copy& copy) override {
+  uint64_t start(const Copy& copy) override {
     StreamLane& lane = copy.lane == CopyLane::kUpload ? upload_ : download_;
-    lane.start(copy.tag, copy.bytes, [&] { copy_async(copy.to, copy.from, copy.bytes, lane.stream().get()); });
+    return lane.start(copy.tag, copy.bytes, [&](uint64_t) {
+      hold(lane, copy.after);
+      copy_async(copy.to, copy.from, copy.bytes, lane.stream().get());
+    });
   }
   void set_sink(CopySink* sink) override {
     for (StreamLane* lane : {&upload_, &download_, &compute_}) lane->set_sink(sink);
@@ -282,6 +261,7 @@ class DeviceCuda final : public Device {
     check_cuda(cudaStreamSynchronize(cudaStreamPerThread), {"cudaMemcpyAsync", bytes});
   }
 
+  void begin_compute(const DeviceOrder& after) override { hold(compute_, after); }
   void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
                     Contribution which) override {
     launch_add(stream(), dtype, {.open = open, .gradient = gradient, .elements = elements, .which = which});
@@ -289,11 +269,16 @@ class DeviceCuda final : public Device {
   void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
                       double* norm_part) override;
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override;
+  void add_number(const double* number, double* sum) override {
+    make_room_for_sums();
+    double* const to = sums_.take(sum, 1, computing_);
+    copy_async(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(number), sizeof(double), stream());
+  }
   void zero(std::byte* memory, int64_t bytes) override {
     check_cuda(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream()), {"cudaMemsetAsync", bytes});
   }
-  void finish_compute(uint64_t tag) override {
-    compute_.start(tag, -1, [] {});
+  uint64_t finish_compute(uint64_t tag) override {
+    return compute_.start(tag, -1, [this](uint64_t number) { computing_ = number + 1; });
   }
   Finite update(AdamFormat format, std::span<const AdamRun> runs) override;
 
@@ -302,29 +287,37 @@ class DeviceCuda final : public Device {
     check_cuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, stream),
                {"cudaMemcpyAsync", bytes});
   }
+  // `lane` goes on after these.
+  void hold(const StreamLane& lane, const DeviceOrder& after) {
+    upload_.hold(lane, after.upload);
+    download_.hold(lane, after.download);
+    compute_.hold(lane, after.compute);
+  }
   cudaStream_t stream() const { return compute_.stream().get(); }
   int64_t own_offset() const { return round_up(bytes_, 256); }
-  void make_room_for_tiles();
+  void make_room_for_sums();
   void start_closing(CloseLaunch& launch, DType dtype);
 
   Gpu gpu_;  // as it was before
   int64_t bytes_;
   DeviceMemory memory_;
-  int64_t closings_ = 0;  // launches
+  int64_t closings_ = 0;    // launches
+  uint64_t computing_ = 1;  // number of the compute work that is called for
   RegisteredMemory registered_;
-  NormParts norm_parts_;
+  Pinned<double> returned_{kReturned};
+  HostSums sums_{{returned_.at(0), kReturned}};
   Event room_;
   UpdateSlots updates_;
   StreamLane upload_{"upload"}, download_{"download"};
-  StreamLane compute_{"compute", [this] { norm_parts_.add_up(); }};
+  StreamLane compute_{"compute", [this](uint64_t number) { sums_.add_up(number); }};
 };
 
-// The place for tiles' sums is full: waits for those that are being summed.
-void DeviceCuda::make_room_for_tiles() {
-  if (norm_parts_.room() > 0) return;
+// The places for what returns to the host are full: waits for what is to come.
+void DeviceCuda::make_room_for_sums() {
+  if (sums_.room() > 0) return;
   room_.record(compute_.stream());
-  room_.wait("close_gradient", -1);
-  norm_parts_.add_up();
+  room_.wait("compute", -1);
+  sums_.add_up(computing_);
 }
 
 // Launches of one stream take turns with two places for their progress.
@@ -340,10 +333,10 @@ void DeviceCuda::close_gradient(const float* open, float scale, DType dtype, std
   *norm_part = 0;
   CloseLaunches launches({.open = open, .scale = scale, .dtype = dtype, .pieces = pieces});
   for (;;) {
-    make_room_for_tiles();
-    CloseLaunch launch = launches.next(norm_parts_.room());
+    make_room_for_sums();
+    CloseLaunch launch = launches.next(sums_.room());
     if (launch.tiles == 0) return;
-    launch.work.tile_sums = norm_parts_.take(norm_part, launch.tiles);
+    launch.work.tile_sums = sums_.take(norm_part, launch.tiles, computing_);
     start_closing(launch, dtype);
   }
 }

@@ -1,6 +1,9 @@
 // The host twin of the device: an arena of its own, capped by the device budget, and one copy thread a lane. Compute
 // runs on the caller's thread, so it has ended when a call returns.
+#include <array>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 
 #include "core/arena.h"
 #include "core/errors.h"
@@ -12,6 +15,28 @@ namespace {
 
 void run_copy(const Copy& copy) { std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes)); }
 
+// How many copies of each lane have ended: copies and compute wait for those before them.
+class EndedCopies {
+ public:
+  void add(CopyLane lane) {
+    const std::lock_guard lock(mutex_);
+    ++ended_[static_cast<size_t>(lane)];
+    changed_.notify_all();
+  }
+  void wait_for(const DeviceOrder& order) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock,
+                  [&] { return of(CopyLane::kUpload) >= order.upload && of(CopyLane::kDownload) >= order.download; });
+  }
+
+ private:
+  uint64_t of(CopyLane lane) const { return ended_[static_cast<size_t>(lane)]; }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<uint64_t, 2> ended_{};
+};
+
 class DeviceHost final : public Device {
  public:
   DeviceHost(int64_t bytes, AdamKernel kernel) : arena_(bytes), kernel_(kernel) {}
@@ -22,7 +47,10 @@ class DeviceHost final : public Device {
   void* compute_stream() const override { return nullptr; }
 
   void register_host(std::span<std::byte>) override {}
-  void start(const Copy& copy) override { (copy.lane == CopyLane::kUpload ? upload_ : download_).start(copy); }
+  uint64_t start(const Copy& copy) override {
+    (copy.lane == CopyLane::kUpload ? upload_ : download_).start(copy);
+    return ++started_[static_cast<size_t>(copy.lane)];
+  }
   void set_sink(CopySink* sink) override {
     sink_ = sink;
     upload_.set_sink(sink);
@@ -32,6 +60,7 @@ class DeviceHost final : public Device {
     run_copy({.to = to, .from = from, .bytes = bytes});
   }
 
+  void begin_compute(const DeviceOrder& after) override { ended_.wait_for(after); }
   void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
                     Contribution which) override {
     sluice::add_gradient(open, gradient, dtype, elements, which);
@@ -44,7 +73,11 @@ class DeviceHost final : public Device {
     sluice::round_to(from, to, dtype, elements);
   }
   void zero(std::byte* memory, int64_t bytes) override { std::memset(memory, 0, static_cast<size_t>(bytes)); }
-  void finish_compute(uint64_t tag) override { sink_->copied(tag, nullptr); }
+  void add_number(const double* number, double* sum) override { *sum += *number; }
+  uint64_t finish_compute(uint64_t tag) override {
+    sink_->copied(tag, nullptr);
+    return ++finished_;
+  }
   Finite update(AdamFormat, std::span<const AdamRun> runs) override {
     SLUICE_CHECK(kernel_ != nullptr, "this device was made without an optimizer");
     Finite finite = Finite::kYes;
@@ -55,10 +88,21 @@ class DeviceHost final : public Device {
   }
 
  private:
+  void copy_in_order(const Copy& copy) {
+    ended_.wait_for(copy.after);
+    run_copy(copy);
+    ended_.add(copy.lane);
+  }
+
   Arena arena_;
   AdamKernel kernel_;
   CopySink* sink_ = nullptr;
-  DeviceLane<Copy> upload_{run_copy}, download_{run_copy};
+  EndedCopies ended_;
+  std::array<uint64_t, 2> started_{};  // each by the thread that starts its lane's copies
+  uint64_t finished_ = 0;
+  // Last: their threads use all of the above.
+  DeviceLane<Copy> upload_{[this](const Copy& copy) { copy_in_order(copy); }};
+  DeviceLane<Copy> download_{[this](const Copy& copy) { copy_in_order(copy); }};
 };
 
 }  // namespace

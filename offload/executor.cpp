@@ -13,6 +13,18 @@ namespace {
 // says what comes first.
 constexpr int kTransfersInFlight = 8;
 constexpr int kCopiesInFlight = 4;
+// Compute hops called for and not yet done by the device: the caller's calls hide behind it.
+constexpr int kComputeInFlight = 4;
+static_assert(kCopiesInFlight <= Device::kMaxCopies && kComputeInFlight <= Device::kMaxCopies);
+
+// Does the device bring this hop in order with its other work?
+bool is_on_device(const Hop& hop) {
+  const bool computes = hop.lane == Lane::kCompute && hop.verb != Verb::kClip;
+  return computes || hop.lane == Lane::kUpload || hop.lane == Lane::kDownload;
+}
+uint64_t& place_in(DeviceOrder& order, Lane lane) {
+  return lane == Lane::kUpload ? order.upload : lane == Lane::kDownload ? order.download : order.compute;
+}
 
 }  // namespace
 
@@ -27,17 +39,18 @@ int in_flight_limit(Lane lane, int update_hops) {
     case Lane::kUpdate:
       return update_hops;
     case Lane::kCompute:
-      return 1;
+      return kComputeInFlight;
   }
   return 1;
 }
 
 Executor::Executor(Parts parts) : parts_(std::move(parts)) {
-  waiting_.reserve(parts_.max_hops);
-  // Every hop ends once, and only so many are under way at once.
-  const size_t most_ends = 2 * (kTransfersInFlight + kCopiesInFlight) + parts_.update_hops + 2;
-  ends_.reserve(most_ends);
-  taken_.reserve(most_ends);
+  states_.reserve(parts_.max_hops);
+  // Every hop ends once, a compute hop is told of twice, and only so many are in flight at once.
+  const size_t most_told =
+      2 * (kTransfersInFlight + kCopiesInFlight + kComputeInFlight) + static_cast<size_t>(parts_.update_hops) + 2;
+  told_.reserve(most_told);
+  taken_.reserve(most_told);
   for (int lane = 0; lane < kLaneCount; ++lane) {
     lanes_[lane].limit = in_flight_limit(static_cast<Lane>(lane), parts_.update_hops);
   }
@@ -72,7 +85,7 @@ void Executor::begin(const Program& program, Writes writes) {
   writes_ = writes;
   error_ = nullptr;
   abandoned_ = false;
-  released_ = -1;
+  released_ = kNone;
   entered_ = false;
   running_ = true;
   thread_wakes_.notify_one();
@@ -81,36 +94,54 @@ void Executor::begin(const Program& program, Writes writes) {
 void Executor::enter(int hop) {
   std::unique_lock lock(mutex_);
   caller_wakes_.wait(lock, [&] { return released_ == hop || !running_; });
-  if (released_ == hop) {
-    entered_ = true;
-    return;
+  if (released_ != hop) {
+    if (error_) std::rethrow_exception(error_);
+    check_failed("released", __FILE__, __LINE__, "a compute hop was entered out of order");
   }
-  if (error_) std::rethrow_exception(error_);
-  check_failed("released", __FILE__, __LINE__, "a compute hop was entered out of order");
+  entered_ = true;
+  const DeviceOrder after = released_after_;
+  lock.unlock();
+  try {
+    parts_.device->begin_compute(after);
+  } catch (...) {
+    lock.lock();
+    released_ = kNone;
+    entered_ = false;
+    lock.unlock();
+    ended(hop, std::current_exception());
+    throw;
+  }
 }
 
 void Executor::leave(int hop) {
   {
     std::lock_guard lock(mutex_);
     SLUICE_CHECK(released_ == hop && entered_, "a compute hop was left that was not entered");
-    released_ = -1;
+    released_ = kNone;
     entered_ = false;
+    leaving_ = hop;
   }
   try {
-    parts_.device->finish_compute(static_cast<uint64_t>(hop));
+    const uint64_t number = parts_.device->finish_compute(static_cast<uint64_t>(hop));
+    std::lock_guard lock(mutex_);
+    if (std::exchange(leaving_, kNone) != hop) return;  // it has ended already
+    told_.push_back({.hop = hop, .what = Told::What::kOnDevice, .number = number});
+    parts_.store->interrupt();
   } catch (...) {
     ended(hop, std::current_exception());
   }
 }
 
 void Executor::abandon() {
+  int inside = -1;
   {
     std::lock_guard lock(mutex_);
     if (!running_) return;
     abandoned_ = true;
-    entered_ = false;
+    if (entered_) inside = released_;
     take_back_released();
   }
+  if (inside >= 0) leave(inside);
   parts_.store->interrupt();
 }
 
@@ -125,7 +156,8 @@ const UnitTimes& Executor::finish() {
 // ours any more, so all may be destroyed.
 void Executor::ended(int hop, std::exception_ptr error) noexcept {
   std::lock_guard lock(mutex_);
-  ends_.push_back({hop, std::move(error)});
+  if (leaving_ == hop) leaving_ = kNone;
+  told_.push_back({.hop = hop, .what = Told::What::kEnded, .error = std::move(error)});
   parts_.store->interrupt();
 }
 
@@ -134,9 +166,9 @@ void Executor::copied(uint64_t tag, std::exception_ptr error) noexcept {
 }
 
 int64_t Executor::memory_bytes() const {
-  return static_cast<int64_t>(waiting_.capacity() * sizeof(int32_t) +
+  return static_cast<int64_t>(states_.capacity() * sizeof(HopState) +
                               (begin_ns_.capacity() + end_ns_.capacity()) * sizeof(int64_t) +
-                              (ends_.capacity() + taken_.capacity()) * sizeof(End));
+                              (told_.capacity() + taken_.capacity()) * sizeof(Told));
 }
 
 void Executor::run() {
@@ -148,7 +180,7 @@ void Executor::run() {
     run_unit();
     lock.lock();
     running_ = false;
-    ends_.clear();
+    told_.clear();
     caller_wakes_.notify_all();
   }
 }
@@ -157,11 +189,14 @@ void Executor::run() {
 void Executor::run_unit() {
   const auto hops = program_->hops();
   remaining_ = static_cast<int>(hops.size());
-  waiting_.resize(hops.size());
-  for (int hop = 0; hop < remaining_; ++hop) waiting_[hop] = static_cast<int>(program_->predecessors(hop).size());
+  states_.assign(hops.size(), {});
+  for (int hop = 0; hop < remaining_; ++hop) {
+    states_[hop].waiting = states_[hop].unended = static_cast<int>(program_->predecessors(hop).size());
+  }
   for (int lane = 0; lane < kLaneCount; ++lane) {
     lanes_[lane].hops = program_->lane(static_cast<Lane>(lane));
     lanes_[lane].next = 0;
+    lanes_[lane].on_device.fill({});
   }
   begin_ns_.assign(hops.size(), 0);
   end_ns_.assign(hops.size(), 0);
@@ -171,7 +206,7 @@ void Executor::run_unit() {
     while (start_ready()) {
     }
     if (idle()) break;
-    if (!take_ends()) poll_store(Wait::kUntilOne);
+    if (!take_told()) poll_store(Wait::kUntilOne);
     poll_store(Wait::kNo);
   }
   times_.elapsed_ns = now_ns() - unit_begin_ns_;
@@ -184,35 +219,56 @@ bool Executor::idle() const {
   return std::all_of(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return lane.in_flight == 0; });
 }
 
-// Starts every lane's next hops whose predecessors have ended. True if a hop without anything to do has ended at once,
-// so that others may have become ready.
+bool Executor::due(const Hop& hop) {
+  if (hop.lane != Lane::kCompute) return parts_.work->due(hop);
+  std::lock_guard lock(mutex_);
+  return !abandoned_;
+}
+
+// He is in one compute hop at a time.
+bool Executor::caller_is_free() {
+  std::lock_guard lock(mutex_);
+  return released_ == kNone;
+}
+
+// Starts every lane's next hops that nothing keeps from it. True if others may have become ready by that: those behind
+// a copy that the device has got, or behind a hop without anything to do, which has ended at once. Such a hop ends
+// after those that it stands behind: others wait for it alone.
 bool Executor::start_ready() {
   {
     std::lock_guard lock(mutex_);
     if (error_) return false;
   }
-  bool passed_over = false;
+  bool more = false;
   for (LaneState& lane : lanes_) {
-    while (lane.next < lane.hops.size() && lane.in_flight < lane.limit && waiting_[lane.hops[lane.next]] == 0) {
-      const int hop = lane.hops[lane.next++];
+    for (; lane.next < lane.hops.size() && lane.in_flight < lane.limit; ++lane.next) {
+      const int hop = lane.hops[lane.next];
       const Hop& what = program_->hops()[hop];
-      bool due = what.lane != Lane::kCompute && parts_.work->due(what);
-      if (what.lane == Lane::kCompute) {
-        std::lock_guard lock(mutex_);
-        due = !abandoned_;
-      }
-      if (due) {
-        begin_ns_[hop] = now_ns();
-        pass_time(begin_ns_[hop]);
+      HopState& state = states_[hop];
+      if (state.waiting > 0 || (what.lane == Lane::kCompute && !caller_is_free())) break;
+      if (due(what)) {
         ++lane.in_flight;
+        state.stage = HopState::Stage::kStarted;
+        if (state.unended == 0) begin_work(hop, now_ns());
         start_or_fail(hop);
+        more |= state.on_device == HopState::OnDevice::kYes;
+      } else if (state.unended == 0) {
+        settle(hop, now_ns());
+        more = true;
       } else {
-        settle(hop);
-        passed_over = true;
+        break;
       }
     }
   }
-  return passed_over;
+  return more;
+}
+
+// It has been started, and all that it waited for has ended.
+void Executor::begin_work(int hop, int64_t now) {
+  begin_ns_[hop] = now;
+  pass_time(now);
+  states_[hop].stage = HopState::Stage::kUnderWay;
+  ++lane_of(hop).under_way;
 }
 
 // A hop that cannot even start ends with its error, like one that failed under way.
@@ -221,7 +277,7 @@ void Executor::start_or_fail(int hop) {
     start(hop);
   } catch (...) {
     std::lock_guard lock(mutex_);
-    ends_.push_back({hop, std::current_exception()});
+    told_.push_back({.hop = hop, .what = Told::What::kEnded, .error = std::current_exception()});
   }
 }
 
@@ -270,26 +326,58 @@ void Executor::start_copy(int hop, CopyLane lane) {
   std::byte* host = parts_.host->at(what.host_offset);
   std::byte* device = parts_.device->memory() + what.device_offset;
   const bool up = lane == CopyLane::kUpload;
-  parts_.device->start({.lane = lane,
-                        .to = up ? device : host,
-                        .from = up ? host : device,
-                        .bytes = what.bytes,
-                        .tag = static_cast<uint64_t>(hop)});
+  note_device_work(hop, parts_.device->start({.lane = lane,
+                                              .to = up ? device : host,
+                                              .from = up ? host : device,
+                                              .bytes = what.bytes,
+                                              .tag = static_cast<uint64_t>(hop),
+                                              .after = order_on_device(hop)}));
 }
 
 void Executor::release_compute(int hop) {
   std::lock_guard lock(mutex_);
   released_ = hop;
+  released_after_ = order_on_device(hop);
+  if (abandoned_ || error_) take_back_released();  // since it was asked whether this is due
   caller_wakes_.notify_all();
 }
 
-// Takes what has ended on other threads. False: nothing.
-bool Executor::take_ends() {
+// What the hop's predecessors still do on the device.
+DeviceOrder Executor::order_on_device(int hop) {
+  DeviceOrder order;
+  for (const int32_t before : program_->predecessors(hop)) {
+    if (states_[before].on_device == HopState::OnDevice::kNo) continue;
+    uint64_t& last = place_in(order, program_->hops()[before].lane);
+    last = std::max(last, device_work(lane_of(before), before).number);
+  }
+  return order;
+}
+
+Executor::LaneState::DeviceWork& Executor::device_work(LaneState& lane, int hop) {
+  return *std::ranges::find(lane.on_device, hop, &LaneState::DeviceWork::hop);
+}
+
+// The hop is in flight on the device: what follows it there need not wait for its end here.
+void Executor::note_device_work(int hop, uint64_t number) {
+  if (!is_on_device(program_->hops()[hop])) return;
+  states_[hop].on_device = HopState::OnDevice::kYes;
+  device_work(lane_of(hop), -1) = {hop, number};
+  for (const int32_t successor : program_->successors(hop)) {
+    if (is_on_device(program_->hops()[successor])) --states_[successor].waiting;
+  }
+}
+
+// Takes what other threads have told. False: nothing.
+bool Executor::take_told() {
   {
     std::lock_guard lock(mutex_);
-    std::swap(taken_, ends_);
+    std::swap(taken_, told_);
   }
-  for (const End& end : taken_) complete(end.hop, end.error);
+  for (const Told& told : taken_) {
+    if (told.what == Told::What::kEnded) complete(told.hop, told.error);
+    if (told.what == Told::What::kOnDevice) note_device_work(told.hop, told.number);
+    if (told.what == Told::What::kTakenBack) take_back(told.hop);
+  }
   const bool any = !taken_.empty();
   taken_.clear();
   return any;
@@ -302,8 +390,9 @@ bool Executor::poll_store(Wait wait) {
     count = parts_.store->poll(done, wait);
   } catch (...) {  // the queue itself broke: none of its transfers will be reported any more
     fail(std::current_exception());
-    lanes_[static_cast<int>(Lane::kRead)].in_flight = 0;
-    lanes_[static_cast<int>(Lane::kWrite)].in_flight = 0;
+    for (const Lane lane : {Lane::kRead, Lane::kWrite}) {
+      lanes_[static_cast<int>(lane)].in_flight = lanes_[static_cast<int>(lane)].under_way = 0;
+    }
   }
   for (size_t i = 0; i < count; ++i) complete(static_cast<int>(done[i].tag), done[i].error);
   return count > 0;
@@ -311,33 +400,59 @@ bool Executor::poll_store(Wait wait) {
 
 // What has been under way since the last hop began or ended.
 void Executor::pass_time(int64_t now) {
-  const bool computes = lanes_[static_cast<size_t>(Lane::kCompute)].in_flight > 0;
+  const bool computes = lanes_[static_cast<size_t>(Lane::kCompute)].under_way > 0;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (lanes_[lane].in_flight == 0) continue;
+    if (lanes_[lane].under_way == 0) continue;
     times_.busy_ns[lane] += now - counted_until_ns_;
     if (!computes) times_.exposed_ns[lane] += now - counted_until_ns_;
   }
   counted_until_ns_ = now;
 }
 
-// A hop that was under way has ended.
+// A hop that was in flight has ended. Threads of the device tell ends of different orders as they come to it, so that
+// of a predecessor may be told later.
 void Executor::complete(int hop, const std::exception_ptr& error) {
   const Hop& what = program_->hops()[hop];
-  const int lane = static_cast<int>(what.lane);
+  LaneState& lane = lane_of(hop);
   const int64_t now = now_ns();
+  if (states_[hop].stage == HopState::Stage::kStarted) begin_work(hop, now);
   end_ns_[hop] = now;
-  times_.bytes[lane] += what.bytes;
-  times_.group_bytes[lane][static_cast<int>(what.group)] += what.bytes;
+  times_.bytes[static_cast<int>(what.lane)] += what.bytes;
+  times_.group_bytes[static_cast<int>(what.lane)][static_cast<int>(what.group)] += what.bytes;
   pass_time(now);
-  --lanes_[lane].in_flight;
+  --lane.under_way;
+  --lane.in_flight;
   if (error) return fail(error);
-  settle(hop);
+  settle(hop, now);
+}
+
+// A compute hop is as if it had not been started. It is its lane's last one that was.
+void Executor::take_back(int hop) {
+  LaneState& lane = lane_of(hop);
+  if (states_[hop].stage == HopState::Stage::kUnderWay) {
+    pass_time(now_ns());
+    --lane.under_way;
+  }
+  states_[hop].stage = HopState::Stage::kWaiting;
+  --lane.in_flight;
+  --lane.next;
+  std::lock_guard lock(mutex_);
+  released_ = kNone;
 }
 
 // The hop has ended, done or passed over: its successors wait for one less.
-void Executor::settle(int hop) {
+void Executor::settle(int hop, int64_t now) {
+  HopState& state = states_[hop];
+  const bool was_on_device = state.on_device == HopState::OnDevice::kYes;
+  if (was_on_device) device_work(lane_of(hop), hop) = {};
+  state.on_device = HopState::OnDevice::kNo;
+  state.stage = HopState::Stage::kEnded;
   --remaining_;
-  for (int32_t successor : program_->successors(hop)) --waiting_[successor];
+  for (const int32_t successor : program_->successors(hop)) {
+    HopState& next = states_[successor];
+    if (!was_on_device || !is_on_device(program_->hops()[successor])) --next.waiting;
+    if (--next.unended == 0 && next.stage == HopState::Stage::kStarted) begin_work(successor, now);
+  }
 }
 
 // The first error is the unit's. A compute hop that was released and not entered yet is taken back.
@@ -347,11 +462,11 @@ void Executor::fail(const std::exception_ptr& error) {
   take_back_released();
 }
 
-// With mutex_ held: ends a compute hop that was released and that nobody is in.
+// With mutex_ held: takes back a compute hop that was released and that nobody is in.
 void Executor::take_back_released() {
   if (released_ < 0 || entered_) return;
-  ends_.push_back({released_, nullptr});
-  released_ = -1;
+  told_.push_back({.hop = released_, .what = Told::What::kTakenBack});
+  released_ = kBeingTakenBack;
 }
 
 void Executor::name_rows(TraceWriter& to) {

@@ -131,6 +131,73 @@ TEST_P(EveryDevice, both_lanes_and_compute_run_beside_each_other) {
   EXPECT_EQ(get(device_->memory() + 128 * kKiB, 64 * kKiB), std::vector<std::byte>(64 * kKiB));
 }
 
+// Up, computed with, down, and over it again, round after round, without waiting for any end.
+TEST_P(EveryDevice, orders_of_work_wait_for_each_other_on_the_device) {
+  constexpr int64_t kElements = 4096, kBytes = 4 * kElements, kRounds = 6;
+  device_->register_host(host_.span());
+  auto* const values = reinterpret_cast<float*>(host_.at(0));
+  auto* const results = reinterpret_cast<float*>(host_.at(kBytes));
+  auto* const open = reinterpret_cast<float*>(device_->memory() + kBytes);
+  std::fill_n(values, kElements, 3.0f);
+  device_->zero(device_->memory() + kBytes, kBytes);
+  DeviceOrder last{.compute = device_->finish_compute(0)};
+  for (int64_t round = 1; round <= kRounds; ++round) {
+    const Copy up{.to = device_->memory(), .from = host_.at(0), .bytes = kBytes, .tag = 1, .after = last};
+    last.upload = device_->start(up);
+    device_->begin_compute({.upload = last.upload, .download = last.download});
+    device_->add_gradient(open, device_->memory(), DType::kFp32, kElements, Contribution::kLater);
+    last.compute = device_->finish_compute(2);
+    last.download = device_->start({.lane = CopyLane::kDownload,
+                                    .to = host_.at(round * kBytes),
+                                    .from = device_->memory() + kBytes,
+                                    .bytes = kBytes,
+                                    .tag = 3,
+                                    .after = {.compute = last.compute}});
+  }
+  const std::vector<uint64_t> ends = ends_.wait_for(1 + 3 * kRounds);
+  EXPECT_EQ(std::ranges::count(ends, 3), kRounds);
+  for (int64_t round = 1; round <= kRounds; ++round) {
+    const float* found = results + (round - 1) * kElements;
+    EXPECT_EQ(std::count(found, found + kElements, 3.0f * static_cast<float>(round)), kElements) << "round " << round;
+  }
+  EXPECT_EQ(last.upload, kRounds);
+  EXPECT_EQ(last.compute, kRounds + 1);
+}
+
+// Ends of several closings are under way: each adds to its own part.
+TEST_P(EveryDevice, norms_of_compute_that_nobody_waited_for_come_with_its_end) {
+  constexpr int64_t kElements = 5000, kGradients = 8;
+  std::vector<float> open = make_values(kElements, Values::kOrdinary, 6);
+  const float* on_device = put(0, open);
+  std::vector<double> parts(kGradients, -1);
+  std::byte* const to = device_->memory() + 128 * kKiB;
+  const ClosedPiece piece{to, kElements};
+  for (uint64_t i = 0; i < kGradients; ++i) {
+    device_->close_gradient(on_device, 1.0f / static_cast<float>(i + 1), DType::kBf16, {&piece, 1}, &parts[i]);
+    EXPECT_EQ(device_->finish_compute(i), i + 1);
+  }
+  ends_.wait_for(kGradients);
+  std::vector<std::byte> closed(kElements * 2);
+  const ClosedPiece whole{closed.data(), kElements};
+  for (size_t i = 0; i < kGradients; ++i) {
+    EXPECT_EQ(parts[i], close_gradient(open.data(), 1.0f / static_cast<float>(i + 1), DType::kBf16, {&whole, 1}));
+  }
+}
+
+TEST_P(EveryDevice, numbers_return_to_their_sums_with_the_end_of_the_compute_before_them) {
+  const std::vector<double> numbers = {0.1, 1e300, -3};
+  const double* on_device = put(0, numbers);
+  double first = 1, second = 0;
+  device_->add_number(on_device, &first);
+  device_->add_number(on_device + 1, &second);
+  device_->finish_compute(1);
+  device_->add_number(on_device + 2, &first);
+  device_->finish_compute(2);
+  ends_.wait_for(2);
+  EXPECT_EQ(first, 1 + 0.1 + -3);
+  EXPECT_EQ(second, 1e300);
+}
+
 TEST_P(EveryDevice, adds_contributions_with_the_bits_of_the_host) {
   for (const DType dtype : kEveryDType) {
     for (const int64_t elements : {1, 257, 4095, 4096, 4097, 9001}) {

@@ -68,7 +68,10 @@ void run_toy_turn(Use& use, const VisitSpec& visit, const std::vector<int>& firs
   if (use.pass() != Pass::kBackward) {
     toy_forward(turn);
     for (size_t i = 0; i < turn.outputs.size(); ++i) give(turn.outputs[i], use.outputs()[i]);
-    if (turn.outputs.empty()) use.report_loss(toy_loss(turn));
+    if (turn.outputs.empty()) {
+      turn.loss = toy_loss(turn);
+      use.report_loss(&turn.loss);
+    }
     return;
   }
   for (const WeightView& w : use.weights()) turn.weight_gradients.push_back(empty(w.parameter->elements));
@@ -79,7 +82,7 @@ void run_toy_turn(Use& use, const VisitSpec& visit, const std::vector<int>& firs
     use.contribute(static_cast<int>(i), bytes.data(), dtype);
   }
   for (size_t i = 0; i < turn.input_gradients.size(); ++i) give(turn.input_gradients[i], use.input_gradients()[i]);
-  if (turn.output_gradients.empty()) use.report_loss(turn.loss);
+  if (turn.output_gradients.empty()) use.report_loss(&turn.loss);
 }
 
 }  // namespace

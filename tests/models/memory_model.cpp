@@ -60,7 +60,7 @@ class MemoryModel::Turn final : public VisitTurn {
     return model_.open_.at(weights_[static_cast<size_t>(weight)].parameter->name);
   }
   double loss_scale() const override { return 1; }
-  void report_loss(double reported) override { loss = reported; }
+  void report_loss(const double* reported) override { loss = *reported; }
   double loss = 0;
 
  private:
