@@ -109,6 +109,7 @@ void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {
                {"tokens_per_s", metrics.tokens_per_s},
                {"step_ms", metrics.step_ms},
                {"lanes", lanes_json(metrics.lanes)},
+               {"drive_ms", metrics.lanes.drive_busy_ms},
                {"memory", memory_json(ledger)}};
   if (metrics.predicted) add_prediction(json, *metrics.predicted);
   write(json.dump());

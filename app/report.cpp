@@ -20,7 +20,7 @@ namespace {
 std::string lane_words(const StepLanes& lanes, double step_ms) {
   const LaneTimes busy_ms = {lanes.read.busy_ms,     lanes.write.busy_ms,   lanes.upload.busy_ms,
                              lanes.download.busy_ms, lanes.compute.busy_ms, lanes.update.busy_ms};
-  const GroupTimes groups = busy_of_groups(busy_ms, step_ms);
+  const GroupTimes groups = busy_of_groups({busy_ms, lanes.drive_busy_ms}, step_ms);
   const LaneGroup bound = longest(groups);
   const double bound_ms = groups[static_cast<size_t>(bound)];
   std::vector<std::pair<std::string_view, double>> all;
@@ -43,15 +43,16 @@ std::string memory_words(const Ledger& ledger, Tier tier) {
 
 }  // namespace
 
-GroupTimes busy_of_groups(const LaneTimes& busy_ms, double step_ms) {
+GroupTimes busy_of_groups(const BusyTimes& busy, double step_ms) {
   GroupTimes groups{};
   for (size_t i = 0; i < groups.size(); ++i) {
     const auto group = static_cast<LaneGroup>(i);
     for (const Lane lane : lanes_of(group)) {
-      const double ms = busy_ms[static_cast<size_t>(lane)];
+      const double ms = busy.lanes_ms[static_cast<size_t>(lane)];
       groups[i] = group == LaneGroup::kNvme ? std::min(groups[i] + ms, step_ms) : std::max(groups[i], ms);
     }
   }
+  if (busy.drive_ms) groups[static_cast<size_t>(LaneGroup::kNvme)] = *busy.drive_ms;
   return groups;
 }
 

@@ -11,9 +11,14 @@
 
 namespace sluice {
 
-// How long each resource was busy in a step, as far as its lanes' busy times tell. Reads and writes share the drives:
-// their sum, and the step's time at the most. Copies up and down do not share: the longer of the two.
-GroupTimes busy_of_groups(const LaneTimes& busy_ms, double step_ms);
+// How long each resource was busy in a step of `step_ms`. Reads and writes share the drives: `drive_ms`, or where
+// nothing says it the most that it can be, their sum or the step. Copies up and down do not share: the longer of the
+// two.
+struct BusyTimes {
+  LaneTimes lanes_ms{};
+  std::optional<double> drive_ms;
+};
+GroupTimes busy_of_groups(const BusyTimes& busy, double step_ms);
 
 struct StepContext {
   int64_t steps = 0;

@@ -45,9 +45,9 @@ struct Bound {
   bool throughout() const { return share >= kBoundShare; }
 };
 Bound bound_of(const Steady& steady) {
-  LaneTimes busy_ms{};
-  for (size_t i = 0; i < busy_ms.size(); ++i) busy_ms[i] = steady.lanes[i].ms;
-  GroupTimes groups = busy_of_groups(busy_ms, steady.step_ms);
+  BusyTimes busy{.drive_ms = steady.drive_ms};
+  for (size_t i = 0; i < busy.lanes_ms.size(); ++i) busy.lanes_ms[i] = steady.lanes[i].ms;
+  GroupTimes groups = busy_of_groups(busy, steady.step_ms);
   Bound bound;
   bound.group = longest(groups);
   bound.ms = std::exchange(groups[static_cast<size_t>(bound.group)], -1);
@@ -57,14 +57,14 @@ Bound bound_of(const Steady& steady) {
   return bound;
 }
 
-// "busy 60 % of the step"; of the drives, whose reads and writes may have been under way at once, the most it can be.
+// "busy 60 % of the step"; of the drives, where only reads' and writes' times are known, the most it can be.
 std::string busy_words(const Bound& bound, const Steady& steady) {
   const double read_ms = steady.lanes[static_cast<size_t>(Lane::kRead)].ms;
   const double write_ms = steady.lanes[static_cast<size_t>(Lane::kWrite)].ms;
   if (bound.group != LaneGroup::kNvme || read_ms <= 0 || write_ms <= 0)
     return fmt::format("busy {:.0f} % of the step", 100 * bound.share);
-  return fmt::format("busy up to {:.0f} % of the step (reads {}, writes {})", 100 * bound.share, ms_words(read_ms),
-                     ms_words(write_ms));
+  return fmt::format("busy {}{:.0f} % of the step (reads {}, writes {})", steady.drive_ms ? "" : "up to ",
+                     100 * bound.share, ms_words(read_ms), ms_words(write_ms));
 }
 
 std::string tile(const std::string& name, const std::string& value, const std::string& more) {

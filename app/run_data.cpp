@@ -40,6 +40,7 @@ StepFiguresOfRun step_of(const Json& line) {
                         .tokens_per_s = number(line, "tokens_per_s"),
                         .skipped = line.value("skipped", false),
                         .predicted_step_ms = maybe_number(line, "predicted_step_ms"),
+                        .drive_ms = maybe_number(line, "drive_ms"),
                         .lanes = {}};
   const Json lanes = line.value("lanes", Json::object());
   for (size_t i = 0; i < kLaneNames.size(); ++i) {
@@ -165,6 +166,7 @@ Steady steady_figures(const std::vector<StepFiguresOfRun>& steps) {
   steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);
   steady.tokens_per_s = over_steps([](const auto& step) { return std::optional(step.tokens_per_s); }).value_or(0);
   steady.predicted_step_ms = over_steps([](const auto& step) { return step.predicted_step_ms; });
+  steady.drive_ms = over_steps([](const auto& step) { return step.drive_ms; });
   for (size_t i = 0; i < kLaneNames.size(); ++i) {
     LaneFigures& lane = steady.lanes[i];
     lane.ms = over_steps([i](const auto& step) { return std::optional(step.lanes[i].ms); }).value_or(0);

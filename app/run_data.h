@@ -25,6 +25,7 @@ struct StepFiguresOfRun {
   double loss = 0, grad_norm = 0, step_ms = 0, tokens_per_s = 0;
   bool skipped = false;
   std::optional<double> predicted_step_ms;
+  std::optional<double> drive_ms;  // reads or writes under way, or both; runs of earlier builds do not say
   StepLaneFigures lanes;
 };
 
@@ -51,7 +52,7 @@ RunData read_run(const RunFolder& folder);
 // Medians over the run's steady steps: the first ones, which fill the pipeline, are left out where there are enough.
 struct Steady {
   double step_ms = 0, tokens_per_s = 0;
-  std::optional<double> predicted_step_ms;
+  std::optional<double> predicted_step_ms, drive_ms;
   StepLaneFigures lanes;
 };
 Steady steady_figures(const std::vector<StepFiguresOfRun>& steps);

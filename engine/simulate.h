@@ -2,9 +2,9 @@
 //
 // Rules, as in offload/executor.h, but that what a device orders itself waits here as well: a lane starts its hops in
 // list order, each as soon as all that it waits for have ended and the lane has fewer than its limit in flight; a hop
-// with nothing to do ends as it would start. The first so many in flight are served (the drive's directions, the copies'
-// and compute: one; update: its threads), the rest wait behind them. After its work a hop stays in flight for its
-// latency, which uses nothing.
+// with nothing to do ends as it would start. The first so many in flight are served (the drive's directions, the
+// copies' and compute: one; update: its threads), the rest wait behind them. After its work a hop stays in flight for
+// its latency, which uses nothing.
 //
 // What is shared:
 //   - the drive: while a read and a write are served, each goes at a speed of its own (LaneModel::beside);

@@ -16,6 +16,7 @@ StepLanes& StepLanes::operator+=(const StepLanes& more) {
                           &StepLanes::compute, &StepLanes::update}) {
     this->*lane += more.*lane;
   }
+  drive_busy_ms += more.drive_busy_ms;
   for (const auto bytes :
        {&StepLanes::state_read_bytes, &StepLanes::state_write_bytes, &StepLanes::weights_read_bytes,
         &StepLanes::weights_write_bytes, &StepLanes::gradient_read_bytes, &StepLanes::gradient_write_bytes,
@@ -41,6 +42,7 @@ StepLanes lanes_of(const UnitTimes& times) {
           .download = lane(Lane::kDownload),
           .compute = lane(Lane::kCompute),
           .update = lane(Lane::kUpdate),
+          .drive_busy_ms = static_cast<double>(times.drive_busy_ns) / 1e6,
           .state_read_bytes = group(Lane::kRead, Group::kState),
           .state_write_bytes = group(Lane::kWrite, Group::kState),
           .weights_read_bytes = group(Lane::kRead, Group::kWeights),

@@ -14,6 +14,7 @@ struct LaneUse {
 };
 struct StepLanes {
   LaneUse read, write, upload, download, compute, update;
+  double drive_busy_ms = 0;  // reads or writes under way, or both
   // The same bytes by group, for tables and tests.
   int64_t state_read_bytes = 0, state_write_bytes = 0, weights_read_bytes = 0, weights_write_bytes = 0;
   int64_t gradient_read_bytes = 0, gradient_write_bytes = 0, activations_read_bytes = 0, activations_write_bytes = 0;

@@ -406,6 +406,8 @@ void Executor::pass_time(int64_t now) {
     times_.busy_ns[lane] += now - counted_until_ns_;
     if (!computes) times_.exposed_ns[lane] += now - counted_until_ns_;
   }
+  const auto under_way = [this](Lane lane) { return lanes_[static_cast<size_t>(lane)].under_way; };
+  if (under_way(Lane::kRead) + under_way(Lane::kWrite) > 0) times_.drive_busy_ns += now - counted_until_ns_;
   counted_until_ns_ = now;
 }
 
