@@ -196,6 +196,18 @@ TEST_F(Lifecycle, a_step_that_throws_never_happened) {
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
 }
 
+TEST_F(Lifecycle, a_step_that_is_given_up_inside_a_turn_never_happened) {
+  const std::unique_ptr<Engine> running = engine(options());
+  step(*running);
+  for (int turns = 0; turns < 6; ++turns) {
+    running->begin_step(reference_.learning_rate);
+    for (int turn = 0; turn < turns; ++turn) running->enter(turn / reference_.micro_batches, Pass::kForward);
+    const Use use = running->enter(turns / reference_.micro_batches, Pass::kForward);
+    running->abort_step();
+  }
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
 TEST_F(Lifecycle, a_turn_out_of_order_is_an_error_that_names_both_visits) {
   auto running = engine(options());
   running->begin_step(0.1);
