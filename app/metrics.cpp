@@ -41,21 +41,24 @@ void add_prediction(Json& json, const Prediction& predicted) {
   }
 }
 
-Json memory_json(const Ledger& ledger) {
+Json memory_json(const Ledger& ledger, DeviceKind device) {
   Json json;
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
     const int64_t budget = ledger.budget(tier);
     json[std::string(name_of(tier))] = {{"budget_bytes", budget < 0 ? Json(nullptr) : Json(budget)},
                                         {"peak_bytes", ledger.peak(tier)}};
   }
-  // With the host twin of a device, both arenas are memory of this process.
   const int64_t rss = resident_bytes();
   json["rss_bytes"] = rss;
-  json["runtime_bytes"] = std::max<int64_t>(0, rss - ledger.now(Tier::kDevice) - ledger.now(Tier::kHost));
+  json["runtime_bytes"] = runtime_bytes(rss, ledger.now(Tier::kDevice), ledger.now(Tier::kHost), device);
   return json;
 }
 
 }  // namespace
+
+int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind kind) {
+  return std::max<int64_t>(0, resident - host - (kind == DeviceKind::kHost ? device : 0));
+}
 
 MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step) : path_(std::move(path)) {
   keep_until(last_step);
@@ -110,7 +113,7 @@ void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {
                {"step_ms", metrics.step_ms},
                {"lanes", lanes_json(metrics.lanes)},
                {"drive_ms", metrics.lanes.drive_busy_ms},
-               {"memory", memory_json(ledger)}};
+               {"memory", memory_json(ledger, metrics.device)}};
   if (metrics.predicted) add_prediction(json, *metrics.predicted);
   write(json.dump());
   if (!first_loss_) first_loss_ = end.loss;

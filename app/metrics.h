@@ -18,7 +18,11 @@ struct StepMetrics {
   double samples_per_s = 0, tokens_per_s = 0, step_ms = 0;
   StepLanes lanes;
   std::optional<Prediction> predicted;
+  DeviceKind device = DeviceKind::kHost;  // kHost: the device tier is memory of this process
 };
+
+// Of so many resident bytes of this process, those that are in neither tier.
+int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind kind);
 
 class MetricsFile {
  public:

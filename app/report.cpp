@@ -93,7 +93,7 @@ std::string summary(const RunSummary& run, const Ledger& ledger) {
   const int64_t rss = peak_resident_bytes();
   fmt::format_to(out, "process peak      {}, of it {} outside the two budgets' arenas and tables (runtime)\n",
                  format_bytes(rss),
-                 format_bytes(std::max<int64_t>(0, rss - ledger.peak(Tier::kDevice) - ledger.peak(Tier::kHost))));
+                 format_bytes(runtime_bytes(rss, ledger.peak(Tier::kDevice), ledger.peak(Tier::kHost), run.device)));
   fmt::format_to(out, "digests           weights {:08x}, state {:08x}\n", run.digests.weights_crc32c,
                  run.digests.state_crc32c);
   fmt::format_to(out, "run               {}", run.folder);

@@ -32,6 +32,7 @@ struct RunSummary {
   std::optional<double> first_loss, last_loss;
   std::optional<Validation> validation;
   double seconds = 0;
+  DeviceKind device = DeviceKind::kHost;
   std::string endurance;  // lines of what was written to the drives
   Digests digests;
   std::string folder;

@@ -205,6 +205,7 @@ StepMetrics Training::one_step(Batches& batches) {
   engine_->set_progress(position + batch().train, std::as_bytes(std::span(&data, 1)));
   metrics.lanes = engine_->last_lanes();
   metrics.predicted = metrics.end.speculated == Speculated::kNone ? deferred_ : early_;
+  metrics.device = setup_.device;
   metrics.tokens = metrics.end.step * tokens_per_step();
   const double seconds = static_cast<double>(now_ns() - began) / 1e9;
   metrics.step_ms = seconds * 1e3;
@@ -286,6 +287,7 @@ TrainEnd Training::finish(int signal) {
                           .last_loss = metrics_->last_loss(),
                           .validation = validation,
                           .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
+                          .device = setup_.device,
                           .endurance = endurance(),
                           .digests = end.digests,
                           .folder = folder().path().string()},

@@ -23,6 +23,7 @@ namespace sluice {
 
 void check_cuda(int error, const CudaCall& call) {
   if (error == cudaSuccess) return;
+  (void)cudaGetLastError();  // or the next launch would be told of it
   const auto code = static_cast<cudaError_t>(error);
   const std::string size = call.size < 0 ? "" : fmt::format(" of {} {}", call.size, call.unit);
   throw DeviceError(fmt::format("device cuda: {}{} failed: {} ({})", call.name, size, cudaGetErrorName(code),
@@ -181,6 +182,7 @@ class DeviceMemory {
 
  private:
   [[noreturn]] static void refuse(int64_t bytes) {
+    (void)cudaGetLastError();
     size_t free = 0, total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), {"cudaMemGetInfo"});
     throw DeviceError(fmt::format(

@@ -1,5 +1,5 @@
 // Gradients on the host twin of the device: adding contributions, closing, and their part of the norm. Exact order of
-// operations as in ARCHITECTURE.md ("Gradients"); a CUDA device gives the same bits. Pure functions, any thread.
+// operations as in ARCHITECTURE.md ("Numerics"); a CUDA device gives the same bits. Pure functions, any thread.
 #pragma once
 #include <cstddef>
 #include <cstdint>

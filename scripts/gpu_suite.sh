@@ -34,7 +34,11 @@ suite=$folder/sluice_gpu_suite
 mkdir -p "$suite"/{bin,lib,text,configs}
 for program in "${programs[@]}"; do strip -o "$suite/bin/$program" "$build/$program"; done
 module=$build/libsluice_torch_cuda.so  # is looked for beside the program
-[[ -f $module ]] && strip -o "$suite/bin/${module##*/}" "$module"
+if [[ -f $module ]]; then
+  strip -o "$suite/bin/${module##*/}" "$module"
+else
+  printf 'gpu_suite: %s is not built (no nvcc?): the suite will compute on the CPU alone\n' "${module##*/}" >&2
+fi
 mapfile -t libraries < <(libraries_of "${programs[@]/#/$build/}")
 cp -L "${libraries[@]}" "$suite/lib/"
 cp "$root"/{README,ARCHITECTURE,CONTRIBUTING}.md "$suite/text/"

@@ -159,7 +159,8 @@ TEST_F(CommandsTest, an_export_is_a_model_to_start_from) {
   ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@out"}).exit_code, 0);
   std::ofstream(file("more.json")) << R"({"model": {"path": ")" << file("out") << R"("},
     "data": {"sequence_length": 33}, "train_micro_batch_size_per_gpu": 6, "bf16": {"enabled": true},
-    "sluice": {"device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}})";
+    "sluice": {"device": "cpu", "device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1,
+               "update_threads": 1}})";
   const Ended ended = sluice({"train", "@more.json", "--data", "@text.txt", "--steps", "1", "--out", "@more"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_LT(metrics("more")[0]["loss"], metrics("run")[1]["loss"]);
@@ -172,7 +173,7 @@ TEST_F(CommandsTest, info_says_what_is_picked_here_and_why) {
   const Ended ended = sluice({"info"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   for (const char* words :
-       {"I/O queue", "device_host", "topology", "adam_", "CPU", "memory", "memlock", "nofile", "LibTorch 2.", "fmt "}) {
+       {"I/O queue", "device_", "topology", "adam_", "CPU", "memory", "memlock", "nofile", "LibTorch 2.", "fmt "}) {
     EXPECT_THAT(ended.out, testing::HasSubstr(words));
   }
 }

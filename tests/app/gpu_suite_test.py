@@ -75,6 +75,11 @@ def main():
         print(said)
         expect(status == 0, "the suite failed")
         expect("left out of the small part" in said, "nothing says what is left out")
+        status, said = run([start, "--device", "cpu", "--only", "demo,kernels", "--out", root / "out"], torch_dir)
+        expect(status == 2 and "there is no kernels" in said, f"a part that is not there: {said}")
+        again = ["--device", "cpu", "--only", "demo", "--demo-steps", "1", "--out", root / "out"]
+        status, said = run([start, *again], torch_dir)
+        expect(status == 0 and "goal" not in said, f"a part alone: {said}")
         check_results(root / "out")
 
 

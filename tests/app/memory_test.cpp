@@ -22,7 +22,7 @@ int64_t peak_resident_bytes(int layers) {
     "data": {{"tokenizer": "byte", "sequence_length": 16}},
     "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1,
     "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "bf16": {{"enabled": true}},
-    "sluice": {{"device_memory": "192MiB", "host_memory": "512MiB"}}}})",
+    "sluice": {{"device": "cpu", "device_memory": "192MiB", "host_memory": "512MiB"}}}})",
                                        layers);
   const Ended ended = run_process({beside_this_program("sluice"), "train", config, "--data", text, "--steps", "2",
                                    "--out", (folder.path() / "run").string()});

@@ -266,14 +266,32 @@ TEST_P(EveryDevice, closes_large_gradients_in_place_again_and_again) {
   }
 }
 
+TEST_P(EveryDevice, closes_values_of_every_kind_with_the_bits_of_the_host) {
+  constexpr int64_t kElements = 20'011;
+  for (const DType dtype : kEveryDType) {
+    const std::vector<float> open = make_values(kElements, Values::kEdges, 8);
+    const float* on_device = put(0, open);
+    const ClosedPiece piece{device_->memory() + 128 * kKiB, kElements};
+    double norm_part = -1;
+    device_->close_gradient(on_device, 0.5f, dtype, {&piece, 1}, &norm_part);
+    compute_ends();
+    std::vector<std::byte> expected(static_cast<size_t>(kElements * sluice::bytes_of(dtype)));
+    const ClosedPiece whole{expected.data(), kElements};
+    EXPECT_TRUE(same_sum(norm_part, close_gradient(open.data(), 0.5f, dtype, {&whole, 1}))) << name_of(dtype);
+    const std::vector<std::byte> found = get(piece.to, bytes_of(expected));
+    EXPECT_TRUE(same_values(found.data(), expected.data(), dtype, kElements)) << name_of(dtype);
+  }
+}
+
 TEST_P(EveryDevice, rounds_in_place_with_the_bits_of_the_host) {
   for (const DType dtype : kEveryDType) {
-    const std::vector<float> values = make_values(20'011, Values::kOrdinary, 4);
+    const std::vector<float> values = make_values(20'011, Values::kEdges, 4);
     const float* on_device = put(0, values);
     device_->round_to(on_device, device_->memory(), dtype, 20'011);
     compute_ends();
     const std::vector<std::byte> expected = stored_as(dtype, values);
-    ASSERT_EQ(get(device_->memory(), bytes_of(expected)), expected) << name_of(dtype);
+    const std::vector<std::byte> found = get(device_->memory(), bytes_of(expected));
+    ASSERT_TRUE(same_values(found.data(), expected.data(), dtype, 20'011)) << name_of(dtype);
   }
 }
 

@@ -17,8 +17,8 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kElements = 1000, kPlaneBytes = 4096;
-constexpr int kPlanes = 5;  // weights, residual or master, two moments, gradient
+constexpr int64_t kElements = 9001, kPlaneBytes = 40 * kKiB;  // more than two of a GPU's blocks
+constexpr int kPlanes = 5;                                    // weights, residual or master, two moments, gradient
 constexpr int64_t kBytes = kPlanes * kPlaneBytes;
 
 // The planes of elements from `element` on, in a block of memory.
@@ -33,11 +33,12 @@ AdamPlanes planes_in(std::byte* memory, AdamFormat format, int64_t element) {
   return planes_at(planes, format, element);
 }
 
-// Small numbers of both signs in every plane; positive ones where the root of a moment is taken.
+// Small numbers of both signs in every plane, none of them zero, beside which not every residual makes a number;
+// positive ones where the root of a moment is taken.
 std::vector<std::byte> filled(AdamFormat format, AdamKind kind = AdamKind::kAdamW) {
   std::vector<std::byte> memory(kBytes);
   std::mt19937 random(7);
-  const auto number = [&] { return (static_cast<float>(random() % 2001) - 1000) / 500; };
+  const auto number = [&] { return (static_cast<float>(random() % 2000) - 999.5f) / 500; };
   const auto put = [&](int plane, DType type, int64_t i, float value) {
     std::byte* at = memory.data() + plane * kPlaneBytes + i * bytes_of(type);
     const uint16_t half = type == DType::kBf16 ? bf16_of_float(value) : fp16_of_float(value);

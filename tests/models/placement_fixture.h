@@ -63,6 +63,7 @@ class Gpt2Placement : public ::testing::Test {
                     .device_bytes = 8 * kMiB + (on_gpu() ? memory_.workspace_bytes : 0),
                     .host_bytes = 16 * kMiB,
                     .workspace_bytes = memory_.workspace_bytes,
+                    .own_device_bytes = own_device_bytes(model_.options().device),
                     .graph_bytes = memory_.graph_bytes,
                     .micro_batches = kMicroBatches};
     options.device = model_.options().device;
