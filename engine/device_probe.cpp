@@ -133,7 +133,7 @@ class DeviceProbe final : private CopySink {
   std::condition_variable all_done_;
   int64_t under_way_ = 0;
   std::exception_ptr error_;
-  int passes_ = 1;  // under way together
+  int passes_ = 1;                  // under way together
   std::unique_ptr<Device> device_;  // last: its threads use all of the above
 };
 
