@@ -129,8 +129,6 @@ std::array<LaneModel, kLaneCount> lane_models(const MachineSpeeds& machine) {
   for (int lane = 0; lane < kLaneCount; ++lane) {
     lanes[lane].in_flight = in_flight_limit(static_cast<Lane>(lane), kUpdateHopsPerThread * machine.update_threads);
   }
-  // However many are called for ahead, a device computes one after the other.
-  lanes[static_cast<int>(Lane::kCompute)].in_flight = 1;
   lanes[static_cast<int>(Lane::kUpdate)].served = machine.update_threads;
   // Reads and writes take turns request by request, so each moves half of what both do.
   lanes[static_cast<int>(Lane::kRead)].beside = machine.mixed_gb_per_s / 2 / machine.read_gb_per_s;

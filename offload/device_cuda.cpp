@@ -79,15 +79,15 @@ class StreamLane {
 
   const Stream& stream() const { return stream_; }
   void set_sink(CopySink* sink) { thread_.set_sink(sink); }
-  // `issue` puts the job's work on the stream, and gets its number. Returns that.
+  // The number of the job that start() is called for next.
+  uint64_t next() const { return thread_.next(); }
+  // `issue` puts the job's work on the stream. Returns the job's number.
   template <class Issue>
   uint64_t start(uint64_t tag, int64_t bytes, const Issue& issue) {
     thread_.check_room();
-    const uint64_t number = ++started_;
-    issue(number);
-    event_of(number).record(stream_);
-    thread_.start({.tag = tag, .bytes = bytes, .number = number});
-    return number;
+    issue();
+    event_of(next()).record(stream_);
+    return thread_.start({.tag = tag, .bytes = bytes, .number = next()});
   }
   // `other` goes on when this job has ended; 0: at once.
   void hold(const StreamLane& other, uint64_t number) {
@@ -105,7 +105,6 @@ class StreamLane {
   std::function<void(uint64_t)> before_end_;
   Stream stream_;
   std::array<Event, Device::kMaxCopies> events_;
-  uint64_t started_ = 0;
   DeviceLane<StreamJob> thread_{[this](const StreamJob& job) { wait_for(job); }};  // last: it uses all of the above
 };
 
@@ -250,7 +249,7 @@ class DeviceCuda final : public Device {
   void register_host(std::span<std::byte> memory) override { registered_.take(memory); }
   uint64_t start(const Copy& copy) override {
     StreamLane& lane = copy.lane == CopyLane::kUpload ? upload_ : download_;
-    return lane.start(copy.tag, copy.bytes, [&](uint64_t) {
+    return lane.start(copy.tag, copy.bytes, [&] {
       hold(lane, copy.after);
       copy_async(copy.to, copy.from, copy.bytes, lane.stream().get());
     });
@@ -273,14 +272,14 @@ class DeviceCuda final : public Device {
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override;
   void add_number(const double* number, double* sum) override {
     make_room_for_sums();
-    double* const to = sums_.take(sum, 1, computing_);
+    double* const to = sums_.take(sum, 1, compute_.next());
     copy_async(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(number), sizeof(double), stream());
   }
   void zero(std::byte* memory, int64_t bytes) override {
     check_cuda(cudaMemsetAsync(memory, 0, static_cast<size_t>(bytes), stream()), {"cudaMemsetAsync", bytes});
   }
   uint64_t finish_compute(uint64_t tag) override {
-    return compute_.start(tag, -1, [this](uint64_t number) { computing_ = number + 1; });
+    return compute_.start(tag, -1, [] {});
   }
   Finite update(AdamFormat format, std::span<const AdamRun> runs) override;
 
@@ -303,8 +302,7 @@ class DeviceCuda final : public Device {
   Gpu gpu_;  // as it was before
   int64_t bytes_;
   DeviceMemory memory_;
-  int64_t closings_ = 0;    // launches
-  uint64_t computing_ = 1;  // number of the compute work that is called for
+  int64_t closings_ = 0;  // launches
   RegisteredMemory registered_;
   Pinned<double> returned_{kReturned};
   HostSums sums_{{returned_.at(0), kReturned}};
@@ -319,7 +317,7 @@ void DeviceCuda::make_room_for_sums() {
   if (sums_.room() > 0) return;
   room_.record(compute_.stream());
   room_.wait("compute", -1);
-  sums_.add_up(computing_);
+  sums_.add_up(compute_.next());
 }
 
 // Launches of one stream take turns with two places for their progress.
@@ -338,7 +336,7 @@ void DeviceCuda::close_gradient(const float* open, float scale, DType dtype, std
     make_room_for_sums();
     CloseLaunch launch = launches.next(sums_.room());
     if (launch.tiles == 0) return;
-    launch.work.tile_sums = sums_.take(norm_part, launch.tiles, computing_);
+    launch.work.tile_sums = sums_.take(norm_part, launch.tiles, compute_.next());
     start_closing(launch, dtype);
   }
 }

@@ -48,8 +48,7 @@ class DeviceHost final : public Device {
 
   void register_host(std::span<std::byte>) override {}
   uint64_t start(const Copy& copy) override {
-    (copy.lane == CopyLane::kUpload ? upload_ : download_).start(copy);
-    return ++started_[static_cast<size_t>(copy.lane)];
+    return (copy.lane == CopyLane::kUpload ? upload_ : download_).start(copy);
   }
   void set_sink(CopySink* sink) override {
     sink_ = sink;
@@ -98,7 +97,6 @@ class DeviceHost final : public Device {
   AdamKernel kernel_;
   CopySink* sink_ = nullptr;
   EndedCopies ended_;
-  std::array<uint64_t, 2> started_{};  // each by the thread that starts its lane's copies
   uint64_t finished_ = 0;
   // Last: their threads use all of the above.
   DeviceLane<Copy> upload_{[this](const Copy& copy) { copy_in_order(copy); }};

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// Job has a `tag`. start(): one thread at a time. What `work` throws is told as the job's error.
+// Job has a `tag`. start() and next(): one thread at a time. What `work` throws is told as the job's error.
 template <class Job>
 class DeviceLane {
  public:
@@ -35,13 +35,17 @@ class DeviceLane {
     std::lock_guard lock(mutex_);
     SLUICE_CHECK(count_ < Device::kMaxCopies, "too many copies under way in one lane");
   }
-  void start(const Job& job) {
+  // The next job's number: they are counted from 1.
+  uint64_t next() const { return started_ + 1; }
+  // Returns the job's number.
+  uint64_t start(const Job& job) {
     check_room();
     {
       std::lock_guard lock(mutex_);
       ring_[(first_ + count_++) % Device::kMaxCopies] = job;
     }
     wake_.notify_one();
+    return ++started_;
   }
 
  private:
@@ -73,6 +77,7 @@ class DeviceLane {
   std::condition_variable wake_;
   std::array<Job, Device::kMaxCopies> ring_;
   int first_ = 0, count_ = 0;
+  uint64_t started_ = 0;
   bool stop_ = false;
   CopySink* sink_ = nullptr;
   std::thread thread_;  // last: it uses all of the above

@@ -44,7 +44,8 @@ class LaneWork {
   virtual std::string hop_name(const Hop& hop) const = 0;
 };
 
-// How many of a lane's hops may be in flight at once; `update_hops` is the update lane's (Executor::Parts).
+// How many of a lane's hops may be in flight at once; `update_hops` is the update lane's (Executor::Parts). Compute
+// that the device has not come to yet is not counted.
 int in_flight_limit(Lane lane, int update_hops);
 // Of the update lane for each of its threads: one that runs, one that is ready.
 constexpr int kUpdateHopsPerThread = 2;

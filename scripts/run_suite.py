@@ -53,6 +53,7 @@ HOMES = {
     "NVMe": {"weights": "nvme", "state": "nvme"},
     "device": {"state": "device"},
 }
+KERNELS = ["update", "add_gradient", "close_gradient"]
 FORMATS = [[], ["--precision", "fp16"], ["--precision", "fp32"], ["--moments", "bf16"]]  # of the kernels' benchmark
 # What a GPU should reach: a step with all state in host memory by one of the same operations with everything on the
 # device, at the critical batch and above; copies in percent of the link's best; kernels in percent of a copy's.
@@ -292,13 +293,11 @@ def markdown(results):
         rows = [[each["bytes"], *(percent(each[way]) for way in ("upload", "download", "both"))] for each in copy["copies"]]
         text += copy["device"] + "\n\n" + table(["bytes of a copy", "upload, GB/s (%)", "download", "both"], rows)
         text += f"NVMe to device: {percent(copy['nvme_to_device'])}\n\n" if "nvme_to_device" in copy else ""
-    measured = {name: adam for name, adam in results.get("adam", {}).items() if "ceiling_gb_per_s" in adam}
-    kernels = ["update", "add_gradient", "close_gradient"]
     rows = [
-        [name, f"{adam['ceiling_gb_per_s']:.0f}", *(percent(adam[each]) for each in kernels)]
-        for name, adam in measured.items()
+        [name, f"{adam['ceiling_gb_per_s']:.0f}", *(percent(adam[each]) for each in KERNELS)]
+        for name, adam in measured_kernels(results).items()
     ]
-    text += table(["kernels of", "a copy, GB/s", *(f"{each}, GB/s (%)" for each in kernels)], rows) if rows else ""
+    text += table(["kernels of", "a copy, GB/s", *(f"{each}, GB/s (%)" for each in KERNELS)], rows) if rows else ""
     steps = [row for row in results.get("steps", []) if "step_ms" in row]
     if steps:
         lanes = list(steps[0]["exposed_ms"])
@@ -315,15 +314,18 @@ def markdown(results):
     return text + (table(["goal", "worst figure", "end"], rows) if rows else "")
 
 
+def measured_kernels(results):
+    return {name: adam for name, adam in results.get("adam", {}).items() if "ceiling_gb_per_s" in adam}
+
+
 def goals(results):
     """What a GPU should reach, the worst figure of each, and whether it does; of what was measured on a GPU."""
     if results["device"] != "cuda":
         return
     copies = results.get("copy", {}).get("copies", [])
     large = [each[way]["percent_of_ceiling"] for each in copies[-1:] for way in ("upload", "download", "both")]
-    adam = [each for each in results.get("adam", {}).values() if "ceiling_gb_per_s" in each]
-    kernels = ("update", "add_gradient", "close_gradient")
-    of_memory = [each[kernel]["percent_of_ceiling"] for each in adam for kernel in kernels]
+    adam = measured_kernels(results).values()
+    of_memory = [each[kernel]["percent_of_ceiling"] for each in adam for kernel in KERNELS]
     ratios = [row["ratio"] for row in results.get("critical", {}).get("rows", []) if "ratio" in row]
     if large:
         worst = min(large)

@@ -164,6 +164,24 @@ TEST_P(EveryDevice, orders_of_work_wait_for_each_other_on_the_device) {
   EXPECT_EQ(last.compute, kRounds + 1);
 }
 
+// Each copy overwrites what the one before it, of the other lane, still reads.
+TEST_P(EveryDevice, copies_of_one_lane_wait_for_those_of_the_other) {
+  constexpr int64_t kBytes = 1 << 19;
+  constexpr int kRounds = 40;
+  device_->register_host(host_.span());
+  std::vector<std::vector<std::byte>> up(kRounds), down(kRounds, std::vector<std::byte>(kBytes));
+  put(0, std::vector<std::byte>(kBytes, std::byte{0}));
+  for (int round = 0; round < kRounds; ++round) {
+    up[round].assign(kBytes, static_cast<std::byte>(round + 1));
+    const uint64_t read = device_->start(
+        {.lane = CopyLane::kDownload, .to = down[round].data(), .from = device_->memory(), .bytes = kBytes, .tag = 1});
+    device_->start(
+        {.to = device_->memory(), .from = up[round].data(), .bytes = kBytes, .tag = 2, .after = {.download = read}});
+    ends_.wait_for(2);
+    EXPECT_EQ(std::ranges::count(down[round], static_cast<std::byte>(round)), kBytes) << "round " << round;
+  }
+}
+
 // Ends of several closings are under way: each adds to its own part.
 TEST_P(EveryDevice, norms_of_compute_that_nobody_waited_for_come_with_its_end) {
   constexpr int64_t kElements = 5000, kGradients = 8;

@@ -271,7 +271,6 @@ double efficiency(const Balance& balance) {
   for (size_t lane = 0; lane < kLaneCount; ++lane) {
     simulation.lanes[lane].in_flight = in_flight_limit(static_cast<Lane>(lane), 4);
   }
-  simulation.lanes[static_cast<size_t>(Lane::kCompute)].in_flight = 1;
   return *std::max_element(lane_ms.begin(), lane_ms.end()) / simulate(unit.program, simulation).total_ms;
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -138,6 +139,18 @@ class Executors : public testing::Test, public LaneWork {
     return values;
   }
 
+  // What the list leaves, one hop after the other, when the compute hops from this one on are passed over.
+  std::vector<float> in_order(int end_of_compute = INT_MAX) {
+    fill();
+    for (int hop = 0; hop < static_cast<int>(actions_.size()); ++hop) {
+      const bool computes = program_.hops()[hop].lane == Lane::kCompute;
+      if (actions_[hop].due && !(computes && hop >= end_of_compute)) run(actions_[hop]);
+    }
+    std::vector<float> left = contents();
+    fill();
+    return left;
+  }
+
   bool due(const Hop& hop) override { return actions_[hop.index].due; }
   void start_update(int hop, const Hop&) override { updates_.start(hop); }
   const StepState& commit_state() override { return state_; }
@@ -170,12 +183,7 @@ TEST_F(Executors, start_what_the_device_orders_itself_before_it_has_done_anythin
   const int clip = emit(Verb::kClip, {device1, host1, true});
   make_executor();
 
-  std::vector<float> expected;
-  {
-    for (const Action& action : actions_) run(action);
-    expected = contents();
-    fill();
-  }
+  const std::vector<float> expected = in_order();
   device_.hold();
   executor_->begin(program_);
   compute(first);
@@ -195,18 +203,14 @@ TEST_F(Executors, let_nothing_slip_past_a_hop_that_has_nothing_to_do) {
   emit(Verb::kDownload, {device1, host0, false, false});
   emit(Verb::kUpdate, {host0, host1, true});
   make_executor();
+  const std::vector<float> expected = in_order();
   device_.hold();
   executor_->begin(program_);
   compute(first);
   device_.wait_until_started({.download = 1, .compute = 1});
   device_.let_go();
   executor_->finish();
-  std::vector<float> found = contents();
-  fill();
-  for (const Action& action : actions_) {
-    if (action.due) run(action);
-  }
-  EXPECT_EQ(found, contents());
+  EXPECT_EQ(contents(), expected);
 }
 
 TEST_F(Executors, say_when_hops_began_and_ended_as_the_device_came_to_them) {
@@ -231,15 +235,13 @@ TEST_F(Executors, start_an_upload_behind_a_download_that_the_device_has_not_done
   emit(Verb::kDownload, {device0, host1});
   emit(Verb::kUpload, {host0, device0});
   make_executor();
+  const std::vector<float> expected = in_order();
   device_.hold();
   executor_->begin(program_);
   device_.wait_until_started({.upload = 1, .download = 1});
   device_.let_go();
   executor_->finish();
-  const std::vector<float> found = contents();
-  fill();
-  for (const Action& action : actions_) run(action);
-  EXPECT_EQ(found, contents());
+  EXPECT_EQ(contents(), expected);
 }
 
 // Random programs, some hops without anything to do.
@@ -275,16 +277,6 @@ class RandomPrograms : public Executors {
     }
     make_executor();
   }
-  // What the list leaves, one hop after the other, when the compute hops from this one on are passed over.
-  std::vector<float> in_order(int end_of_compute = kHops) {
-    for (int hop = 0; hop < kHops; ++hop) {
-      const bool computes = program_.hops()[hop].lane == Lane::kCompute;
-      if (actions_[hop].due && !(computes && hop >= end_of_compute)) run(actions_[hop]);
-    }
-    std::vector<float> left = contents();
-    fill();
-    return left;
-  }
   // The first so many compute hops. Returns the next one.
   int compute_some(size_t count) {
     const auto lane = program_.lane(Lane::kCompute);
@@ -314,7 +306,6 @@ TEST_F(RandomPrograms, that_the_caller_gives_up_do_everything_else) {
     executor_->abandon();
     executor_->finish();
     const std::vector<float> found = contents();
-    fill();
     ASSERT_EQ(found, in_order(next)) << "program " << seed;
   }
 }

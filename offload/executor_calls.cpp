@@ -1,0 +1,137 @@
+// What other threads call of the executor: the caller of compute, and those that tell ends.
+#include <utility>
+
+#include "core/errors.h"
+#include "offload/executor.h"
+
+namespace sluice {
+
+Executor::~Executor() {
+  {
+    std::unique_lock lock(mutex_);
+    if (running_) {  // a unit was left in the middle: let what is under way end, start nothing more
+      error_ = std::make_exception_ptr(DeviceError("the engine was destroyed in the middle of a step"));
+      entered_ = false;
+      take_back_released();
+      parts_.store->interrupt();
+      caller_wakes_.wait(lock, [this] { return !running_; });
+    }
+    stop_ = true;
+  }
+  thread_wakes_.notify_one();
+  thread_.join();
+}
+
+void Executor::begin(const Program& program, Writes writes) {
+  std::lock_guard lock(mutex_);
+  SLUICE_CHECK(!running_, "a unit is running");
+  SLUICE_CHECK(static_cast<int>(program.hops().size()) <= parts_.max_hops, "a program longer than planned for");
+  program_ = &program;
+  writes_ = writes;
+  error_ = nullptr;
+  abandoned_ = false;
+  released_ = kNone;
+  entered_ = false;
+  running_ = true;
+  thread_wakes_.notify_one();
+}
+
+void Executor::enter(int hop) {
+  std::unique_lock lock(mutex_);
+  caller_wakes_.wait(lock, [&] { return released_ == hop || !running_; });
+  if (released_ != hop) {
+    if (error_) std::rethrow_exception(error_);
+    check_failed("released", __FILE__, __LINE__, "a compute hop was entered out of order");
+  }
+  entered_ = true;
+  const DeviceOrder after = released_after_;
+  lock.unlock();
+  try {
+    parts_.device->begin_compute(after);
+  } catch (...) {
+    lock.lock();
+    released_ = kNone;
+    entered_ = false;
+    lock.unlock();
+    ended(hop, std::current_exception());
+    throw;
+  }
+}
+
+void Executor::leave(int hop) {
+  {
+    std::lock_guard lock(mutex_);
+    SLUICE_CHECK(released_ == hop && entered_, "a compute hop was left that was not entered");
+    released_ = kNone;
+    entered_ = false;
+    leaving_ = hop;
+  }
+  try {
+    const uint64_t number = parts_.device->finish_compute(static_cast<uint64_t>(hop));
+    std::lock_guard lock(mutex_);
+    if (std::exchange(leaving_, kNone) != hop) return;  // it has ended already
+    told_.push_back({.hop = hop, .what = Told::What::kOnDevice, .number = number});
+    parts_.store->interrupt();
+  } catch (...) {
+    ended(hop, std::current_exception());
+  }
+}
+
+void Executor::abandon() {
+  int inside = -1;
+  {
+    std::lock_guard lock(mutex_);
+    if (!running_) return;
+    abandoned_ = true;
+    if (entered_) inside = released_;
+    take_back_released();
+  }
+  if (inside >= 0) leave(inside);
+  parts_.store->interrupt();
+}
+
+const UnitTimes& Executor::finish() {
+  std::unique_lock lock(mutex_);
+  caller_wakes_.wait(lock, [this] { return !running_; });
+  if (error_) std::rethrow_exception(error_);
+  return times_;
+}
+
+// The interrupt happens under the lock: once the executor has seen this end, the thread that told it touches nothing of
+// ours any more, so all may be destroyed.
+void Executor::ended(int hop, std::exception_ptr error) noexcept {
+  std::lock_guard lock(mutex_);
+  if (leaving_ == hop) leaving_ = kNone;
+  told_.push_back({.hop = hop, .what = Told::What::kEnded, .error = std::move(error)});
+  parts_.store->interrupt();
+}
+
+void Executor::copied(uint64_t tag, std::exception_ptr error) noexcept {
+  ended(static_cast<int>(tag), std::move(error));
+}
+
+int64_t Executor::memory_bytes() const {
+  return static_cast<int64_t>(states_.capacity() * sizeof(HopState) +
+                              (begin_ns_.capacity() + end_ns_.capacity()) * sizeof(int64_t) +
+                              (told_.capacity() + taken_.capacity()) * sizeof(Told));
+}
+
+void Executor::name_rows(TraceWriter& to) {
+  for (int lane = 0; lane < kLaneCount; ++lane) to.name_row(lane, name_of(static_cast<Lane>(lane)));
+}
+
+void Executor::close_trace() {
+  std::lock_guard lock(mutex_);
+  SLUICE_CHECK(!running_, "a unit is running");
+  if (const std::unique_ptr<TraceWriter> trace = std::move(parts_.trace)) trace->close();
+}
+
+void Executor::write_trace(TraceWriter& to) const {
+  const auto hops = program_->hops();
+  for (size_t hop = 0; hop < hops.size(); ++hop) {
+    if (end_ns_[hop] == 0) continue;
+    to.event(static_cast<int>(hops[hop].lane), parts_.work->hop_name(hops[hop]), begin_ns_[hop], end_ns_[hop]);
+  }
+}
+
+}  // namespace sluice
