@@ -228,8 +228,9 @@ void Verbs::update(const StateOnDevice& state, const KeptOnDevice& weights, cons
   const int c = state.chunk;
   const std::array fills{state_on_device(c, state.at), kept_on_device(c, weights.at)};
   const std::array reads{fills[0], fills[1], gradient_on_device(c, gradient.at), control(kScale)};
+  const size_t count = when == When::kSpeculating ? 3 : 4;  // a speculative update predicts the scale
   emit_update({.chunk = c, .place = Place::kDevice, .state = state.at, .weights = weights.at, .gradient = gradient.at},
-              when, reads, fills);
+              when, std::span(reads).first(count), fills);
 }
 
 void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<const Range> reads,
@@ -246,8 +247,10 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
 }
 
 // Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
+// Neither beside a write of the record: that takes what was sealed before it, and then is what readers compare with.
 void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
   const Range range = group == Group::kState ? state_at(c, at) : weights_at(c, at);
+  const std::array reads{range, in_store(c, group)};
   unit.program.emit({.verb = verb,
                      .lane = Lane::kUpdate,
                      .when = when,
@@ -255,7 +258,7 @@ void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
                      .index = c,
                      .host_offset = at,
                      .bytes = record(c, group).payload_bytes},
-                    {&range, 1}, {&range, 1});
+                    reads, {&range, 1});
 }
 
 WeightsInHost Verbs::verify(UnverifiedInHost weights, When when) {
@@ -381,7 +384,7 @@ void Verbs::compute(const Turn& turn, const std::vector<Range>& reads, const std
 }
 
 // After the last contribution: scaled, rounded once, its part of the norm taken. A closed chunk lies at the start of
-// the fp32 range it came from until it has gone home, or at its home on the device.
+// the fp32 range it came from until it has gone home (or its update has read it there), or at its home on the device.
 std::vector<ClosedOnDevice> Verbs::close(int visit, int p, int64_t open_at) {
   std::vector<Range> fills{control(kFirstNormPart + p)};
   std::vector<ClosedOnDevice> closed;

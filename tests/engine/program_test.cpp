@@ -69,6 +69,12 @@ std::vector<Touch> compute_touches(const ModelSpec& model, const Plan& plan, con
   return list;
 }
 
+// What verifies or seals a record reads or sets the store's checksums of it: no write of it may start meanwhile.
+Touch checksums_touched(int chunk, Group group) {
+  const int64_t record = 2 * int64_t{chunk} + static_cast<int>(group);
+  return {Place::kStore, record, record + 1, Access::kReads};
+}
+
 std::vector<Touch> update_touches(const Plan& plan, const UnitProgram& unit, const Hop& hop) {
   const UpdateOperands& operands = unit.updates[hop.operands];
   const int64_t elements = plan.geometry.chunks()[hop.index].elements;
@@ -83,6 +89,9 @@ std::vector<Touch> update_touches(const Plan& plan, const UnitProgram& unit, con
                              touch(operands.gradient, plan.gradient_bytes(elements), Access::kReads)};
   if (const int extent = operands.gradient_extent; extent >= 0)
     list.push_back({Place::kScratch, extent, extent + 1, Access::kReads});
+  if (operands.place == Place::kHost) {
+    for (const Group group : {Group::kWeights, Group::kState}) list.push_back(checksums_touched(hop.index, group));
+  }
   return list;
 }
 
@@ -108,7 +117,10 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
     case Verb::kVerify:
     case Verb::kSeal:
       add(Place::kHost, hop.host_offset, hop.bytes, Access::kReads);
-      if (hop.operands < 0) break;
+      if (hop.operands < 0) {
+        list.push_back(checksums_touched(hop.index, hop.group));
+        break;
+      }
       add(Place::kScratch, hop.operands, 1, hop.verb == Verb::kSeal ? Access::kFills : Access::kReads);
       break;
     case Verb::kClose:
