@@ -9,17 +9,18 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "swap/record_store.h"
 
 namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-int64_t positive(std::string_view text) {
+int64_t positive(std::string_view text, int64_t most) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value > 0 && value <= 1'000'000'000) return value;
-  throw ConfigError(fmt::format("\"{}\": allowed is a whole number from 1 to 1000000000", text));
+  if (error == std::errc() && end == text.data() + text.size() && value > 0 && value <= most) return value;
+  throw ConfigError(fmt::format("\"{}\": allowed is a whole number from 1 to {}", text, most));
 }
 
 int64_t positive_bytes(std::string_view text) {
@@ -34,9 +35,9 @@ void change(Resources& resources, std::string_view key, std::string_view value, 
   } else if (key == "device_memory") {
     resources.device_bytes = positive_bytes(value);
   } else if (key == "drives") {
-    resources.drives = static_cast<int>(positive(value));
+    resources.drives = static_cast<int>(positive(value, kMaxDrives));
   } else if (key == "tokens_per_step") {
-    const int64_t tokens = positive(value);
+    const int64_t tokens = positive(value, 1'000'000'000);
     if (tokens % tokens_of_micro_batch != 0) {
       throw ConfigError(
           fmt::format("\"{}\": allowed is a multiple of a micro-batch's {} tokens", value, tokens_of_micro_batch));

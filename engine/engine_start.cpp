@@ -94,7 +94,7 @@ void Engine::Impl::make_host_arena(int near_device) {
     host = Arena(plan.host_arena_bytes);
     return;
   }
-  const UpdateNodes nodes(update_ranges(plan, units[static_cast<int>(UnitKind::kTrain)]), teams);
+  const UpdateNodes nodes(update_ranges(plan, units), teams);
   for (UnitProgram& unit_program : units) {
     for (UpdateOperands& update : unit_program.updates) {
       if (update.place == Place::kHost) update.group = nodes.group_at(update.state);

@@ -45,7 +45,7 @@ bool Engine::Impl::due(const Hop& hop) {
     case When::kCommit:
       return commit;
     case When::kNotOnDevice:
-      return on_device == Flag::kNo;
+      return on_device == Flag::kNo || (speculated == Speculated::kWrong && plan.speculated(hop.index));
     case When::kStaleOnDevice:
       return order.update == UpdateOrder::Update::kPending || kept_valid == Flag::kNo;
     case When::kCommitDirty: {

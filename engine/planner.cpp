@@ -72,7 +72,9 @@ int64_t Planner::record_bytes(const Plan& plan, int chunk, Group group) const {
   return record_layout(options_.format(), group, plan.geometry.chunks()[chunk].elements).bytes;
 }
 
+// Under replay none is kept.
 int64_t Planner::gradient_home_bytes(const Plan& plan, int chunk) const {
+  if (options_.update == UpdateMode::kReplay) return 0;
   return round_up(plan.gradient_bytes(plan.geometry.chunks()[chunk].elements), kDeviceAlignmentBytes);
 }
 
@@ -133,7 +135,8 @@ void Planner::force_homes(Plan& plan) const {
 
 void Planner::update_on_device(Plan& plan, int chunk) {
   ChunkHomes& homes = plan.chunks[chunk];
-  homes.state = homes.weights = homes.gradient = Home::kDevice;
+  homes.state = homes.weights = Home::kDevice;
+  if (homes.gradient != Home::kNowhere) homes.gradient = Home::kDevice;
   plan.kept_offset[plan.geometry.chunks()[chunk].partition] = 0;
 }
 
@@ -148,15 +151,12 @@ Planner::Needs Planner::needs(const Plan& plan) const {
     if (homes.gradient == Home::kDevice) needs.device_fixed += gradient_home_bytes(plan, chunk);
     if (homes.updated_on_device()) {
       needs.device_fixed += record_bytes(plan, chunk, Group::kState);
-      needs.staging_slot = std::max(
-          {needs.staging_slot, record_bytes(plan, chunk, Group::kState), record_bytes(plan, chunk, Group::kWeights)});
+      needs.staging.pass(record_bytes(plan, chunk, Group::kState), record_bytes(plan, chunk, Group::kWeights));
     }
     if (homes.gradient == Home::kNvme) {
       needs.gradient_slot = std::max(needs.gradient_slot, gradient_block_bytes(plan, chunk));
     }
-    if (homes.weights == Home::kNvme) {
-      needs.staging_slot = std::max(needs.staging_slot, record_bytes(plan, chunk, Group::kWeights));
-    }
+    if (homes.weights == Home::kNvme) needs.staging.pass(0, record_bytes(plan, chunk, Group::kWeights));
     // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
     needs.update_slot =
         std::max({needs.update_slot, plan.update_layout(chunk).bytes,
@@ -227,7 +227,7 @@ Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
   return {device_arena - options_.workspace_bytes - least.device_fixed - least.weights_group - least.open_group -
               least.boundary - kDeviceAlignmentBytes,
           budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot -
-              least.staging_slot - least.gradient_slot - least.tensor_slot};
+              least.staging.slot - least.gradient_slot - least.tensor_slot};
 }
 
 std::optional<Plan> Planner::place(Budgets budgets, const Pricing& pricing) const {
@@ -246,126 +246,6 @@ std::optional<Plan> Planner::place(Budgets budgets, const Pricing& pricing) cons
   }
   assign_offsets(plan);
   return plan;
-}
-
-// What is left goes to homes in the fixed order, then to rings.
-void Planner::fill(Plan& plan, Room room, StateOnDevice state) const {
-  fill_device(plan, room);
-  shrink_rings(plan, room);  // what has a home on the device passes through no ring: room for more of it
-  fill_device(plan, room);
-  fill_graphs(plan, room);
-  if (state == StateOnDevice::kWhereItFits) fill_state(plan, room);
-  fill_host(plan, room);
-  shrink_rings(plan, room);
-  fill_host(plan, room);
-  deepen_rings(plan, room);
-}
-
-void Planner::fill_device(Plan& plan, Room& room) const {
-  const auto take = [&room](int64_t bytes) {
-    if (bytes > room.device) return false;
-    room.device -= bytes;
-    return true;
-  };
-  if (free_to_choose(options_.placement.activations)) {
-    for (size_t i = 0; i < plan.tensors.size(); ++i) {
-      const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
-      Home& home = plan.tensors[i].home;
-      if (home == Home::kDevice || !take(bytes)) continue;
-      if (home == Home::kHost) room.host += bytes;
-      home = Home::kDevice;
-    }
-  }
-  if (free_to_choose(options_.placement.weights)) {
-    for (const VisitSpec& visit : model_.visits) {
-      for (int p : visit.partitions) {
-        if (plan.kept_offset[p] < 0 && take(kept_bytes(plan, p))) plan.kept_offset[p] = 0;
-      }
-    }
-  }
-}
-
-// A graph refers to its visit's weights and inputs where they lay in the forward: they must still lie there. A sink has
-// no forward of its own.
-bool Planner::may_keep_graph(const Plan& plan, int v) const {
-  const VisitSpec& visit = model_.visits[v];
-  if (options_.graph_bytes[v] <= 0 || visit.gives.empty()) return false;
-  const auto stays = [&](int tensor) {
-    for (int m = 0; m < options_.micro_batches; ++m) {
-      if (plan.tensor(tensor, m).home != Home::kDevice) return false;
-    }
-    return true;
-  };
-  return std::all_of(visit.takes.begin(), visit.takes.end(), stays) &&
-         std::all_of(visit.partitions.begin(), visit.partitions.end(), [&](int p) { return plan.kept_offset[p] >= 0; });
-}
-
-// Offset 0 marks "kept" until offsets are assigned.
-void Planner::fill_graphs(Plan& plan, Room& room) const {
-  if (options_.graph_bytes.empty()) return;
-  for (int visit = 0; visit < static_cast<int>(model_.visits.size()); ++visit) {
-    if (!may_keep_graph(plan, visit)) continue;
-    const int64_t bytes = options_.micro_batches * plan.graph_bytes(visit);
-    if (bytes > room.device) continue;
-    plan.graphs[visit] = 0;
-    room.device -= bytes;
-  }
-}
-
-// What the user says of one group goes for all of a chunk. Under replay no gradient is to be kept.
-bool Planner::may_update_on_device() const {
-  const Placement& wish = options_.placement;
-  return options_.update != UpdateMode::kReplay && free_to_choose(wish.state) && free_to_choose(wish.weights) &&
-         free_to_choose(wish.gradient);
-}
-
-// Of weights that are kept. Their records pass through the host's staging ring as they come and at commits; what leaves
-// host memory makes room for it.
-void Planner::fill_state(Plan& plan, Room& room) const {
-  if (!may_update_on_device()) return;
-  std::vector<int> found;
-  Room left = room;
-  int64_t slot = 0;
-  for (const int c : plan.update_order) {
-    const ChunkHomes& homes = plan.chunks[c];
-    if (homes.updated_on_device() || plan.kept_offset[plan.geometry.chunks()[c].partition] < 0) continue;
-    const int64_t state = record_bytes(plan, c, Group::kState), weights = record_bytes(plan, c, Group::kWeights);
-    const int64_t gradient = gradient_home_bytes(plan, c);
-    const int64_t taken = state + (homes.gradient == Home::kDevice ? 0 : gradient);
-    if (taken > left.device) continue;
-    left.device -= taken;
-    left.host += (homes.state == Home::kHost ? state : 0) + (homes.weights == Home::kHost ? weights : 0) +
-                 (homes.gradient == Home::kHost ? gradient : 0);
-    slot = std::max({slot, state, weights});
-    found.push_back(c);
-  }
-  const auto staging = [&](int64_t slots) { return std::max<int64_t>(0, slots * slot - plan.host_staging.bytes); };
-  const int64_t more = staging(2) <= left.host ? staging(2) : staging(1);
-  if (found.empty() || more > left.host) return;
-  plan.host_staging.bytes += more;
-  left.host -= more;
-  room = left;
-  for (const int c : found) update_on_device(plan, c);
-}
-
-void Planner::fill_host(Plan& plan, Room& room) const {
-  const auto move = [&](Home& home, int64_t bytes) {
-    if (home != Home::kNvme || bytes > room.host) return;
-    home = Home::kHost;
-    room.host -= bytes;
-  };
-  if (free_to_choose(options_.placement.activations)) {
-    for (size_t i = plan.tensors.size(); i-- > 0;) move(plan.tensors[i].home, tensor_bytes(tensor_of(i)));
-  }
-  if (free_to_choose(options_.placement.gradient)) {
-    for (int c : plan.update_order) move(plan.chunks[c].gradient, gradient_home_bytes(plan, c));
-  }
-  if (free_to_choose(options_.placement.weights)) {
-    for (int c : plan.update_order) move(plan.chunks[c].weights, record_bytes(plan, c, Group::kWeights));
-  }
-  if (free_to_choose(options_.placement.state)) {
-    for (int c : plan.update_order) move(plan.chunks[c].state, record_bytes(plan, c, Group::kState));
-  }
 }
 
 Planner::Tables Planner::tables(const Plan& plan) const {

@@ -7,6 +7,7 @@
 // leaves, the order is fixed: activations, kept weights, graphs that save a recompute and then state on the device,
 // weights and then state in host memory, first-needed chunks first.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -23,8 +24,7 @@ struct Budgets {
 
 // Ring depth where homes go by prices: that of the fixed order, which may leave one buffer each, or all that is wanted.
 enum class RingDepth : uint8_t { kAsInOrder, kWanted };
-// State that the device updates is never updated early, which prices do not know: plans with it and without are
-// compared.
+// What it changes in the order of a step is nothing that prices know: plans with it and without are compared.
 enum class StateOnDevice : uint8_t { kWhereItFits, kWhereForced };
 // Units with early updates are programs of their own, whose tables the smallest budgets do not hold.
 enum class EarlyUpdates : uint8_t { kAsWished, kNone };
@@ -58,13 +58,21 @@ class Planner {
   int64_t everything_bytes() const;
 
  private:
+  // What records that pass through the host's staging ring need of it.
+  struct Staging {
+    int64_t slot = 0;                            // one buffer
+    int64_t ahead = 0;                           // to work ahead: two chunks' records, or the largest visit's weights
+    void pass(int64_t state, int64_t weights) {  // of one chunk; 0: it has its home elsewhere
+      slot = std::max({slot, state, weights});
+      ahead = std::max(ahead, 2 * (state + weights));
+    }
+  };
   // What a draft of homes needs.
   struct Needs {
-    int64_t device_fixed = 0, host_fixed = 0;                 // homes and long-lived buffers
-    int64_t weights_group = 0, open_group = 0, boundary = 0;  // one buffer of each device ring
-    int64_t update_slot = 0, staging_slot = 0;                // one buffer of each host ring
-    int64_t gradient_slot = 0, tensor_slot = 0;
-    int64_t staging_visit = 0;  // the largest visit's weights, for staging to work ahead
+    int64_t device_fixed = 0, host_fixed = 0;                     // homes and long-lived buffers
+    int64_t weights_group = 0, open_group = 0, boundary = 0;      // one buffer of each device ring
+    int64_t update_slot = 0, gradient_slot = 0, tensor_slot = 0;  // one buffer of each host ring
+    Staging staging;
   };
   struct Room {
     int64_t device = 0, host = 0;  // bytes left

@@ -324,7 +324,7 @@ Planner::Room Planner::room_for_homes(Plan& plan, Budgets budgets, Room rings) c
   const Needs least = needs(plan);
   const Room room = {beside.device + chosen.device, beside.host + chosen.host};
   Room depth = {rings.device - least.weights_group - least.open_group - least.boundary,
-                rings.host - least.update_slot - least.staging_slot - least.gradient_slot - least.tensor_slot};
+                rings.host - least.update_slot - least.staging.slot - least.gradient_slot - least.tensor_slot};
   depth = {std::clamp<int64_t>(depth.device, 0, std::max<int64_t>(0, room.device)),
            std::clamp<int64_t>(depth.host, 0, std::max<int64_t>(0, room.host))};
   Room left = depth;

@@ -26,7 +26,7 @@ void Planner::ring_needs(const Plan& plan, Needs& needs) const {
     }
     needs.weights_group = std::max(needs.weights_group, weights);
     needs.open_group = std::max(needs.open_group, open);
-    needs.staging_visit = std::max(needs.staging_visit, staging);
+    needs.staging.ahead = std::max(needs.staging.ahead, staging);
     for (int m = 0; m < options_.micro_batches; ++m) {
       for (Pass pass : {Pass::kForward, Pass::kBackward}) {
         const Turn turn{static_cast<int32_t>(v), m, pass, 0};
@@ -52,12 +52,12 @@ void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
   deepen(plan.device_boundary, needs.boundary, room.device);
 
   plan.host_update.bytes = needs.update_slot;
-  plan.host_staging.bytes = needs.staging_slot;
+  plan.host_staging.bytes = needs.staging.slot;
   plan.host_gradients.bytes = needs.gradient_slot;
   plan.host_boundary.bytes = needs.tensor_slot;
   deepen(plan.host_update, needs.update_slot, room.host);
-  if (needs.staging_slot > 0) {
-    const int64_t wanted = std::max(needs.staging_visit, 2 * needs.staging_slot) - needs.staging_slot;
+  if (needs.staging.slot > 0) {
+    const int64_t wanted = needs.staging.ahead - needs.staging.slot;
     deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
   }
   for (int buffers = 1; buffers < kPassingBuffers; ++buffers) {
@@ -81,7 +81,7 @@ void Planner::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
   shrink(plan.host_gradients, kPassingBuffers * now.gradient_slot, room.host);
   shrink(plan.host_boundary, kPassingBuffers * now.tensor_slot, room.host);
-  shrink(plan.host_staging, std::max(now.staging_visit, 2 * now.staging_slot), room.host);
+  shrink(plan.host_staging, now.staging.ahead, room.host);
 }
 
 // What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further

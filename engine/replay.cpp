@@ -37,17 +37,27 @@ void Engine::Impl::order_of_middle_step() {
 // Chunks share slots, and their planes begin at different places: only zeros are numbers wherever they are read from,
 // and with a scale and a rate of 0 they stay zeros. The device need not hold any numbers yet.
 void Engine::Impl::clear_update_inputs() {
-  std::memset(host.at(plan.host_update.offset), 0, static_cast<size_t>(plan.host_update.bytes));
+  std::byte* const zeros = host.at(plan.host_update.offset);
+  const int64_t zero_bytes = plan.host_update.bytes;
+  std::memset(zeros, 0, static_cast<size_t>(zero_bytes));
+  const auto clear_on_device = [&](int64_t at, int64_t bytes) {
+    for (int64_t done = 0; done < bytes; done += zero_bytes) {
+      device->copy_now(device->memory() + at + done, zeros, std::min(zero_bytes, bytes - done));
+    }
+  };
+  if (plan.options.update == UpdateMode::kReplay) {  // gradients are taken from where they close
+    clear_on_device(plan.device_open.offset, plan.device_open.bytes);
+    for (const OpenSlot& sum : plan.open_slots) {
+      if (sum.home == Home::kDevice) clear_on_device(sum.offset, sum.bytes());
+    }
+  }
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
     const int64_t elements = plan.geometry.chunks()[c].elements;
     if (homes.updated_on_device()) {
-      const auto clear = [&](int64_t at, int64_t bytes) {  // a slot holds both records, and is clear
-        device->copy_now(device->memory() + at, host.at(plan.host_update.offset), bytes);
-      };
-      clear(homes.state_offset, record_layout(plan.options.format(), Group::kState, elements).bytes);
-      clear(plan.kept_weights_offset(static_cast<int>(c)), plan.weights_bytes(elements));
-      clear(homes.gradient_offset, plan.gradient_bytes(elements));
+      clear_on_device(homes.state_offset, record_layout(plan.options.format(), Group::kState, elements).bytes);
+      clear_on_device(plan.kept_weights_offset(static_cast<int>(c)), plan.weights_bytes(elements));
+      if (homes.gradient == Home::kDevice) clear_on_device(homes.gradient_offset, plan.gradient_bytes(elements));
     }
     // A residual makes a number only with the weight that it belongs to, which does not come.
     if (homes.state == Home::kHost && homes.weights == Home::kNvme) {

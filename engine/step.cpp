@@ -8,6 +8,8 @@
 //   compute -> close -> download            gradients home: in host memory, or
 //                    -> seal -> swap_out    ... in a scratch extent on NVMe, from where their update swaps them in
 //                    -> update -> swap_out  some chunks at once, as if the clip did not engage (speculative)
+//            close -> update -> download  ... where state is at home on the device
+//                    -> seal -> swap_out
 //
 // `gather` would stand between upload and compute, `reduce` between compute and close; with one rank they do nothing
 // and are not written.
@@ -51,9 +53,10 @@ class Step {
 
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
-  void update_on_device(int chunk);
+  void update_on_device(const RecordsOnDevice& records);
   void undo(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
+  void speculate_in_host(int visit, ClosedOnDevice gradient, const Slot& slot);
   When weights_read_when(bool ahead) const;
   void fetch_partition(int partition, int64_t at);
   OpenOnDevice open(int visit);
@@ -146,15 +149,15 @@ WeightsInHost Step::update_chunk(int chunk) {
 }
 
 // Where state is at home on the device, so are weights and gradient: the update itself moves nothing.
-void Step::update_on_device(int chunk) {
-  const RecordsOnDevice records = passage_.bring_records(chunk);
+void Step::update_on_device(const RecordsOnDevice& records) {
+  const int chunk = records.state.chunk;
   const ClosedOnDevice gradient{{}, chunk, plan_.chunks[chunk].gradient_offset};
   verbs_.update(records.state, records.weights, gradient, When::kPending);
-  passage_.copy_to_store(records);
+  passage_.copy_to_store(records, When::kCommitDirty);
 }
 
-// Records at home in host memory whose update in the backward was wrong come back from their committed slots; those at
-// home on NVMe are simply read there.
+// Records at home in host memory whose update in the backward was wrong come back from their committed slots, as those
+// on the device do (Passage::bring_records); those at home on NVMe are simply read there.
 void Step::undo(int chunk) {
   if (!plan_.speculated(chunk)) return;
   const ChunkHomes& homes = plan_.chunks[chunk];
@@ -174,13 +177,16 @@ void Step::fetch_partition(int p, int64_t at) {
   const When when = kept ? When::kStaleOnDevice : When::kAlways;
   const Partition& partition = verbs_.partition(p);
   for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
+    const bool done = half_ == UpdateHalf::kDeferred && plan_.speculated(c);  // by the unit before
+    const bool kept_gradient = plan_.chunks[c].gradient != Home::kNowhere;
     if (plan_.chunks[c].updated_on_device()) {
-      if (first) update_on_device(c);
+      if (!first) continue;
+      const RecordsOnDevice records = passage_.bring_records(c);
+      if (!done && kept_gradient) update_on_device(records);
       continue;
     }
-    const bool done = half_ == UpdateHalf::kDeferred && plan_.speculated(c);  // by the unit before
     if (first && !done) undo(c);
-    if (first && !done && plan_.chunks[c].gradient != Home::kNowhere) {
+    if (first && !done && kept_gradient) {
       const WeightsInHost fresh = update_chunk(c);
       if (needed) verbs_.upload(fresh, at, when);
     } else if (needed) {
@@ -231,11 +237,22 @@ void Step::read_ahead(int visit) {
 // The update of a chunk whose gradient has just closed, with the scale of a step that is not clipped. The slots that it
 // writes are those of the step under way; where the prediction was wrong, the committed ones are the undo copy.
 void Step::speculate(int visit, ClosedOnDevice closed) {
+  const Slot slot = read_.front();
+  read_.pop_front();
+  if (plan_.chunks[closed.chunk].updated_on_device()) {
+    const RecordsOnDevice records = passage_.records(closed.chunk);
+    verbs_.update(records.state, records.weights, closed, When::kSpeculating);
+    passage_.copy_to_store(records, When::kSpeculating);
+  } else {
+    speculate_in_host(visit, std::move(closed), slot);
+  }
+  read_ahead(visit);
+}
+
+void Step::speculate_in_host(int visit, ClosedOnDevice closed, const Slot& slot) {
   constexpr When kWhen = When::kSpeculating;
   const int c = closed.chunk;
   const ChunkHomes& homes = plan_.chunks[c];
-  const Slot slot = read_.front();
-  read_.pop_front();
   // Its home must have it too: where the prediction is wrong the update is done anew.
   const ClosedInHost gradient = homes.gradient == Home::kHost
                                     ? verbs_.download(visit, std::move(closed))
@@ -247,7 +264,6 @@ void Step::speculate(int visit, ClosedOnDevice closed) {
   const WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, kWhen);
   verbs_.swap_out(state, kWhen);
   verbs_.swap_out(fresh, kWhen);
-  read_ahead(visit);
 }
 
 // Reads for the updates to come do not depend on gradients: they start while the backward still runs, into the buffers
@@ -323,8 +339,8 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) 
   step.commit();
   if (kind == UnitKind::kEvaluate) step.forward(last, weights);
   if (kind == UnitKind::kEvaluate || kind == UnitKind::kDrain) return step.take();
-  // The last visit runs forward and backward in one. The next one's weights come before what closing asks the drive for,
-  // which waits for this visit's compute.
+  // The last visit runs forward and backward in one. The next one's weights come before what closing asks the drive
+  // for, which waits for this visit's compute.
   for (int visit = last; visit >= 0; --visit) {
     step.read_ahead(visit);
     const OpenOnDevice gradients = step.backward(visit, weights);

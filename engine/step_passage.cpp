@@ -17,24 +17,27 @@ WeightsInHost Passage::weights_from_home(int chunk, When when) {
   return verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, to, when), when);
 }
 
+RecordsOnDevice Passage::records(int chunk) const {
+  return {.state = {{}, chunk, plan_.chunks[chunk].state_offset},
+          .weights = {{}, chunk, plan_.kept_weights_offset(chunk)}};
+}
+
 RecordsOnDevice Passage::bring_records(int chunk) {
   constexpr When kWhen = When::kNotOnDevice;
-  RecordsOnDevice records{.state = {{}, chunk, plan_.chunks[chunk].state_offset},
-                          .weights = {{}, chunk, plan_.kept_weights_offset(chunk)}};
+  RecordsOnDevice brought = records(chunk);
   const int64_t state_at = staging_.take(verbs_.record(chunk, Group::kState).bytes);
-  verbs_.upload(verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, state_at, kWhen), kWhen), records.state, kWhen);
+  verbs_.upload(verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, state_at, kWhen), kWhen), brought.state, kWhen);
   const int64_t weights_at = staging_.take(verbs_.record(chunk, Group::kWeights).bytes);
   verbs_.upload(verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, weights_at, kWhen), kWhen),
                 plan_.kept_offset[verbs_.chunk(chunk).partition], kWhen);
-  return records;
+  return brought;
 }
 
-void Passage::copy_to_store(const RecordsOnDevice& records) {
-  constexpr When kWhen = When::kCommitDirty;
+void Passage::copy_to_store(const RecordsOnDevice& records, When when) {
   const int64_t state_at = staging_.take(verbs_.record(records.state.chunk, Group::kState).bytes);
-  verbs_.swap_out(verbs_.seal(verbs_.download(records.state, state_at, kWhen), kWhen), kWhen);
+  verbs_.swap_out(verbs_.seal(verbs_.download(records.state, state_at, when), when), when);
   const int64_t weights_at = staging_.take(verbs_.record(records.weights.chunk, Group::kWeights).bytes);
-  verbs_.swap_out(verbs_.seal(verbs_.download(records.weights, weights_at, kWhen), kWhen), kWhen);
+  verbs_.swap_out(verbs_.seal(verbs_.download(records.weights, weights_at, when), when), when);
 }
 
 void Passage::bring(const TensorMove& tensor) {

@@ -17,9 +17,11 @@ class Passage {
 
   // In host memory, from where they are uploaded again.
   WeightsInHost weights_from_home(int chunk, When when);
-  // Of a chunk that the device updates: they come when a run begins, and what commits write is a copy.
+  // Of a chunk that the device updates. They come when a run begins, and where an update in the backward was wrong;
+  // what commits write is a copy.
   RecordsOnDevice bring_records(int chunk);
-  void copy_to_store(const RecordsOnDevice& records);
+  RecordsOnDevice records(int chunk) const;  // which this unit has brought
+  void copy_to_store(const RecordsOnDevice& records, When when);
 
   void bring(const TensorMove& tensor);
   void take_home(const TensorMove& tensor);

@@ -84,15 +84,17 @@ std::vector<HostRange> UpdateNodes::pages_of_nobody(int64_t arena_bytes) const {
   return pages;
 }
 
-std::vector<UpdateRanges> update_ranges(const Plan& plan, const UnitProgram& unit) {
+std::vector<UpdateRanges> update_ranges(const Plan& plan, std::span<const UnitProgram> units) {
   std::vector<UpdateRanges> all;
-  for (const UpdateOperands& update : unit.updates) {
-    if (update.place == Place::kDevice) continue;
-    const int64_t elements = plan.geometry.chunks()[update.chunk].elements;
-    const RecordFormat format = plan.options.format();
-    all.push_back({.state = {update.state, record_layout(format, Group::kState, elements).bytes},
-                   .weights = {update.weights, record_layout(format, Group::kWeights, elements).bytes},
-                   .gradient = {update.gradient, plan.gradient_bytes(elements)}});
+  for (const UnitProgram& unit : units) {
+    for (const UpdateOperands& update : unit.updates) {
+      if (update.place == Place::kDevice) continue;
+      const int64_t elements = plan.geometry.chunks()[update.chunk].elements;
+      const RecordFormat format = plan.options.format();
+      all.push_back({.state = {update.state, record_layout(format, Group::kState, elements).bytes},
+                     .weights = {update.weights, record_layout(format, Group::kWeights, elements).bytes},
+                     .gradient = {update.gradient, plan.gradient_bytes(elements)}});
+    }
   }
   return all;
 }

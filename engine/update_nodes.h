@@ -43,7 +43,7 @@ class UpdateNodes {
   std::vector<Part> parts_;  // ascending, disjoint
 };
 
-// The updates of one unit, and what they touch.
-std::vector<UpdateRanges> update_ranges(const Plan& plan, const UnitProgram& unit);
+// The updates of some units, and what they touch.
+std::vector<UpdateRanges> update_ranges(const Plan& plan, std::span<const UnitProgram> units);
 
 }  // namespace sluice

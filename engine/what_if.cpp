@@ -5,6 +5,7 @@
 #include "core/errors.h"
 #include "engine/plan_search.h"
 #include "engine/predict.h"
+#include "swap/record_store.h"
 
 namespace sluice {
 namespace {
@@ -66,6 +67,7 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
   std::vector<Offer> offers;
   for (const auto raised :
        {Offer::Raised::kHostMemory, Offer::Raised::kDeviceMemory, Offer::Raised::kDrives, Offer::Raised::kTokens}) {
+    if (raised == Offer::Raised::kDrives && options.drives == kMaxDrives) continue;
     Offer offer{.raised = raised, .resources = raise(resources_of(options), raised), .step_ms = {}};
     PlanOptions changed = with_resources(present, offer.resources);
     changed.host_bytes += present.host_bytes - options.host_bytes;

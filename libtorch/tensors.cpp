@@ -59,9 +59,12 @@ at::Tensor tensor_of(const TensorView& view, at::IntArrayRef shape) {
 
 namespace {
 
-// From memory that is not pinned: this thread waits until the GPU has come to it, and what is before it in the stream.
+// To a GPU by way of pinned memory of LibTorch's, which it keeps until the stream has read it: nobody waits.
 at::Tensor from_host(const void* values, c10::ScalarType type, size_t count) {
-  return at::from_blob(const_cast<void*>(values), {static_cast<int64_t>(count)}, type).to(compute_device());
+  const at::Tensor here = at::from_blob(const_cast<void*>(values), {static_cast<int64_t>(count)}, type);
+  const c10::Device place = compute_device();
+  constexpr bool kNonBlocking = true;
+  return place.is_cpu() ? here : here.pin_memory().to(place, kNonBlocking);
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ at::Tensor tensor_of(const WeightView& weight);  // in the parameter's shape
 // The first elements of a boundary tensor, in `shape` (no more elements than it has).
 at::Tensor tensor_of(const TensorView& view, at::IntArrayRef shape);
 
-// Values of the host, to compute with; they must outlive the tensor. On a GPU a copy, made when this returns, so after
-// the visits before this one: for few visits, and their beginning.
+// Values of the host, to compute with; they must outlive the tensor. On a GPU a copy that is made behind what this
+// thread has called for so far, in pinned memory until then, of which LibTorch keeps some: for thousands of values.
 at::Tensor tensor_from_host(std::span<const int64_t> values);
 at::Tensor tensor_from_host(std::span<const float> values);
 

@@ -48,7 +48,7 @@ enum class When : uint8_t {
   kStaleOnDevice,         // weights kept on the device that are not there, or are about to change
   kSpeculating,           // an update in the backward, unless the step has been given up
   kMispredicted,          // the last step's updates in the backward must be undone
-  kNotOnDevice,           // records at home on the device that are not there yet, or no longer
+  kNotOnDevice,           // records at home on the device that are not there yet, no longer, or updated wrongly
 };
 
 enum class Place : uint8_t { kStore, kHost, kDevice, kControl, kScratch };

@@ -45,7 +45,7 @@ cp "$root"/{README,ARCHITECTURE,CONTRIBUTING}.md "$suite/text/"
 cp "$root/configs/demo.json" "$suite/configs/"
 cp "$root"/scripts/run_suite.{sh,py} "$suite/"
 sed -n "s/^__version__ = '\(.*\)'.*/\1/p" "$torch_lib/../version.py" >"$suite/torch_version"
-git -C "$root" rev-parse HEAD >"$suite/commit" 2>/dev/null || echo unknown >"$suite/commit"
+git -C "$root" describe --always --abbrev=40 --dirty >"$suite/commit" 2>/dev/null || echo unknown >"$suite/commit"
 
 tar -C "$folder" -czf "$archive" sluice_gpu_suite
 bytes=$(stat -c %s "$archive")

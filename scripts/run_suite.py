@@ -117,11 +117,16 @@ class Suite:
         chosen = SMALL_TESTS if self.small else TESTS
         for name in TESTS.keys() - chosen.keys():
             say(f"{name}: left out of the small part")
-        return {name: self.test(name, chosen[name]) for name in chosen}
+        results = {}
+        for name in chosen:
+            results[name] = self.test(name, chosen[name])
+            self.keep("tests", results)  # a machine may be taken away before the last
+        return results
 
     def environment(self, name):
-        """Whole runs that are killed and resumed compute where the rest of the suite does."""
-        return os.environ | ({"SLUICE_TEST_DEVICE": self.device} if name == "app_kill_test" else {})
+        """Stores go to the drive. Whole runs that are killed and resumed compute where the rest of the suite does."""
+        folder = {"TMPDIR": str(self.drive())}
+        return os.environ | folder | ({"SLUICE_TEST_DEVICE": self.device} if name == "app_kill_test" else {})
 
     def test(self, name, only):
         report = self.out / f"{name}.xml"
@@ -183,7 +188,7 @@ class Suite:
             for home in HOMES:
                 for micro_batches in (1, 4):
                     rows.append(self.step(model, shape, samples, home, micro_batches))
-                    self.keep("steps", rows)  # a machine may be taken away before the last
+                    self.keep("steps", rows)
         return rows
 
     def step(self, model, shape, samples, home, micro_batches, recompute="auto"):

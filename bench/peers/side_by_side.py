@@ -4,9 +4,10 @@
     python side_by_side.py --sluice ../../build/release/sluice --drive FOLDER [--rounds 3] [--engines sluice plain]
 
 Each run is a process of its own; a figure is the median over the rounds of the runs' medians. sluice: every state
-record at home on NVMe, a commit every step, 512 MiB of device and 1 GiB of host memory, weights in host memory; the
-engine "sluice-nvme" keeps the weights on NVMe too. "plain" and "zero": train_torch.py; "zero" is left out where
-deepspeed is not installed. The folders made below --drive are removed.
+record at home on NVMe, a commit every step, 512 MiB of device and 1 GiB of host memory, weights in host memory and as a
+copy on the device; "sluice-host" has no copy there but of blocks whose graphs are kept, "sluice-nvme" keeps the weights
+on NVMe. "plain" and "zero": train_torch.py; "zero" is left out where deepspeed is not installed. The folders made below
+--drive are removed.
 """
 import argparse
 import importlib.util
@@ -29,7 +30,8 @@ parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--warm", type=int, default=3, help="first steps that do not count")
 parser.add_argument("--shapes", nargs="+", choices=list(shapes.SHAPES), default=list(shapes.SHAPES))
 parser.add_argument("--accumulation", nargs="+", type=int, default=[1, 4], help="micro-batches in a step")
-ENGINES = ["sluice", "sluice-nvme", "plain", "zero"]
+WEIGHTS = {"sluice": "host+device", "sluice-host": "host", "sluice-nvme": "nvme"}
+ENGINES = [*WEIGHTS, "plain", "zero"]
 parser.add_argument("--engines", nargs="+", choices=ENGINES,
                     default=ENGINES if importlib.util.find_spec("deepspeed") else ENGINES[:-1])
 parser.add_argument("--json", action="store_true", help="one JSON line for each row")
@@ -78,8 +80,8 @@ def run_peer(engine, folder, shape, accumulation):
 def run(engine, shape, accumulation):
     folder = tempfile.mkdtemp(prefix="sluice-peers-", dir=options.drive)
     try:
-        if engine.startswith("sluice"):
-            return run_sluice(folder, shape, accumulation, "nvme" if engine == "sluice-nvme" else "host")
+        if engine in WEIGHTS:
+            return run_sluice(folder, shape, accumulation, WEIGHTS[engine])
         return run_peer(engine, folder, shape, accumulation)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -34,6 +34,23 @@ TEST(Choose, changes_bits_for_two_percent_more) {
   EXPECT_TRUE(choose({trial(kOtherBits, {97}), trial(kGiven, {100})}).is_given());
 }
 
+TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {
+  using ::testing::HasSubstr;
+  RunSetup as_given{.model = Gpt2({.n_layer = 1}, {})}, at_once{.model = Gpt2({.n_layer = 1}, {})};
+  as_given.config.batch = {.train = 2, .micro = 1, .accumulation = 2};
+  at_once.config.batch = {.train = 2, .micro = 2, .accumulation = 1};
+  std::vector<Trial> trials = {trial(kGiven, {100}), trial(kSameBits, {90}), trial(kOtherBits, {50})};
+  trials[0].setup = trials[1].setup = &as_given;
+  trials[2].setup = &at_once;
+  const auto words = [&](size_t chosen) { return report_words({.trials = trials, .chosen = trials[chosen]}); };
+  const std::string text = words(2);
+  EXPECT_THAT(text, ::testing::MatchesRegex("micro-batches[^\n]*\n2 x 1 [^\n]*  as given\n2 x 1 [^\n]*  same bits\n"
+                                            "1 x 2 [^\n]*  other bits \\(\\*\\), chosen\n\\(\\*\\) .*"));
+  trials.pop_back();
+  EXPECT_THAT(words(1), ::testing::Not(HasSubstr("(*)")));
+  EXPECT_THAT(words(1), HasSubstr("same bits, chosen"));
+}
+
 TEST(ChangedKeys, are_none_where_nothing_changed) {
   PlanOptions given;
   given.device_bytes = 64 * kMiB;

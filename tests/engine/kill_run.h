@@ -12,7 +12,8 @@ inline ModelSpec kill_run_model(const std::string& update) {
   return toy_model({.visits = 5, .shape = ToyShape::kBoth}, precision);
 }
 // "deferred" commits every second step and clips every one. "speculative" updates in the backward and clips some.
-// "fp16" too, and its loss scale rises until steps overflow. "device" is "deferred" with state on the device too.
+// "fp16" too, and its loss scale rises until steps overflow. "device" is "deferred" with state on the device too,
+// "device_early" is "speculative" with it.
 inline ReferenceOptions kill_run_reference(const std::string& update) {
   ReferenceOptions reference{.micro_batches = 2, .steps = 6, .max_norm = 0.05};
   if (update == "fp16") {
@@ -21,7 +22,8 @@ inline ReferenceOptions kill_run_reference(const std::string& update) {
     reference.steps = 10;
     reference.loss_scale = {.kind = LossScaleOptions::Kind::kDynamic, .first = 0x1p16, .window = 2, .hysteresis = 1};
   }
-  if (update == "speculative") reference.max_norm = median_norm(kill_run_model(update), reference);
+  if (update == "speculative" || update == "device_early")
+    reference.max_norm = median_norm(kill_run_model(update), reference);
   return reference;
 }
 inline EngineOptions kill_run_options(const std::string& folder, const std::string& update) {
@@ -41,7 +43,7 @@ inline EngineOptions kill_run_options(const std::string& folder, const std::stri
   options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kNvme, 0.7}};
   options.plan.placement.gradient = {{HomeKind::kNvme, 0.6}, {HomeKind::kHost, 0.4}};
   options.plan.placement.activations = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
-  if (update == "device") {
+  if (update == "device" || update == "device_early") {
     options.plan.placement.weights = {{HomeKind::kNvmeAndDevice, 1}};
     options.plan.placement.state = {{HomeKind::kHost, 0.3}, {HomeKind::kDevice, 0.4}, {HomeKind::kNvme, 0.3}};
     options.plan.placement.gradient = {};

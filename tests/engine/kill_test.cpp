@@ -109,7 +109,7 @@ TEST_P(Kill, of_a_resume_and_of_its_resume_ends_the_same) {
   EXPECT_EQ(run_child(folder, {.update = GetParam(), .mode = "resume"}).state, whole_.state);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Values("deferred", "speculative", "fp16", "device"),
+INSTANTIATE_TEST_SUITE_P(, Kill, ::testing::Values("deferred", "speculative", "fp16", "device", "device_early"),
                          [](const auto& update) { return update.param; });
 
 }  // namespace

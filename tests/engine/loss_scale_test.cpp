@@ -131,6 +131,11 @@ class Fp16 : public ::testing::Test {
       TempFolder folder;
       Engine engine(model_, options(folder, mode), toy_source());
       EXPECT_EQ(train_engine(engine, model_, reference_), expected) << name_of(mode);
+      TempFolder other;
+      EngineOptions on_device = options(other, mode);
+      on_device.plan.placement = {.state = {{kDevice, 0.6}, {kNvme, 0.4}}};
+      Engine updated_there(model_, on_device, toy_source());
+      EXPECT_EQ(train_engine(updated_there, model_, reference_), expected) << name_of(mode) << ", on the device";
     }
   }
   int skipped() const {

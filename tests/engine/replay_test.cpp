@@ -92,7 +92,7 @@ TEST_F(Replays, leave_every_bit_of_weights_and_of_state_on_nvme) {
        {std::tuple(nvme, nvme, 1, kDeferred), std::tuple(nvme, nvme, 3, kDeferred),
         std::tuple(host, nvme, 1, kDeferred), std::tuple(nvme, nvme, 1, kSpeculative),
         std::tuple(nvme, nvme, 1, kReplay), std::tuple(kept, thirds, 1, kSpeculative),
-        std::tuple(kept, thirds, 3, kDeferred)}) {
+        std::tuple(kept, thirds, 1, kReplay), std::tuple(kept, thirds, 3, kDeferred)}) {
     auto running = engine(weights, state, interval, update);
     for (int i = 0; i < reference_.steps; ++i) {
       step(*running);

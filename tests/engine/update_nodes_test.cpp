@@ -134,6 +134,29 @@ TEST(UpdateNodes, of_any_machine_change_no_bit_of_training) {
   }
 }
 
+TEST(UpdateNodes, know_every_update_of_all_units_that_a_plan_has) {
+  const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
+  TempFolder folder;
+  EngineOptions options = engine_options(folder, ReferenceOptions{});
+  options.plan.placement.state = {{HomeKind::kNvme, 1}};
+  const std::vector<TeamGroup> groups = {{.threads = 1}, {.threads = 1}};
+  for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    options.plan.update = mode;
+    const Plan plan = make_plan(model, options.plan);
+    std::vector<UnitProgram> units;
+    for (const UnitKind kind : unit_kinds(plan)) units.push_back(build_unit(model, plan, kind));
+    const UpdateNodes nodes(update_ranges(plan, units), groups);
+    size_t updates = 0;
+    for (const UnitProgram& unit : units) {
+      updates += unit.updates.size();
+      for (const UpdateOperands& update : unit.updates) {
+        EXPECT_NE(nodes.group_at(update.state), UpdateTeam::kAnyGroup) << name_of(mode);
+      }
+    }
+    EXPECT_GE(updates, plan.chunks.size());
+  }
+}
+
 class LargeArena : public ::testing::Test {
  protected:
   // An arena of many pages of 2 MiB on a machine of two nodes.

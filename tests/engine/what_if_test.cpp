@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "engine/predict.h"
+#include "swap/record_store.h"
 #include "tests/engine/machines.h"
 #include "tests/engine/toy_model.h"
 
@@ -68,6 +69,14 @@ TEST_F(WhatIf, offers_are_what_the_plan_with_that_resource_is_predicted_to_take)
   EXPECT_EQ(find(all, Offer::Raised::kDeviceMemory).resources.device_bytes, 2 * options_.device_bytes);
   EXPECT_EQ(find(all, Offer::Raised::kDrives).resources.drives, 2);
   EXPECT_EQ(find(all, Offer::Raised::kTokens).resources.micro_batches, 4);
+}
+
+TEST_F(WhatIf, no_drive_is_offered_beyond_those_that_a_store_can_have) {
+  options_.drives = kMaxDrives;
+  options_.host_bytes = 4 * kMiB;
+  const std::vector<Offer> all = offers();
+  EXPECT_EQ(all.size(), 3u);
+  for (const Offer& offer : all) EXPECT_NE(offer.raised, Offer::Raised::kDrives);
 }
 
 TEST_F(WhatIf, what_helps_most_comes_first) {

@@ -61,12 +61,17 @@ TEST_F(OnCuda, trains_to_the_same_bits_from_every_combination_of_homes) {
   for_every_combination_of_homes([&](const FourHomes& homes) { expect_same(homes); });
 }
 
-TEST_F(OnCuda, trains_to_the_same_bits_with_state_on_the_device_and_in_odd_chunks) {
-  expect_same([](EngineOptions& o) { o.plan.placement.state = {{kDevice, 1}}; });
-  expect_same([](EngineOptions& o) {
-    o.plan.chunk_elements = 1000;
-    o.plan.placement.state = {{kDevice, 0.3}, {kHost, 0.3}, {kNvme, 0.4}};
-  });
+TEST_F(OnCuda, trains_to_the_same_bits_with_state_on_the_device_whenever_it_is_updated_and_in_odd_chunks) {
+  for (const HomeShares& state : {HomeShares{{kDevice, 1}}, {{kDevice, 0.3}, {kHost, 0.3}, {kNvme, 0.4}}}) {
+    for (const UpdateMode update : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+      expect_same([&](EngineOptions& o) {
+        o.plan.placement.state = state;
+        o.plan.update = update;
+        o.plan.commit_interval = update == UpdateMode::kDeferred ? 10 : 1;
+        if (state.size() > 1) o.plan.chunk_elements = 1000;
+      });
+    }
+  }
 }
 
 TEST_F(OnCuda, is_near_the_cpu) { expect_near_the_cpus(1e-2); }
