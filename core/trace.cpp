@@ -2,12 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 
 #include "core/errors.h"
 
 namespace sluice {
 namespace {
+
+constexpr int kThreadsOfRow = 10'000;  // a row's threads have neighbouring numbers, and so stand together
+
+constexpr std::string_view kBegin = "{\"traceEvents\":[\n";
+
+// Or is empty.
+bool begins_as_a_trace(const std::string& path) {
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return file.gcount() == 0 || begin == kBegin;
+}
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -26,12 +41,18 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-TraceWriter::TraceWriter(const std::string& path) : file_(std::fopen(path.c_str(), "w")), path_(path) {
+// What another file of that name holds is not replaced by a trace.
+TraceWriter::TraceWriter(const std::string& path) : path_(path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error) && !begins_as_a_trace(path)) {
+    throw ConfigError(path + ": a file is there that is no trace: name another one for the trace");
+  }
+  file_ = std::fopen(path.c_str(), "w");
   if (file_ == nullptr) {
     throw IoError(
         {.action = "open", .path = path, .error_number = errno, .advice = "name a trace file that can be written"});
   }
-  write("{\"traceEvents\":[\n");
+  write(kBegin);
 }
 
 TraceWriter::~TraceWriter() {
@@ -55,14 +76,41 @@ void TraceWriter::write_record(std::string_view record) {
 }
 
 void TraceWriter::name_row(int row, std::string_view name) {
-  write_record(
-      fmt::format(R"({{"name":"thread_name","ph":"M","pid":0,"tid":{},"args":{{"name":"{}"}}}})", row, escaped(name)));
+  row_at(row) = {.name = escaped(name), .end_ns = {INT64_MIN}};
+  name_thread(row, 0);
+}
+
+TraceWriter::Row& TraceWriter::row_at(int row) {
+  const auto at = static_cast<size_t>(row);
+  if (rows_.size() <= at) rows_.resize(at + 1);
+  return rows_[at];
+}
+
+void TraceWriter::name_thread(int row, int thread) {
+  const std::string number = thread == 0 ? "" : fmt::format(" {}", thread + 1);
+  write_record(fmt::format(R"({{"name":"thread_name","ph":"M","pid":0,"tid":{},"args":{{"name":"{}{}"}}}})",
+                           row * kThreadsOfRow + thread, row_at(row).name, number));
+}
+
+int TraceWriter::free_thread(int row, int64_t begin_ns) {
+  std::vector<int64_t>& ends = row_at(row).end_ns;
+  const auto free = std::ranges::find_if(ends, [&](int64_t end) { return end <= begin_ns; });
+  const auto thread = static_cast<int>(free - ends.begin());
+  if (free == ends.end()) {
+    SLUICE_CHECK(thread < kThreadsOfRow, "more events of a row at once than it has threads");
+    ends.push_back(INT64_MIN);
+    name_thread(row, thread);
+  }
+  return thread;
 }
 
 void TraceWriter::event(int row, std::string_view name, int64_t begin_ns, int64_t end_ns) {
+  const int thread = free_thread(row, begin_ns);
+  row_at(row).end_ns[static_cast<size_t>(thread)] = end_ns;
   // The format counts in microseconds.
-  write_record(fmt::format(R"({{"name":"{}","ph":"X","pid":0,"tid":{},"ts":{:.3f},"dur":{:.3f}}})", escaped(name), row,
-                           static_cast<double>(begin_ns) / 1e3, static_cast<double>(end_ns - begin_ns) / 1e3));
+  write_record(fmt::format(R"({{"name":"{}","ph":"X","pid":0,"tid":{},"ts":{:.3f},"dur":{:.3f}}})", escaped(name),
+                           row * kThreadsOfRow + thread, static_cast<double>(begin_ns) / 1e3,
+                           static_cast<double>(end_ns - begin_ns) / 1e3));
 }
 
 void TraceWriter::close() {

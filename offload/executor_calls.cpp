@@ -1,4 +1,5 @@
 // What other threads call of the executor: the caller of compute, and those that tell ends.
+#include <algorithm>
 #include <utility>
 
 #include "core/errors.h"
@@ -128,8 +129,12 @@ void Executor::close_trace() {
 
 void Executor::write_trace(TraceWriter& to) const {
   const auto hops = program_->hops();
-  for (size_t hop = 0; hop < hops.size(); ++hop) {
-    if (end_ns_[hop] == 0) continue;
+  std::vector<int> ran;
+  for (int hop = 0; hop < static_cast<int>(hops.size()); ++hop) {
+    if (end_ns_[hop] != 0) ran.push_back(hop);
+  }
+  std::ranges::stable_sort(ran, {}, [this](int hop) { return begin_ns_[hop]; });
+  for (const int hop : ran) {
     to.event(static_cast<int>(hops[hop].lane), parts_.work->hop_name(hops[hop]), begin_ns_[hop], end_ns_[hop]);
   }
 }

@@ -34,10 +34,26 @@ TEST_F(Trace, names_rows_and_counts_in_microseconds) {
   trace.close();
   EXPECT_EQ(text(),
             "{\"traceEvents\":[\n"
-            R"({"name":"thread_name","ph":"M","pid":0,"tid":2,"args":{"name":"nvme read"}},)"
+            R"({"name":"thread_name","ph":"M","pid":0,"tid":20000,"args":{"name":"nvme read"}},)"
             "\n"
-            R"({"name":"swap_in h.0","ph":"X","pid":0,"tid":2,"ts":1.500,"dur":3.250})"
+            R"({"name":"swap_in h.0","ph":"X","pid":0,"tid":20000,"ts":1.500,"dur":3.250})"
             "\n]}\n");
+}
+
+TEST_F(Trace, has_a_thread_for_each_event_that_a_row_has_at_once) {
+  TraceWriter trace(path());
+  trace.name_row(1, "read");
+  trace.event(1, "a", 1000, 4000);
+  trace.event(1, "b", 2000, 3000);
+  trace.event(1, "c", 3000, 5000);
+  trace.event(1, "d", 4000, 6000);
+  trace.close();
+  EXPECT_THAT(text(), testing::HasSubstr(R"("tid":10001,"args":{"name":"read 2"}})"));
+  for (const char* event : {R"("a","ph":"X","pid":0,"tid":10000,)", R"("b","ph":"X","pid":0,"tid":10001,)",
+                            R"("c","ph":"X","pid":0,"tid":10001,)", R"("d","ph":"X","pid":0,"tid":10000,)"}) {
+    EXPECT_THAT(text(), testing::HasSubstr(event));
+  }
+  EXPECT_THAT(text(), testing::Not(testing::HasSubstr("read 3")));
 }
 
 TEST_F(Trace, keeps_nanoseconds_far_from_the_origin) {
@@ -68,6 +84,19 @@ TEST_F(Trace, in_a_folder_that_is_not_there_is_refused_with_the_path) {
   } catch (const IoError& error) {
     EXPECT_EQ(error.details().path, "/nowhere/trace.json");
     EXPECT_EQ(error.details().error_number, ENOENT);
+  }
+}
+
+TEST_F(Trace, replaces_a_trace_and_nothing_else) {
+  for (const std::string before : {"", "{\"traceEvents\":[\n{}\n]}\n"}) {
+    std::ofstream(path()) << before;
+    TraceWriter(path()).event(0, "update", 1, 2);
+    EXPECT_THAT(text(), testing::HasSubstr("update"));
+  }
+  for (const std::string before : {"{\"model\": {}}", "{"}) {
+    std::ofstream(path()) << before;
+    EXPECT_THROW(TraceWriter{path()}, ConfigError);
+    EXPECT_EQ(text(), before);
   }
 }
 

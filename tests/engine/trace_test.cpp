@@ -129,20 +129,25 @@ class Traces : public ::testing::Test {
     std::ifstream file(options_.trace_path);
     const Json trace = Json::parse(file);
     std::map<int, std::string> names;
+    std::map<int, double> ends;  // events of one thread must not overlap
     std::map<std::string, std::vector<Event>> rows;
     for (const Json& event : trace["traceEvents"]) {
       EXPECT_EQ(event["pid"], 0);
       if (event["ph"] == "M") {
         EXPECT_EQ(event["name"], "thread_name");
-        EXPECT_TRUE(names.emplace(event["tid"], event["args"]["name"]).second) << "a row named twice";
+        EXPECT_TRUE(names.emplace(event["tid"], event["args"]["name"]).second) << "a thread named twice";
         continue;
       }
       EXPECT_EQ(event["ph"], "X");
       EXPECT_GE(event["dur"], 0);
       const double begin = event["ts"];
-      rows[names.at(event["tid"])].push_back({event["name"], begin, begin + event["dur"].get<double>()});
+      const double end = begin + event["dur"].get<double>();
+      EXPECT_GE(begin, ends[event["tid"]] - 0.0005) << event["name"];  // microseconds, rounded to nanoseconds
+      ends[event["tid"]] = end;
+      const std::string& name = names.at(event["tid"]);  // "read", "read 2"
+      rows[name.substr(0, name.find(' '))].push_back({event["name"], begin, end});
     }
-    EXPECT_EQ(names.size(), 6u);
+    EXPECT_EQ(rows.size(), 6u);
     return rows;
   }
   // Is any hop of `row` whose name starts so under way at a time when the one called `beside` of the compute row is?
