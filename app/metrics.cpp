@@ -101,6 +101,7 @@ void MetricsFile::write(const std::string& line) {
 void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {
   const StepEnd& end = metrics.end;
   Json json = {{"step", end.step},
+               {"since_start", ++since_start_},
                {"loss", end.loss},
                {"grad_norm", end.grad_norm},
                {"lr", metrics.learning_rate},

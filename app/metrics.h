@@ -44,6 +44,7 @@ class MetricsFile {
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
   std::optional<double> first_loss_, last_loss_;
+  int64_t since_start_ = 0;  // steps of this process
 };
 
 }  // namespace sluice

@@ -236,7 +236,7 @@ std::string what_bound(const Steady& steady) {
 }
 
 std::string report_page(const RunData& run, const std::optional<WouldHelp>& help) {
-  const Steady steady = steady_figures(run.steps);
+  const Steady steady = steady_figures(run);
   LineChart loss{.x_name = "step", .y_name = "loss", .points = {}};
   LineChart speed{.x_name = "step", .y_name = "tokens/s", .points = {}};
   for (const StepFiguresOfRun& step : run.steps) {
@@ -255,7 +255,8 @@ std::string report_page(const RunData& run, const std::optional<WouldHelp>& help
   if (help) html += section("What would help, by the planner's prediction", help_table(*help));
   html += "<div class=\"pair\">" + section("Loss", line_chart(loss)) +
           section("Throughput, tokens/s", line_chart(speed)) + "</div>";
-  html += section("Lanes, median of the steps", lanes_table(steady));
+  html += section(run.commit_interval > 1 ? "Lanes, a step with its share of a commit" : "Lanes, median of the steps",
+                  lanes_table(steady));
   html += section("One step, lane by lane", timeline(run));
   html += section("Memory", memory_table(run));
   html += section("Configuration", facts(run));

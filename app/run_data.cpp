@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -34,6 +36,7 @@ std::optional<double> maybe_number(const Json& json, const char* key) {
 
 StepFiguresOfRun step_of(const Json& line) {
   StepFiguresOfRun step{.step = line["step"].get<int64_t>(),
+                        .since_start = static_cast<int64_t>(number(line, "since_start")),
                         .loss = number(line, "loss"),
                         .grad_norm = number(line, "grad_norm"),
                         .step_ms = number(line, "step_ms"),
@@ -96,6 +99,8 @@ void add_facts(const Json& config, RunData& run) {
   add("drives", "/sluice/nvme");
   add("elements of a chunk", "/sluice/chunk_elements");
   add("steps between commits", "/sluice/commit_interval");
+  const Json sluice = config.value("sluice", Json::object());
+  run.commit_interval = std::max<int64_t>(1, static_cast<int64_t>(number(sluice, "commit_interval")));
 }
 
 // What a hop's name says it moves or does: decides its colour.
@@ -111,6 +116,19 @@ std::string kind_of(const std::string& name) {
   return "control";
 }
 
+// A lane has as many threads as it had hops at once, named "read", "read 2", ...
+std::map<int, size_t> lanes_of_threads(const Json& trace) {
+  std::map<int, size_t> lanes;
+  for (const Json& event : trace.value("traceEvents", Json::array())) {
+    if (event.value("name", "") != "thread_name") continue;
+    const std::string name = event.value(Json::json_pointer("/args/name"), "");
+    const auto lane = std::ranges::find(kLaneNames, name.substr(0, name.find(' ')));
+    if (lane == kLaneNames.end()) continue;
+    lanes[static_cast<int>(number(event, "tid"))] = static_cast<size_t>(lane - kLaneNames.begin());
+  }
+  return lanes;
+}
+
 void read_timeline(const std::filesystem::path& path, RunData& run) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;
@@ -122,15 +140,43 @@ void read_timeline(const std::filesystem::path& path, RunData& run) {
     if (event.value("ph", "") != "X") continue;
     if (begin_us < 0 || number(event, "ts") < begin_us) begin_us = number(event, "ts");
   }
+  const std::map<int, size_t> lanes = lanes_of_threads(json);
   for (const Json& event : json.value("traceEvents", Json::array())) {
-    const auto row = static_cast<size_t>(number(event, "tid"));
-    if (event.value("ph", "") != "X" || row >= rows.size()) continue;
+    const auto lane = lanes.find(static_cast<int>(number(event, "tid")));
+    if (event.value("ph", "") != "X" || lane == lanes.end()) continue;
     const std::string name = event.value("name", "");
     const double begin_ms = (number(event, "ts") - begin_us) / 1e3, ms = number(event, "dur") / 1e3;
-    rows[row].bars.push_back({.begin_ms = begin_ms, .end_ms = begin_ms + ms, .kind = kind_of(name), .words = name});
+    rows[lane->second].bars.push_back(
+        {.begin_ms = begin_ms, .end_ms = begin_ms + ms, .kind = kind_of(name), .words = name});
     run.timeline_ms = std::max(run.timeline_ms, begin_ms + ms);
   }
   if (begin_us >= 0) run.timeline = std::move(rows);
+}
+
+// Those of the last process that went on with the run, without those that filled its pipeline.
+std::span<const StepFiguresOfRun> steady_steps(std::span<const StepFiguresOfRun> steps) {
+  constexpr size_t kFilling = 2, kEnough = 5;
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (steps[i].since_start == 1) {
+      steps = steps.subspan(i);
+      break;
+    }
+  }
+  return steps.size() >= kEnough ? steps.subspan(kFilling) : steps;
+}
+
+using FigureOf = std::function<std::optional<double>(const StepFiguresOfRun&)>;
+
+// Of those that have it.
+std::optional<double> mean_of(std::span<const StepFiguresOfRun> steps, const FigureOf& value) {
+  double sum = 0;
+  int count = 0;
+  for (const StepFiguresOfRun& step : steps) {
+    const std::optional<double> one = value(step);
+    sum += one.value_or(0);
+    count += one ? 1 : 0;
+  }
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
 }
 
 double median(std::vector<double> values) {
@@ -152,15 +198,16 @@ RunData read_run(const RunFolder& folder) {
   return run;
 }
 
-Steady steady_figures(const std::vector<StepFiguresOfRun>& steps) {
-  constexpr size_t kFilling = 2, kEnough = 5;
-  const size_t first = steps.size() >= kEnough ? kFilling : 0;
-  const auto over_steps = [&](const std::function<std::optional<double>(const StepFiguresOfRun&)>& value) {
-    std::vector<double> values;
-    for (size_t i = first; i < steps.size(); ++i) {
-      if (const std::optional<double> one = value(steps[i])) values.push_back(*one);
+Steady steady_figures(const RunData& run) {
+  const std::span<const StepFiguresOfRun> steps = steady_steps(run.steps);
+  const auto interval = static_cast<size_t>(run.commit_interval);
+  const size_t together = steps.size() >= interval ? interval : 1;
+  const auto over_steps = [&](const FigureOf& value) {
+    std::vector<double> means;
+    for (size_t i = 0; i + together <= steps.size(); i += together) {
+      if (const std::optional<double> mean = mean_of(steps.subspan(i, together), value)) means.push_back(*mean);
     }
-    return values.empty() ? std::nullopt : std::optional(median(values));
+    return means.empty() ? std::nullopt : std::optional(median(means));
   };
   Steady steady;
   steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);

@@ -22,6 +22,7 @@ using StepLaneFigures = std::array<LaneFigures, kLaneNames.size()>;
 
 struct StepFiguresOfRun {
   int64_t step = 0;
+  int64_t since_start = 0;  // the first of a process is 1; 0: runs of earlier builds do not say
   double loss = 0, grad_norm = 0, step_ms = 0, tokens_per_s = 0;
   bool skipped = false;
   std::optional<double> predicted_step_ms;
@@ -39,6 +40,7 @@ struct RunData {
   std::string name, folder;
   std::vector<std::pair<std::string, std::string>> facts;  // of the configuration, for people
   std::vector<StepFiguresOfRun> steps;
+  int64_t commit_interval = 1;
   std::vector<TierMemory> memory;
   int64_t resident_bytes = 0;
   // One step's hops; empty where the run has not kept any yet.
@@ -49,12 +51,14 @@ struct RunData {
 // Throws ConfigError where no run is there, or a file of it cannot be understood.
 RunData read_run(const RunFolder& folder);
 
-// Medians over the run's steady steps: the first ones, which fill the pipeline, are left out where there are enough.
+// Of the run's last start, which may have other budgets than those before it: the median over whole commit intervals of
+// what a step takes, commits spread over its interval. The first steps, which fill the pipeline, are left out where
+// there are enough.
 struct Steady {
   double step_ms = 0, tokens_per_s = 0;
   std::optional<double> predicted_step_ms, drive_ms;
   StepLaneFigures lanes;
 };
-Steady steady_figures(const std::vector<StepFiguresOfRun>& steps);
+Steady steady_figures(const RunData& run);
 
 }  // namespace sluice

@@ -18,7 +18,7 @@ void run_report(const ReportCommand& command, Console& console) {
   PendingFile file(out);
   file.append(report_page(run, read_would_help(folder.would_help_file())));
   file.publish();
-  console.print(what_bound(steady_figures(run.steps)));
+  console.print(what_bound(steady_figures(run)));
   console.print(out.string());
 }
 

@@ -1,0 +1,49 @@
+// What the report takes for a run's steady step.
+#include "app/run_data.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice {
+namespace {
+
+RunData run_of(int64_t commit_interval, const std::vector<double>& step_ms) {
+  RunData run;
+  run.commit_interval = commit_interval;
+  for (const double ms : step_ms) {
+    const auto step = static_cast<int64_t>(run.steps.size()) + 1;
+    run.steps.push_back({.step = step, .since_start = step, .step_ms = ms, .lanes = {}});
+    run.steps.back().lanes[0].ms = ms / 2;
+  }
+  return run;
+}
+
+TEST(SteadyFigures, leave_out_the_first_steps_where_there_are_enough) {
+  EXPECT_EQ(steady_figures(run_of(1, {900, 800, 10, 30, 20})).step_ms, 20);
+  EXPECT_EQ(steady_figures(run_of(1, {900, 800, 10})).step_ms, 800);
+  EXPECT_EQ(steady_figures(run_of(1, {})).step_ms, 0);
+}
+
+TEST(SteadyFigures, are_of_the_last_start_alone) {
+  RunData run = run_of(1, {900, 900, 900, 900, 900, 10, 30, 20});
+  run.steps[5].since_start = 1;
+  EXPECT_EQ(steady_figures(run).step_ms, 20);
+  for (StepFiguresOfRun& step : run.steps) step.since_start = 0;  // of an earlier build
+  EXPECT_EQ(steady_figures(run).step_ms, 900);
+}
+
+TEST(SteadyFigures, spread_a_rare_commit_over_its_interval) {
+  const Steady steady = steady_figures(run_of(3, {500, 500, 10, 10, 100, 10, 10, 100}));
+  EXPECT_EQ(steady.step_ms, 40);
+  EXPECT_EQ(steady.lanes[0].ms, 20);
+  EXPECT_EQ(steady_figures(run_of(10, {500, 10, 20})).step_ms, 20) << "no whole interval yet";
+}
+
+TEST(SteadyFigures, of_what_some_steps_do_not_say_are_those_of_the_others) {
+  RunData run = run_of(2, {10, 10, 10, 10});
+  EXPECT_FALSE(steady_figures(run).drive_ms);
+  run.steps[2].drive_ms = 6;
+  EXPECT_EQ(steady_figures(run).drive_ms, 6);
+}
+
+}  // namespace
+}  // namespace sluice
