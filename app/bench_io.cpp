@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "app/choice.h"
 #include "app/console.h"
 #include "bench/io_bench.h"
+#include "bench/scratch_folder.h"
 #include "configs/run_config.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -101,9 +103,21 @@ std::string row(const char* name, const IoFigure& figure) {
       figure.p99_us);
 }
 
+// Those that are not there are made for as long as this lasts, which is said: it may be a drive that is not mounted.
+std::deque<MadeFolder> made_folders(const Arguments& arguments, Console& console) {
+  std::deque<MadeFolder> folders;
+  for (const fs::path& folder : arguments.options.folders) {
+    if (folders.emplace_back(folder).was_there()) continue;
+    say(console.log(), LogLevel::kWarning,
+        fmt::format("{} was not there: it is made for this measurement and removed again", folder.string()));
+  }
+  return folders;
+}
+
 void measure(const Arguments& arguments) {
   check_room(arguments);
   Console console;
+  const auto folders = made_folders(arguments, console);
   const IoBenchEnd end = run_io_bench(arguments.options, arguments.rounds,
                                       [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();
@@ -134,6 +148,7 @@ Json sluice_section(const Arguments& arguments, const IoSettings& best) {
 void sweep(const Arguments& arguments) {
   constexpr int64_t kMemoryBytes = 64 * kMiB, kLimitNs = 20'000'000'000;  // memory: for each drive
   Console console;
+  const auto folders = made_folders(arguments, console);
   constexpr int64_t kLeastScratchBytes = kMemoryBytes / 2;  // a trial moves twice that: no less than is in flight
   const Arena memory(kMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
   IoProbeOptions options{

@@ -116,11 +116,7 @@ void IoStore::make_store() {
   std::optional<SignalsHeld> held(std::in_place);
   std::deque<ScratchFolder> scratch;
   std::vector<std::filesystem::path> folders;
-  for (const std::filesystem::path& drive : options_.folders) {
-    std::error_code ignored;  // the next line meets it too
-    std::filesystem::create_directories(drive, ignored);
-    folders.push_back(scratch.emplace_back(drive).path());
-  }
+  for (const std::filesystem::path& drive : options_.folders) folders.push_back(scratch.emplace_back(drive).path());
   StoreOptions options = store_options(folders);
   options.drive_weights = weights;
   options.make_queue = [&, make = options.make_queue](const IoQueueOptions& queue) {
@@ -141,6 +137,7 @@ StoreOptions IoStore::store_options(std::span<const std::filesystem::path> folde
   options.make_queue = timed_queue_factory(&times_, options_.throttle);
   options.queue = {.backend = options_.backend, .depth = options_.depth, .memory = {memory_.span()}, .log = {}};
   options.block_bytes = options_.block_bytes;
+  options.names = FileNames::kTakenAway;
   return options;
 }
 

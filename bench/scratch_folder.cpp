@@ -11,19 +11,44 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
-ScratchFolder::ScratchFolder(const fs::path& parent) {
+namespace {
+
+[[noreturn]] void refuse(const fs::path& folder, int error_number) {
+  throw IoError({.action = "make a folder",
+                 .path = folder.string(),
+                 .error_number = error_number,
+                 .advice = "name a folder that can be written (sluice.nvme, of bench io --path)"});
+}
+
+}  // namespace
+
+MadeFolder::MadeFolder(const fs::path& folder) : path_(fs::absolute(folder).lexically_normal()) {
+  if (!path_.has_filename()) path_ = path_.parent_path();  // "FOLDER/"
+  make();
+}
+
+void MadeFolder::make() {
   std::error_code error;
-  const fs::path absolute = fs::absolute(parent);
-  for (fs::path up = absolute; !fs::exists(up, error) && up.has_relative_path(); up = up.parent_path()) {
-    made_parent_ = up;
+  for (fs::path up = path_; !fs::exists(up, error) && up.has_relative_path(); up = up.parent_path()) first_made_ = up;
+  fs::create_directories(path_, error);
+  if (error) refuse(path_, error.value());
+}
+
+MadeFolder::~MadeFolder() {
+  if (was_there()) return;
+  std::error_code error;
+  for (fs::path up = path_; fs::remove(up, error) && up != first_made_; up = up.parent_path()) {
   }
-  fs::create_directories(absolute, error);
-  std::string name = (absolute / "sluice-bench-XXXXXX").string();
-  if (error || mkdtemp(name.data()) == nullptr) {
-    throw IoError({.action = "make a folder",
-                   .path = name,
-                   .error_number = error ? error.value() : errno,
-                   .advice = "name a folder that can be written with sluice.nvme"});
+}
+
+ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
+  constexpr int kTries = 10;
+  const std::string pattern = (parent_.path() / "sluice-bench-XXXXXX").string();
+  std::string name = pattern;
+  for (int tries = 1; mkdtemp(name.data()) == nullptr; ++tries) {
+    if (errno != ENOENT || tries == kTries) refuse(pattern, errno);
+    parent_.make();  // another benchmark had made it, and is through
+    name = pattern;
   }
   path_ = name;
 }
@@ -31,7 +56,6 @@ ScratchFolder::ScratchFolder(const fs::path& parent) {
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-  if (!made_parent_.empty()) fs::remove_all(made_parent_, ignored);
 }
 
 void ScratchFolder::unlink_files() const noexcept {

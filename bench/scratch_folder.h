@@ -1,9 +1,28 @@
-// A folder for a benchmark's own files, on the drive to measure; it and all in it are removed at the end.
+// Folders for a benchmark's own files, on the drive to measure; they are removed at the end.
 #pragma once
 #include <filesystem>
 
 namespace sluice {
 
+// A folder that must be there: made where it is not, with those above it, and then removed at the end unless somebody
+// has put something into it.
+class MadeFolder {
+ public:
+  explicit MadeFolder(const std::filesystem::path& folder);  // throws IoError
+  ~MadeFolder();
+  void make();  // again, where somebody has removed it since
+  MadeFolder(const MadeFolder&) = delete;
+  MadeFolder& operator=(const MadeFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  bool was_there() const { return first_made_.empty(); }
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path first_made_;  // the topmost
+};
+
+// A folder in one of those, with a name of its own; all in it is removed, too.
 class ScratchFolder {
  public:
   // Makes PARENT/sluice-bench-XXXXXX, and PARENT too where it is not there. Throws IoError.
@@ -18,7 +37,7 @@ class ScratchFolder {
   void unlink_files() const noexcept;
 
  private:
-  std::filesystem::path made_parent_;  // empty: it was there
+  MadeFolder parent_;
   std::filesystem::path path_;
 };
 

@@ -207,6 +207,7 @@ double StepCeilings::Impl::verify_ms(int64_t bytes) const {
 }
 
 double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
+  if (replayed.upload.bytes + replayed.download.bytes == 0) return 0;
   enum class Way { kUp, kDown };
   const auto copy = [this](int64_t bytes, Way way) {
     const int part = way == Way::kUp ? 0 : 1;

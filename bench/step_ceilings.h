@@ -17,7 +17,7 @@ class StepCeilings {
   //   kNvme: requests of 1 MiB, 32 under way, reads and writes in the replay's proportion.
   //   kCpu: the update's sweep (checksums, AdamW, checksums) by as many threads, each over memory of its own.
   //   kCopies: memcpy by one thread a direction.
-  // kCompute has no ceiling: 0.
+  // kCompute has no ceiling, nor has a resource that moved nothing: 0.
   double ms(LaneGroup resource, const StepLanes& replayed);
 
  private:

@@ -39,7 +39,7 @@ TEST_F(BenchIo, prints_three_directions_with_their_keys_and_leaves_nothing_behin
     }
     EXPECT_THAT(names, testing::ElementsAre("read", "write", "mixed"));
   }
-  EXPECT_TRUE(fs::is_empty(file("drive")));
+  EXPECT_FALSE(fs::exists(file("drive"))) << "it was not there before";
 }
 
 TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_drives) {
@@ -55,7 +55,21 @@ TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_dri
   const Ended uneven =
       sluice({"bench", "io", "--path", both, "--size", "16MiB", "--rounds", "1", "--throttle", "0,0.01"});
   EXPECT_EQ(uneven.exit_code, 0) << uneven.err;
-  EXPECT_TRUE(fs::is_empty(file("a")) && fs::is_empty(file("b")));
+  EXPECT_FALSE(fs::exists(file("a")) || fs::exists(file("b"))) << "they were not there before";
+}
+
+TEST_F(BenchIo, in_a_folder_that_was_not_there_says_so_and_takes_it_away_again) {
+  const std::string here = file("mistyped");
+  const auto measure = [&](const std::string& folder) {
+    return sluice({"bench", "io", "--path", folder, "--size", "16MiB", "--rounds", "1"});
+  };
+  const Ended ended = measure(here + "/nvme");
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr(here + "/nvme was not there"));
+  EXPECT_FALSE(fs::exists(here));
+  fs::create_directories(here);
+  EXPECT_THAT(measure(here).err, testing::Not(HasSubstr("was not there")));
+  EXPECT_TRUE(fs::is_empty(here));
 }
 
 // No disk is as slow as these.
@@ -108,7 +122,7 @@ TEST_F(BenchIo, several_at_once_in_one_folder_do_not_meet) {
     const Ended ended = run.get();
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
   }
-  EXPECT_TRUE(fs::is_empty(file("drive")));
+  EXPECT_FALSE(fs::exists(file("drive"))) << "it was not there before";
 }
 
 TEST_F(BenchIo, measures_records_smaller_than_a_request) {
@@ -125,8 +139,10 @@ TEST_F(BenchIo, measures_records_smaller_than_a_request) {
 }
 
 TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
-  const Ended swept = io({"--sweep", "--json", "--backend", "threads"});
+  const Ended swept =
+      sluice({"bench", "io", "--path", "@swept", "--size", "16MiB", "--sweep", "--json", "--backend", "threads"});
   ASSERT_EQ(swept.exit_code, 0) << swept.err;
+  EXPECT_FALSE(fs::exists(file("swept"))) << "it was not there before";
   const Json found = Json::parse(swept.out);
   EXPECT_GE(found["sweep"].size(), 20u);
   for (const Json& trial : found["sweep"]) {  // what has no room is not tried: it would be the same as another
@@ -139,7 +155,7 @@ TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
   std::ofstream(file("run.json")) << config;
   const Ended ended = train("run", {"--steps", "1"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_TRUE(fs::exists(file("drive/sluice-0.swap")));
+  EXPECT_TRUE(fs::exists(file("swept/sluice-0.swap")));
 }
 
 TEST_F(BenchIo, refuses_what_it_cannot_measure) {
