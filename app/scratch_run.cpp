@@ -31,6 +31,7 @@ ScratchRun::ScratchRun(RunSetup& setup, EngineOptions options, const ParameterSo
   options_.store.folder = scratch_in(options_.store.folder);
   for (fs::path& folder : options_.store.more_folders) folder = scratch_in(folder);
   options_.open = OpenMode::kOverwrite;
+  options_.store.names = FileNames::kTakenAway;
   options_.progress = std::move(progress);
   engine_ = std::make_unique<Engine>(setup.model.spec(), options_, source);
   for (const auto& folder : folders_) folder->unlink_files();

@@ -135,6 +135,12 @@ void Drive::check_whole() const {
                    allocated_bytes_, allocated));
 }
 
+void Drive::check_named() const {
+  if (!is_nameless()) return;
+  fail("commit", path_, ENOENT,
+       "the file has been deleted while it was in use; nothing more is committed to it; begin again with --overwrite");
+}
+
 void Drive::count_allocated() {
   struct stat status {};
   if (fstat(file_, &status) != 0) fail("stat", path_, errno);

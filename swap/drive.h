@@ -30,6 +30,7 @@ class Drive {
   // Throws IoError where the file is shorter than it was made, or has holes: cut short by somebody, and perhaps grown
   // again by writes.
   void check_whole() const;
+  void check_named() const;  // throws IoError where the file has been deleted, or another put in its place
   // Of offsets, lengths and memory of transfers.
   int64_t alignment_bytes() const { return alignment_bytes_; }
 

@@ -118,7 +118,10 @@ void RecordStore::Impl::fill_table(const StepState& state) {
 // A file that was cut short and grew again by the writes of this step would be committed to without its header.
 void RecordStore::Impl::check_drives() {
   try {
-    for (const Drive& drive : drives) drive.check_whole();
+    for (const Drive& drive : drives) {
+      drive.check_whole();
+      if (options.names == FileNames::kStay) drive.check_named();
+    }
   } catch (const IoError&) {
     if (!failed) failed = std::current_exception();
   }

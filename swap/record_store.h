@@ -61,6 +61,10 @@ constexpr int kMaxDrives = 16;
 constexpr int kMaxTransfers = 64;                        // of a store, in flight
 constexpr int64_t kMaxIoBlockBytes = int64_t{64} << 20;  // of what users may ask for
 
+// kTakenAway: by the owner, once the files are open (scratch). Else a file without its name has been deleted by
+// somebody, and what is committed to it would be gone when it is closed.
+enum class FileNames : uint8_t { kStay, kTakenAway };
+
 struct StoreOptions {
   std::filesystem::path folder;  // of the first drive, which also has the table and the superblocks
   // One for each further drive, 15 at the most. Every record is split over all drives.
@@ -70,7 +74,8 @@ struct StoreOptions {
   IoQueueFactory make_queue = make_io_queue;
   IoQueueOptions queue;
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size, a multiple of 4096
-  std::vector<int64_t> scratch_bytes{};    // of each scratch extent, multiples of 4096; each run's own choice
+  FileNames names = FileNames::kStay;
+  std::vector<int64_t> scratch_bytes{};  // of each scratch extent, multiples of 4096; each run's own choice
   Log log;
 
   std::vector<std::filesystem::path> folders() const;  // of all drives

@@ -52,6 +52,26 @@ TEST_P(Store, goes_on_from_where_it_was_opened) {
   expect_step(*open(), run_, 5);
 }
 
+TEST_P(Store, a_file_that_was_deleted_is_committed_to_where_its_owner_did_it) {
+  for (const FileNames names : {FileNames::kStay, FileNames::kTakenAway}) {
+    StoreOptions with = options();
+    with.names = names;
+    auto store = RecordStore::create(run_.geometry, run_.identity, with);
+    write_step(*store, run_, 0);
+    std::filesystem::remove(store->path());
+    write_records(*store, run_, 1);
+    if (names == FileNames::kTakenAway) {
+      commit_now(*store, run_.state(1));
+      EXPECT_EQ(store->committed().step, 1);
+    } else {
+      const auto [details, message] = failure_of([&] { commit_now(*store, run_.state(1)); });
+      EXPECT_EQ(details.path, store->path().string());
+      EXPECT_THAT(message, HasSubstr("deleted while it was in use"));
+      EXPECT_EQ(store->committed().step, 0);
+    }
+  }
+}
+
 TEST_P(Store, writes_that_were_not_committed_leave_no_trace) {
   {
     auto store = create();
