@@ -39,8 +39,8 @@ struct PlanOptions {
   std::vector<int64_t> graph_bytes;
   int micro_batches = 1;       // gradient accumulation
   int64_t chunk_elements = 0;  // 0: derived from the host budget
-  // 0: auto: 1 when any state's home is NVMe, else kCommitRarely; where speeds are known, also 1 where early updates are
-  // predicted to make a step clearly shorter.
+  // 0: auto: 1 when any state's home is NVMe, else kCommitRarely; where speeds are known and not all state is at home
+  // on NVMe, the other one if a step is then predicted to be clearly shorter.
   int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
   std::optional<double> speculated_share;  // of the elements; not said: the planner's choice
@@ -52,11 +52,12 @@ struct PlanOptions {
   AdamFormat adam_format() const { return {precision, gradient_dtype, moments}; }
 };
 
-// kNowhere: gradients under replay, which the update takes from its slot; sums that there are none of.
+// kNowhere: gradients under replay, which the update takes from its slot, or from where they closed on the device; sums
+// that there are none of.
 enum class Home : uint8_t { kDevice, kHost, kNvme, kNowhere };
 
 // State at home on the device has its weights and its gradient there too: the weights' home is the partition that is
-// kept there, and nothing else has them between commits. Such a chunk is never updated early: it needs no undo.
+// kept there, and nothing else has them between commits.
 struct ChunkHomes {
   Home weights = Home::kNvme, state = Home::kNvme, gradient = Home::kHost;
   int64_t weights_offset = -1;   // in the host arena where the home is host
@@ -117,8 +118,8 @@ struct Plan {
   PlanOptions options;
   Geometry geometry;
   std::vector<ChunkHomes> chunks;
-  std::vector<int> update_order;         // chunks, in the order in which forward needs them
-  std::vector<UpdateTime> update_times;  // per chunk
+  std::vector<int> update_order;                            // chunks, in the order in which forward needs them
+  std::vector<UpdateTime> update_times;                     // per chunk
   std::array<std::vector<bool>, kUpdateHalves> read_ahead;  // by UpdateHalf, per chunk: by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]

@@ -37,6 +37,11 @@ class Uses {
     }
     rows_.push_back({tier, use, bytes});
   }
+  int64_t sum(Tier tier) const {
+    int64_t bytes = 0;
+    for (const UseRow& row : rows_) bytes += row.tier == tier ? row.bytes : 0;
+    return bytes;
+  }
 
  private:
   std::vector<UseRow>& rows_;
@@ -124,7 +129,7 @@ void Planner::spread_early_updates(Plan& plan, double share) {
     const auto elements = static_cast<double>(plan.geometry.chunks()[c].elements);
     const bool among_first = seen < first * all;
     seen += elements;
-    if (among_first || plan.chunks[c].updated_on_device()) continue;
+    if (among_first) continue;
     saved += of_rest * elements;
     if (share <= 0 || saved < elements) continue;
     saved -= elements;
@@ -229,6 +234,7 @@ void Planner::describe(Plan& plan) const {
   }
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
   if (options_.own_device_bytes > 0) uses.add(Tier::kDevice, "progress of kernels", options_.own_device_bytes);
+  uses.add(Tier::kNvme, "headers, tables, alignment", plan.disk_bytes - uses.sum(Tier::kNvme));
   uses.add(Tier::kHost, "update slots", plan.host_update.bytes);
   uses.add(Tier::kHost, "records passing", plan.host_staging.bytes);
   uses.add(Tier::kHost, "gradients passing", plan.host_gradients.bytes);

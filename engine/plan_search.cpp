@@ -10,6 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr double kWorthChanging = 0.99;  // a difference that small is none
+constexpr double kWorthLosing = 0.95;    // ... and one that small is not worth the steps that a crash then loses
 constexpr int64_t kFewChunks = 512;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};
 
@@ -98,23 +99,27 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }
 
-// With a commit in every step there can be early updates. Never the other way: where state is on NVMe it is written in
-// every step, so that a commit adds two flushes, and a crash would lose more.
-bool PlanSearch::may_commit_oftener(const Plan& plan) const {
-  return options_.commit_interval == 0 && plan.commit_interval > 1;
+// The other interval that `auto` may take. With a commit in every step there can be early updates; with rare ones what
+// is at home off the drive is seldom written. Where all state is at home there, it is written in every step anyway.
+std::optional<int> PlanSearch::other_interval(const Plan& plan) const {
+  if (options_.commit_interval != 0) return std::nullopt;
+  if (plan.commit_interval > 1) return 1;
+  const bool early_asked_for = options_.update == UpdateMode::kSpeculative || options_.update == UpdateMode::kReplay;
+  const bool all_on_nvme = std::ranges::all_of(plan.chunks, [](const ChunkHomes& c) { return c.state == Home::kNvme; });
+  return early_asked_for || all_on_nvme ? std::nullopt : std::optional(kCommitRarely);
 }
 
 std::optional<PlanSearch::Candidate> PlanSearch::best_candidate() {
   std::optional<Candidate> start = attempt(first());
   if (!start || !options_.speeds) return start;
-  const bool oftener = may_commit_oftener(start->plan);
+  const std::optional<int> interval = other_interval(start->plan);
   Candidate best = best_like(std::move(*start));
-  if (!oftener) return best;
+  if (!interval) return best;
   Choice choice = first();
-  choice.commit_interval = 1;
+  choice.commit_interval = *interval;
   if (std::optional<Candidate> again = attempt(choice)) {
     Candidate other = best_like(std::move(*again));
-    if (other.step_ms < best.step_ms * kWorthChanging) return other;
+    if (other.step_ms < best.step_ms * (*interval > 1 ? kWorthLosing : kWorthChanging)) return other;
   }
   return best;
 }

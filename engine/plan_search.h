@@ -44,7 +44,7 @@ class PlanSearch {
   Candidate best_like(Candidate start);
   // Of them, those that may put state on the device as `start` may, or may not.
   Candidate best_homes(Candidate start);
-  bool may_commit_oftener(const Plan& plan) const;
+  std::optional<int> other_interval(const Plan& plan) const;
 
   const ModelSpec& model_;
   const PlanOptions& options_;

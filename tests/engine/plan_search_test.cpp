@@ -128,6 +128,25 @@ TEST_F(Commits, auto_takes_the_shorter_interval_for_its_early_updates) {
   EXPECT_TRUE(plan.any_speculated());
 }
 
+// Half of the state is at home in host memory: to write it in every step is most of what the drive does.
+TEST_F(Commits, auto_commits_rarely_where_that_spares_the_drive_what_is_at_home_in_host_memory) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kHost, 0.9}, {HomeKind::kNvme, 0.1}};
+  wish.placement.weights = {{HomeKind::kHost, 1}};
+  set_drives(wish.speeds->machine, 0.01);
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_EQ(plan.commit_interval, kCommitRarely);
+  wish.commit_interval = 1;
+  EXPECT_LT(predict(model_, plan, *wish.speeds).step_ms,
+            predict(model_, make_plan(model_, wish), *wish.speeds).step_ms);
+  wish.commit_interval = 0;
+  wish.update = UpdateMode::kSpeculative;  // which needs a commit in every step
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 1);
+  wish.update = UpdateMode::kAuto;
+  set_drives(wish.speeds->machine, 1000);  // nothing to be won: a crash would lose more
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 1);
+}
+
 TEST_F(Commits, auto_updates_nothing_early_where_that_is_predicted_to_be_shorter_and_speculative_always_does) {
   PlanOptions wish = options();
   wish.commit_interval = 1;
