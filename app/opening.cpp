@@ -28,17 +28,38 @@ RunConfig read_config(const TrainOptions& options) {
   return config;
 }
 
+// What keeps a run from being begun, and what to do about it.
+std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs::path& store, StoreExists there) {
+  const bool run = holds == RunFolder::Holds::kRun;
+  if (run && there == StoreExists::kYes) {
+    return fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
+                       store.string());
+  }
+  if (run) {
+    return fmt::format(
+        "{}: a run is there, and its store is not in {}: bring that back and continue with --resume, or begin again "
+        "with --overwrite",
+        folder.path().string(), store.string());
+  }
+  return fmt::format(
+      "{}: a run's store is there, and no run in {}: name another folder in sluice.nvme, or continue that run with "
+      "--resume and its own --out; --overwrite begins again in its place",
+      store.string(), folder.path().string());
+}
+
 // Decides between creating, replacing and resuming.
 OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFolder::Holds holds,
                      const std::vector<fs::path>& stores, const Log& log) {
-  const bool there = find_store(stores) == StoreExists::kYes, run = holds == RunFolder::Holds::kRun;
+  const StoreExists found = find_store(stores);
+  const bool there = found == StoreExists::kYes, run = holds == RunFolder::Holds::kRun;
   const fs::path& store = stores.front();
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
-  if (options.open == OpenMode::kCreate && (there || run)) {
-    throw ConfigError(
-        fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
-                    there ? store.string() : folder.path().string()));
+  if (options.open == OpenMode::kCreate && (there || run)) throw ConfigError(in_the_way(folder, holds, store, found));
+  if (options.open == OpenMode::kOverwrite && there && !run) {
+    say(log, LogLevel::kWarning,
+        fmt::format("{}: the store there is replaced; it belongs to no run in {}", store.string(),
+                    folder.path().string()));
   }
   if (options.open == OpenMode::kResume && !there) {
     say(log, LogLevel::kWarning, fmt::format("{}: no store to resume; starting from the beginning", store.string()));

@@ -51,6 +51,7 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan,
 struct OpenRun {
   RunSetup setup;
   std::unique_ptr<Engine> engine;
+  ~OpenRun() { setup.model.leave_memory(); }  // which is the engine's
 };
 OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log);
 

@@ -30,6 +30,7 @@ class Training {
  public:
   Training(const TrainOptions& options, Console& console)
       : options_(options), console_(console), opening_(open_folder(options, console.log())), setup_(set_it_up()) {}
+  ~Training() { setup_.model.leave_memory(); }  // which is the engine's
 
   TrainEnd run() {
     make_the_plan();

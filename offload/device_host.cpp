@@ -13,6 +13,14 @@
 namespace sluice {
 namespace {
 
+// A GPU's memory holds anything at first. Under a sanitizer so does this: nobody must rely on zeros, and these are not
+// numbers in any type.
+void poison([[maybe_unused]] const Arena& arena) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  if (arena.bytes() > 0) std::memset(arena.at(0), 0xff, static_cast<size_t>(arena.bytes()));
+#endif
+}
+
 void run_copy(const Copy& copy) { std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes)); }
 
 // How many copies of each lane have ended: copies and compute wait for those before them.
@@ -39,7 +47,7 @@ class EndedCopies {
 
 class DeviceHost final : public Device {
  public:
-  DeviceHost(int64_t bytes, AdamKernel kernel) : arena_(bytes), kernel_(kernel) {}
+  DeviceHost(int64_t bytes, AdamKernel kernel) : arena_(bytes), kernel_(kernel) { poison(arena_); }
 
   std::byte* memory() const override { return arena_.at(0); }
   int64_t bytes() const override { return arena_.bytes(); }
