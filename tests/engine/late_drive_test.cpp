@@ -1,0 +1,59 @@
+// Drives that are late with all they are asked for, reads or writes: what a step does not order shows.
+#include "tests/fakes/late_drive.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/update_modes_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+using enum HomeKind;
+
+class LateDrives : public UpdateModes, public ::testing::WithParamInterface<Late> {
+ protected:
+  // With a clip that engages now and then: half of the early updates are undone.
+  void expect_reference_from(const Placement& placement) {
+    for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+      choose(mode);
+      expect_reference([&](EngineOptions& options) {
+        options.plan.placement = placement;
+        if (mode == UpdateMode::kReplay) options.plan.placement.gradient = {};
+        options.plan.commit_interval = 1;
+        options.store.make_queue = late_drive_factory(GetParam(), 7);
+      });
+      ASSERT_FALSE(HasFailure()) << name_of(mode);
+    }
+  }
+};
+
+TEST_P(LateDrives, change_no_bit_wherever_records_live) {
+  reference_.max_norm = median_norm(model_, reference_);
+  expect_reference_from({.weights = {{kNvme, 1}}, .state = {{kNvme, 1}}, .gradient = {{kNvme, 1}}});
+  expect_reference_from({.weights = {{kHost, 1}}, .state = {{kHost, 1}}, .gradient = {{kHost, 1}}});
+  expect_reference_from({.weights = {{kNvmeAndDevice, 0.5}, {kHostAndDevice, 0.5}},
+                         .state = {{kNvme, 0.5}, {kHost, 0.5}},
+                         .gradient = {{kDevice, 0.5}, {kNvme, 0.5}},
+                         .activations = {{kNvme, 1}}});
+  expect_reference_from({.state = {{kDevice, 1}}});
+  expect_reference_from({.state = {{kDevice, 0.3}, {kNvme, 0.5}, {kDevice, 0.2}}});
+  expect_reference_from({.state = {{kNvme, 0.3}, {kDevice, 0.5}, {kHost, 0.2}}, .activations = {{kNvme, 1}}});
+}
+
+TEST_P(LateDrives, change_no_bit_where_commits_are_rare) {
+  reference_.max_norm = median_norm(model_, reference_);
+  for (const HomeKind home : {kHost, kNvme, kDevice}) {
+    choose(UpdateMode::kDeferred);
+    expect_reference([&](EngineOptions& options) {
+      put_all_at(home, UpdateMode::kDeferred, options.plan.placement);
+      options.plan.commit_interval = 3;
+      options.store.make_queue = late_drive_factory(GetParam(), 3);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(with, LateDrives, ::testing::Values(Late::kReads, Late::kWrites),
+                         [](const auto& late) { return late.param == Late::kReads ? "reads" : "writes"; });
+
+}  // namespace
+}  // namespace sluice::testing
