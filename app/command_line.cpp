@@ -243,7 +243,9 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
 
 int run_command_line(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   try {
-    return run(argc, argv, make_queue);
+    const int exit_code = run(argc, argv, make_queue);
+    if (exit_code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return exit_code;
+    return fail("standard output cannot be written: what was printed is not complete", kFailed);
   } catch (const ConfigError& error) {
     return fail(joined(error.what()), kBadInput);
   } catch (const Error& error) {

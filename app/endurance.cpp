@@ -15,6 +15,7 @@ constexpr double kSecondsPerDay = 24 * 60 * 60, kTerabyte = 1e12;
 std::string terabytes(double bytes) { return fmt::format("{:.3g} TB", bytes / kTerabyte); }
 
 std::string days_words(double days) {
+  if (days < 1) return "less than a day";
   return days < 2 * 365 ? fmt::format("{:.0f} days", days) : fmt::format("{:.1f} years", days / 365);
 }
 

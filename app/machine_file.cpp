@@ -18,8 +18,10 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 Json read_object(const fs::path& file) {
+  std::error_code ignored;
   std::ifstream stream(file);
-  Json json = Json::parse(stream, nullptr, false);
+  if (fs::is_directory(file, ignored)) stream.close();  // which can be opened
+  Json json = stream.is_open() ? Json::parse(stream, nullptr, false) : Json();
   if (!stream || !json.is_object()) {
     throw ConfigError(fmt::format("{}: cannot be read as a JSON object of a machine's speeds", file.string()));
   }

@@ -81,7 +81,7 @@ void read_metrics(const std::filesystem::path& path, RunData& run) {
 void add_facts(const Json& config, RunData& run) {
   const auto add = [&](const std::string& name, const char* pointer) {
     const Json::json_pointer at(pointer);
-    if (!config.contains(at) || config[at].is_null()) return;
+    if (!config.contains(at) || config[at].is_null() || config[at] == Json::array()) return;
     const Json& value = config[at];
     run.facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
   };

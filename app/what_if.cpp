@@ -16,6 +16,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// "host_memory=64GiB, drives=2": without the blanks.
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(' ');
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
 int64_t positive(std::string_view text, int64_t most) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -80,10 +86,11 @@ Resources changed_resources(const Resources& present, std::span<const std::strin
   std::set<std::string> seen;
   for (const std::string& text : changes) {
     const size_t equals = text.find('=');
-    const std::string key = text.substr(0, equals);
+    const std::string key = trimmed(text.substr(0, equals));
     try {
       if (!seen.insert(key).second) throw ConfigError("allowed is each key once");
-      change(resources, key, equals == std::string::npos ? "" : text.substr(equals + 1), tokens_of_micro_batch);
+      change(resources, key, equals == std::string::npos ? "" : trimmed(text.substr(equals + 1)),
+             tokens_of_micro_batch);
     } catch (const ConfigError& error) {
       throw ConfigError(fmt::format("--what-if {}: {}", text, error.what()));
     }

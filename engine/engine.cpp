@@ -186,9 +186,10 @@ StepEnd Engine::Impl::end_step() {
   captured.skipped_steps += end.skipped ? 1 : 0;
   note_step(options.loss_scale, end.skipped ? StepWas::kSkipped : StepWas::kGood, captured);
   if (end.skipped) {
-    say(options.log, LogLevel::kWarning,
-        fmt::format("step {} is skipped: a gradient is not finite at a loss scale of {:g}; the next one has {:g}",
-                    end.step, end.loss_scale, captured.loss_scale));
+    std::string at;
+    if (end.loss_scale != 1 || captured.loss_scale != 1)
+      at = fmt::format(" at a loss scale of {:g}; the next one has {:g}", end.loss_scale, captured.loss_scale);
+    say(options.log, LogLevel::kWarning, fmt::format("step {} is skipped: a gradient is not finite{}", end.step, at));
   }
   unsaved = Flag::kYes;
   pending = end.skipped ? Flag::kNo : Flag::kYes;

@@ -1,6 +1,7 @@
 // plan, generate, checkpoint export and info by the real command.
 #include <sys/stat.h>
 
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 
 namespace sluice {
@@ -43,6 +44,16 @@ TEST_F(CommandsTest, the_disk_that_plan_asks_for_is_what_training_takes) {
   const Json plan = Json::parse(sluice({"plan", "@run.json", "--json"}).out);
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   EXPECT_EQ(plan["disk_bytes"], fs::file_size(file("run/sluice-0.swap")));
+  const std::string table = sluice({"plan", "@run.json"}).out;
+  const std::string words = format_bytes(plan["disk_bytes"].get<int64_t>());
+  EXPECT_THAT(table, testing::ContainsRegex("= disk needed +" + words)) << "the rows add up to it";
+}
+
+TEST_F(CommandsTest, what_cannot_be_printed_is_an_error) {
+  const Ended ended =
+      run_process({"sh", "-c", beside_this_program("sluice") + " plan " + file("run.json") + " >/dev/full"});
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("standard output cannot be written"));
 }
 
 TEST_F(CommandsTest, plan_tells_what_a_step_writes_and_for_how_many_the_drive_is_rated) {

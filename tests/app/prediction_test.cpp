@@ -93,6 +93,9 @@ TEST_F(PredictionTest, from_a_file_that_is_wrong_is_refused_before_anything_is_m
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("write_gb_per_s is missing"));
   EXPECT_FALSE(fs::exists(file("run")));
+  const Ended folder = train("run", {"--machine", file("")});
+  EXPECT_EQ(folder.exit_code, 2);
+  EXPECT_THAT(folder.last_error_line(), testing::HasSubstr("cannot be read as a JSON object"));
 }
 
 TEST_F(PredictionTest, does_not_change_a_bit_of_what_is_trained) {
@@ -106,7 +109,7 @@ TEST_F(PredictionTest, says_what_would_help_and_answers_what_if) {
   const std::vector<std::string> slow = {"plan",      "@run.json",    "--json", "--set", "sluice.placement.state=nvme",
                                          "--machine", "@machine.json"};
   std::vector<std::string> asked = slow;
-  asked.insert(asked.end(), {"--what-if", "drives=2,tokens_per_step=396", "--what-if", "host_memory=64MiB"});
+  asked.insert(asked.end(), {"--what-if", "drives=2, tokens_per_step = 396", "--what-if", "host_memory=64MiB"});
   const Ended ended = sluice(asked);
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const Json plan = Json::parse(ended.out), what_if = plan["what_if"];

@@ -73,6 +73,24 @@ TEST_F(RefusalsTest, a_store_is_never_replaced_unasked) {
   EXPECT_EQ(metrics("run").size(), 7u);
 }
 
+TEST_F(RefusalsTest, what_is_in_the_way_is_named_for_what_it_is) {
+  const std::string drive = "sluice.nvme=[\"" + file("drive") + "\"]";
+  ASSERT_EQ(train("mine", {"--steps", "1", "--set", drive}).exit_code, 0);
+  const Ended store = train("other", {"--steps", "1", "--set", drive});
+  for (const std::string& words : {file("drive"), "no run in " + file("other"), std::string("sluice.nvme"),
+                                   std::string("--resume"), std::string("--overwrite")}) {
+    expect_refused(store, 2, words);
+  }
+  const Ended over = train("other", {"--steps", "1", "--set", drive, "--overwrite"});
+  EXPECT_EQ(over.exit_code, 0) << over.err;
+  EXPECT_THAT(over.err, testing::HasSubstr("it belongs to no run in " + file("other")));
+  ASSERT_EQ(sluice({"checkpoint", "trim", "@other", "--yes"}).exit_code, 0);
+  const Ended run = train("other", {"--steps", "1", "--set", drive});
+  for (const std::string& words : {file("other") + ": a run is there", "its store is not in " + file("drive")}) {
+    expect_refused(run, 2, words);
+  }
+}
+
 TEST_F(RefusalsTest, a_run_is_not_resumed_as_another_one) {
   ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
   expect_refused(train("run", {"--resume", "--seed", "4"}), 2, "\"seed\" 0 and not 4");
