@@ -91,14 +91,20 @@ std::array<std::pair<std::string_view, double>, kLaneCount - 1> exposed_ms(const
 
 double percent_of_ceiling(const ReplayFigure& figure) { return 100 * figure.ceiling_ms / figure.ms; }
 
+std::string interval_words(const StepFigures& figures) {
+  const int interval = figures.measured_steps / static_cast<int>(figures.steps_ms.size());
+  return interval == 1 ? "" : fmt::format(" means over {} steps, one of which commits,", interval);
+}
+
 std::string figures_text(const Measured& measured) {
   const StepFigures& figures = measured.figures;
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(
-      out, "step         {:9.1f} ms  median of {} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}{}\n",
-      figures.step_ms, figures.steps_ms.size(), figures.steps_ms.front(), figures.steps_ms.back(), figures.grad_norm,
-      figures.clipped_steps, figures.passes == 2 ? ", so steps run twice and all below counts twice" : "");
+  fmt::format_to(out,
+                 "step         {:9.1f} ms  median of {}{} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}{}\n",
+                 figures.step_ms, figures.steps_ms.size(), interval_words(figures), figures.steps_ms.front(),
+                 figures.steps_ms.back(), figures.grad_norm, figures.clipped_steps,
+                 figures.passes == 2 ? ", so steps run twice and all below counts twice" : "");
   fmt::format_to(out,
                  "             {:9.0f} tokens/s, {:.3f} TFLOP/s; while nothing is computed:", measured.tokens_per_s,
                  measured.tflop_per_s);
@@ -150,7 +156,7 @@ Prediction twice(Prediction once) {
 // Of steps as most of the measured ones were.
 std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& plan, const StepFigures& figures) {
   if (!plan.options.speeds) return std::nullopt;
-  const bool early = 2 * figures.early_steps > static_cast<int>(figures.steps_ms.size());
+  const bool early = 2 * figures.early_steps > figures.measured_steps;
   const Prediction once =
       predict(model, plan, *plan.options.speeds, early ? UnitKind::kTrainSpeculative : UnitKind::kTrain);
   return figures.passes == 2 ? twice(once) : once;

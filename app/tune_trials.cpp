@@ -7,6 +7,7 @@
 #include "app/scratch_run.h"
 #include "bench/median.h"
 #include "bench/step_bench.h"
+#include "core/bytes.h"
 #include "core/clock.h"
 
 namespace sluice {
@@ -18,7 +19,8 @@ double creation_ms(const Trial& trial) {
   return static_cast<double>(trial.disk_bytes) / trial.plan.speeds.value().machine.write_gb_per_s / 1e6;
 }
 double once_ms(const Trial& trial, const TrialOptions& options) {
-  return creation_ms(trial) + (kFillingSteps + options.steps) * trial.candidate.step_ms;
+  const auto measured = round_up(options.steps, trial.commit_interval);
+  return creation_ms(trial) + static_cast<double>(kFillingSteps + measured) * trial.candidate.step_ms;
 }
 
 class Trials {
@@ -37,12 +39,18 @@ class Trials {
                    });
     done_ms_ += creation_ms(trial);
     const Compute compute = trial.setup->model.compute(options_.tokens);
-    for (int step = 0; step < kFillingSteps + options_.steps; ++step) {
-      tell(0, words);
+    const auto steps_ms = [&](int count) {
       const int64_t began = now_ns();
-      run.engine().train_step(trial.setup->config.optimizer.learning_rate, compute);
-      if (step >= kFillingSteps) trial.steps_ms.push_back(static_cast<double>(now_ns() - began) / 1e6);
-      done_ms_ += trial.candidate.step_ms;
+      for (int step = 0; step < count; ++step) {
+        tell(0, words);
+        run.engine().train_step(trial.setup->config.optimizer.learning_rate, compute);
+        done_ms_ += trial.candidate.step_ms;
+      }
+      return static_cast<double>(now_ns() - began) / 1e6;
+    };
+    steps_ms(kFillingSteps);
+    for (int step = 0; step < options_.steps; step += trial.commit_interval) {
+      trial.steps_ms.push_back(steps_ms(trial.commit_interval) / trial.commit_interval);
     }
   }
 
@@ -68,6 +76,7 @@ Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOpti
               .plan = plan,
               .chunk_elements = made.geometry.chunk_elements(),
               .disk_bytes = made.disk_bytes,
+              .commit_interval = made.commit_interval,
               .steps_ms = {}};
   // "auto" comes to early updates after more steps than a trial has.
   if (plan.update == UpdateMode::kAuto && made.any_speculated()) trial.plan.update = UpdateMode::kSpeculative;

@@ -17,7 +17,8 @@ struct Trial {
   PlanOptions plan;            // of a run whose steps are not clipped, as predictions are
   int64_t chunk_elements = 0;  // that the plan has
   int64_t disk_bytes = 0;
-  std::vector<double> steps_ms;  // measured; run_trials() fills it
+  int commit_interval = 1;
+  std::vector<double> steps_ms;  // measured, means over each commit interval; run_trials() fills it
 
   bool is_given() const { return candidate.settings == TuneSettings{}; }
   bool changes_bits() const { return candidate.settings.batching != 0; }
@@ -27,7 +28,7 @@ struct Trial {
 Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOptions& plan);
 
 struct TrialOptions {
-  int rounds = 3, steps = 2;  // measured steps a round
+  int rounds = 3, steps = 2;  // measured steps a round, up to a whole commit interval
   TokenBatches tokens;        // of a step; their micro-batches may be of any size
   std::vector<std::filesystem::path> drives;
   IoQueueFactory make_queue = make_io_queue;

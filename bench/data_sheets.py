@@ -97,7 +97,7 @@ def row(billions, machine, arguments):
     exchange = exchange_seconds(planned["parameters"], machine)
     return (
         f"| {machine.words} | {planned['parameters'] / 1e9:.1f} B | {seconds:.1f} | {prediction['binding']} | {alone} "
-        f"| {nvme_gb:.0f} | {SEQUENCE * SAMPLES / seconds:.0f} | {f'{exchange:.1f}' if exchange else '-'} |"
+        f"| {nvme_gb:.0f} | {SEQUENCE * SAMPLES / seconds:.0f} | {planned['commit_interval']} | {f'{exchange:.1f}' if exchange else '-'} |"
     )
 
 
@@ -109,7 +109,7 @@ def main():
     arguments = parser.parse_args()
     models = [int(each) for each in arguments.models.split(",")]
     columns = ["machine", "parameters", "predicted step, s", "bound by", "alone, s", "NVMe, GB a step", "tokens/s"]
-    columns.append("exchange, s")
+    columns += ["commit every", "exchange, s"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for machine in MACHINES:
         for billions in (each for each in models if each in machine.only):

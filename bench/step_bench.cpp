@@ -22,13 +22,7 @@ class StepBench {
     for (int step = 0; step < settling_steps(); ++step) one_step();
     for (int round = 0; round < bench_.rounds; ++round) {
       for (int step = 0; step < kFillingSteps; ++step) one_step();
-      for (int step = 0; step < bench_.steps; ++step) {
-        const double ms = one_step();
-        figures_.steps_ms.push_back(ms);
-        if (end_.speculated != Speculated::kNone) ++figures_.early_steps;
-        if (end_.speculated == Speculated::kWrong) ++wrong_steps_;
-        if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
-      }
+      for (int step = 0; step < bench_.steps; step += engine_.plan().commit_interval) measure_interval();
       for (int resource = 0; resource < kLaneGroupCount; ++resource) replay(static_cast<LaneGroup>(resource));
     }
     return finished();
@@ -39,6 +33,19 @@ class StepBench {
   int settling_steps() const {
     const bool chooses = options_.plan.update == UpdateMode::kAuto && engine_.plan().any_speculated();
     return chooses ? Speculation::kWindow : 0;
+  }
+
+  void measure_interval() {
+    const int interval = engine_.plan().commit_interval;
+    double ms = 0;
+    for (int step = 0; step < interval; ++step) {
+      ms += one_step();
+      ++figures_.measured_steps;
+      if (end_.speculated != Speculated::kNone) ++figures_.early_steps;
+      if (end_.speculated == Speculated::kWrong) ++wrong_steps_;
+      if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
+    }
+    figures_.steps_ms.push_back(ms / interval);
   }
 
   double one_step() {
@@ -62,7 +69,7 @@ class StepBench {
   StepFigures finished() {
     std::sort(figures_.steps_ms.begin(), figures_.steps_ms.end());
     figures_.step_ms = median(figures_.steps_ms);
-    const bool again = 2 * wrong_steps_ > static_cast<int>(figures_.steps_ms.size());
+    const bool again = 2 * wrong_steps_ > figures_.measured_steps;
     if (again && options_.plan.update == UpdateMode::kReplay) figures_.passes = 2;
     for (size_t which = 0; which < figures_.replays.size(); ++which) {
       ReplayFigure& figure = figures_.replays[which];

@@ -18,7 +18,7 @@ constexpr int kFillingSteps = 2;
 
 struct StepBenchOptions {
   double learning_rate = 1e-4;
-  int rounds = 3, steps = 3;      // measured steps a round
+  int rounds = 3, steps = 3;      // measured steps a round, up to a whole commit interval
   std::function<void()> between;  // called between steps and replays; what it throws ends the benchmark
 };
 
@@ -28,9 +28,12 @@ struct ReplayFigure {
   StepLanes lanes;
 };
 struct StepFigures {
-  std::vector<double> steps_ms;  // sorted
-  double step_ms = 0;            // their median
-  StepLanes lanes;               // of the last step
+  // Sorted: of each step, or where commits are rare the mean over each interval. Replays have a commit where every step
+  // has one.
+  std::vector<double> steps_ms;
+  double step_ms = 0;  // their median
+  int measured_steps = 0;
+  StepLanes lanes;  // of the last step
   std::array<ReplayFigure, kLaneGroupCount> replays;
   LaneGroup binding = LaneGroup::kCompute;  // the longest replay
   double overlap_efficiency = 0;            // longest replay / step

@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 constexpr double kWorthChanging = 0.99;  // a difference that small is none
-constexpr double kWorthLosing = 0.95;    // ... and one that small is not worth the steps that a crash then loses
+constexpr double kWorthLosing = 0.85;    // ... and one that small not the steps that a crash then loses
 constexpr int64_t kFewChunks = 512;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};
 
