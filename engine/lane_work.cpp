@@ -116,6 +116,7 @@ void Engine::Impl::verify_scratch(const Hop& hop) const {
 void Engine::Impl::update_in_turn(const UpdateOperands& operands) {
   UpdateOrder mine = order;
   if (!update_pending(operands.chunk)) mine.update = UpdateOrder::Update::kNone;
+  if (unit_kind == UnitKind::kDrain) mine.weights = UpdateOrder::Weights::kNotRead;
   update_pass->run(operands, mine);
   if (mine.update == UpdateOrder::Update::kNone) return;
   const ChunkHomes& homes = plan.chunks[operands.chunk];

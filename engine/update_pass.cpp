@@ -153,7 +153,7 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
   const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
   if (order.update == UpdateOrder::Update::kNone) {
-    if (weights_come) verify(weights, weights_at, order.checksums);
+    if (weights_come && order.weights == UpdateOrder::Weights::kRead) verify(weights, weights_at, order.checksums);
     if (commit && !weights_come) sum(weights, weights_at);
     if (commit && !state_comes) sum(state, state_at);
     return;

@@ -21,6 +21,8 @@ namespace sluice {
 struct UpdateOrder {
   enum class Update : uint8_t { kNone, kPending } update = Update::kNone;
   enum class Commit : uint8_t { kNotDue, kDue } commit = Commit::kNotDue;
+  // Without an update: of weights at home on NVMe, which a drain does not read.
+  enum class Weights : uint8_t { kRead, kNotRead } weights = Weights::kRead;
   // kOnlyTaken: of made-up bytes, neither compared nor kept; the time is all that is wanted.
   enum class Checksums : uint8_t { kUsed, kOnlyTaken } checksums = Checksums::kUsed;
   std::span<const AdamStep> steps;  // one for each group of parameters; they outlive the unit

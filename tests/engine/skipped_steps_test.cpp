@@ -70,6 +70,57 @@ TEST_P(SkippedCommit, writes_homes_in_memory_that_an_earlier_step_changed) {
   EXPECT_EQ(resumed->digests().state_crc32c, one_step.state_crc32c);
 }
 
+// A commit is due, no update is, and every slot of the update ring has held other chunks since: weights at home on NVMe
+// are there as they are, state in host memory is written.
+class CommitWithoutUpdates : public Lifecycle {
+ protected:
+  CommitWithoutUpdates() {
+    options_ = options();
+    options_.plan.commit_interval = 3;
+    options_.plan.placement.weights = {{HomeKind::kNvme, 0.5}, {HomeKind::kNvmeAndDevice, 0.5}};
+    options_.plan.placement.state = {{HomeKind::kHost, 1}};
+    options_.plan.host_bytes = Planner(model_, options_.plan).smallest_host(options_.plan.device_bytes).value();
+    running_ = engine(options_);
+    step(*running_);
+  }
+  // Steps that were good: one.
+  void expect_committed_as_it_was() {
+    running_->drain();
+    const Digests digests = running_->digests();
+    EXPECT_EQ(digests.weights_crc32c, expected_after_one().weights_crc32c);
+    EXPECT_EQ(digests.state_crc32c, expected_after_one().state_crc32c);
+    running_.reset();
+    options_.open = OpenMode::kResume;
+    EXPECT_EQ(engine(options_)->digests().state_crc32c, expected_after_one().state_crc32c);
+  }
+  RunRecord expected_after_one() const {
+    ReferenceOptions one = reference_;
+    one.steps = 1;
+    return train_reference(model_, one);
+  }
+
+  EngineOptions options_;
+  std::unique_ptr<Engine> running_;
+};
+
+TEST_F(CommitWithoutUpdates, after_an_evaluation) {
+  const int64_t number = 1;
+  running_->evaluate(1, toy_compute(model_, number));
+  expect_committed_as_it_was();
+}
+
+TEST_F(CommitWithoutUpdates, after_a_skipped_step) {
+  const int64_t number = 2;
+  EXPECT_TRUE(running_->train_step(reference_.learning_rate, poisoned(model_, number, {2})).skipped);
+  expect_committed_as_it_was();
+}
+
+TEST_F(CommitWithoutUpdates, after_a_step_that_was_given_up) {
+  running_->begin_step(reference_.learning_rate);
+  running_->abort_step();
+  expect_committed_as_it_was();
+}
+
 TEST_F(SkippedSteps, ten_skips_in_a_row_stop_the_run_naming_the_block) {
   auto running = engine(options());
   int64_t number = 1;
