@@ -109,7 +109,7 @@ std::deque<MadeFolder> made_folders(const Arguments& arguments, Console& console
   for (const fs::path& folder : arguments.options.folders) {
     if (folders.emplace_back(folder).was_there()) continue;
     say(console.log(), LogLevel::kWarning,
-        fmt::format("{} was not there: it is made for this measurement and removed again", folder.string()));
+        fmt::format("{} was not there: it is made for this measurement", folder.string()));
   }
   return folders;
 }

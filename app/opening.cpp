@@ -31,7 +31,7 @@ RunConfig read_config(const TrainOptions& options) {
 // What keeps a run from being begun, and what to do about it.
 std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs::path& store, StoreExists there) {
   const bool run = holds == RunFolder::Holds::kRun;
-  if (run && there == StoreExists::kYes) {
+  if (there == StoreExists::kYes && (run || store == folder.path())) {
     return fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
                        store.string());
   }
@@ -56,7 +56,7 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFo
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
   if (options.open == OpenMode::kCreate && (there || run)) throw ConfigError(in_the_way(folder, holds, store, found));
-  if (options.open == OpenMode::kOverwrite && there && !run) {
+  if (options.open == OpenMode::kOverwrite && there && !run && store != folder.path()) {
     say(log, LogLevel::kWarning,
         fmt::format("{}: the store there is replaced; it belongs to no run in {}", store.string(),
                     folder.path().string()));

@@ -255,7 +255,7 @@ std::string report_page(const RunData& run, const std::optional<WouldHelp>& help
   if (help) html += section("What would help, by the planner's prediction", help_table(*help));
   html += "<div class=\"pair\">" + section("Loss", line_chart(loss)) +
           section("Throughput, tokens/s", line_chart(speed)) + "</div>";
-  html += section(run.commit_interval > 1 ? "Lanes, a step with its share of a commit" : "Lanes, median of the steps",
+  html += section(steady.steps_of_mean > 1 ? "Lanes, a step with its share of a commit" : "Lanes, median of the steps",
                   lanes_table(steady));
   html += section("One step, lane by lane", timeline(run));
   html += section("Memory", memory_table(run));

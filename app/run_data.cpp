@@ -210,6 +210,7 @@ Steady steady_figures(const RunData& run) {
     return means.empty() ? std::nullopt : std::optional(median(means));
   };
   Steady steady;
+  steady.steps_of_mean = static_cast<int64_t>(together);
   steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);
   steady.tokens_per_s = over_steps([](const auto& step) { return std::optional(step.tokens_per_s); }).value_or(0);
   steady.predicted_step_ms = over_steps([](const auto& step) { return step.predicted_step_ms; });

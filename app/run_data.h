@@ -57,6 +57,7 @@ RunData read_run(const RunFolder& folder);
 struct Steady {
   double step_ms = 0, tokens_per_s = 0;
   std::optional<double> predicted_step_ms, drive_ms;
+  int64_t steps_of_mean = 1;  // the commit interval, where the run has come through a whole one
   StepLaneFigures lanes;
 };
 Steady steady_figures(const RunData& run);

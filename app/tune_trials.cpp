@@ -40,13 +40,15 @@ class Trials {
     done_ms_ += creation_ms(trial);
     const Compute compute = trial.setup->model.compute(options_.tokens);
     const auto steps_ms = [&](int count) {
-      const int64_t began = now_ns();
+      int64_t spent_ns = 0;
       for (int step = 0; step < count; ++step) {
         tell(0, words);
+        const int64_t began = now_ns();
         run.engine().train_step(trial.setup->config.optimizer.learning_rate, compute);
+        spent_ns += now_ns() - began;
         done_ms_ += trial.candidate.step_ms;
       }
-      return static_cast<double>(now_ns() - began) / 1e6;
+      return static_cast<double>(spent_ns) / 1e6;
     };
     steps_ms(kFillingSteps);
     for (int step = 0; step < options_.steps; step += trial.commit_interval) {

@@ -20,6 +20,7 @@ constexpr std::string_view kBegin = "{\"traceEvents\":[\n";
 bool begins_as_a_trace(const std::string& path) {
   std::string begin(kBegin.size(), '\0');
   std::ifstream file(path, std::ios::binary);
+  if (!file) return false;
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   return file.gcount() == 0 || begin == kBegin;
 }

@@ -40,7 +40,8 @@ struct PlanOptions {
   int micro_batches = 1;       // gradient accumulation
   int64_t chunk_elements = 0;  // 0: derived from the host budget
   // 0: auto: 1 when any state's home is NVMe, else kCommitRarely; where speeds are known and not all state is at home
-  // on NVMe, the other one if a step is then predicted to be clearly shorter.
+  // on NVMe, the other one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a
+  // seventh.
   int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
   std::optional<double> speculated_share;  // of the elements; not said: the planner's choice

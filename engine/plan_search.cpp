@@ -112,8 +112,8 @@ std::optional<int> PlanSearch::other_interval(const Plan& plan) const {
 std::optional<PlanSearch::Candidate> PlanSearch::best_candidate() {
   std::optional<Candidate> start = attempt(first());
   if (!start || !options_.speeds) return start;
-  const std::optional<int> interval = other_interval(start->plan);
   Candidate best = best_like(std::move(*start));
+  const std::optional<int> interval = other_interval(best.plan);
   if (!interval) return best;
   Choice choice = first();
   choice.commit_interval = *interval;

@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// A GPU's memory holds anything at first. Under a sanitizer so does this: nobody must rely on zeros, and these are not
-// numbers in any type.
+// A GPU's memory holds anything at first. Under a sanitizer so does this: nobody must rely on zeros. In every
+// floating-point type these are NaNs.
 void poison([[maybe_unused]] const Arena& arena) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   if (arena.bytes() > 0) std::memset(arena.at(0), 0xff, static_cast<size_t>(arena.bytes()));

@@ -122,7 +122,8 @@ TEST_F(BenchIo, several_at_once_in_one_folder_do_not_meet) {
     const Ended ended = run.get();
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
   }
-  EXPECT_FALSE(fs::exists(file("drive"))) << "it was not there before";
+  // Whoever made it leaves it where another is still at work in it.
+  EXPECT_TRUE(!fs::exists(file("drive")) || fs::is_empty(file("drive")));
 }
 
 TEST_F(BenchIo, measures_records_smaller_than_a_request) {

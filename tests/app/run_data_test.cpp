@@ -34,6 +34,7 @@ TEST(SteadyFigures, are_of_the_last_start_alone) {
 TEST(SteadyFigures, spread_a_rare_commit_over_its_interval) {
   const Steady steady = steady_figures(run_of(3, {500, 500, 10, 10, 100, 10, 10, 100}));
   EXPECT_EQ(steady.step_ms, 40);
+  EXPECT_EQ(steady.steps_of_mean, 3);
   EXPECT_EQ(steady.lanes[0].ms, 20);
   EXPECT_EQ(steady_figures(run_of(10, {500, 10, 20})).step_ms, 20) << "no whole interval yet";
 }

@@ -12,16 +12,18 @@ using enum HomeKind;
 
 class LateDrives : public UpdateModes, public ::testing::WithParamInterface<Late> {
  protected:
-  // With a clip that engages now and then: half of the early updates are undone.
+  // With a clip that engages now and then: some of the early updates are undone.
   void expect_reference_from(const Placement& placement) {
     for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
       choose(mode);
-      expect_reference([&](EngineOptions& options) {
+      const Course course = expect_reference([&](EngineOptions& options) {
         options.plan.placement = placement;
         if (mode == UpdateMode::kReplay) options.plan.placement.gradient = {};
         options.plan.commit_interval = 1;
         options.store.make_queue = late_drive_factory(GetParam(), 7);
       });
+      EXPECT_EQ(course.right > 0 && course.wrong > 0, mode != UpdateMode::kDeferred);
+      EXPECT_EQ(course.run_again > 0, mode == UpdateMode::kReplay);
       ASSERT_FALSE(HasFailure()) << name_of(mode);
     }
   }
@@ -40,15 +42,19 @@ TEST_P(LateDrives, change_no_bit_wherever_records_live) {
   expect_reference_from({.state = {{kNvme, 0.3}, {kDevice, 0.5}, {kHost, 0.2}}, .activations = {{kNvme, 1}}});
 }
 
-TEST_P(LateDrives, change_no_bit_where_commits_are_rare) {
+TEST_P(LateDrives, change_no_bit_where_commits_are_rare_and_memory_is_short) {
   reference_.max_norm = median_norm(model_, reference_);
-  for (const HomeKind home : {kHost, kNvme, kDevice}) {
-    choose(UpdateMode::kDeferred);
-    expect_reference([&](EngineOptions& options) {
-      put_all_at(home, UpdateMode::kDeferred, options.plan.placement);
-      options.plan.commit_interval = 3;
-      options.store.make_queue = late_drive_factory(GetParam(), 3);
-    });
+  choose(UpdateMode::kDeferred);
+  for (const HomeKind weights : {kHost, kNvme, kAuto}) {
+    for (const HomeKind state : {kHost, kNvme, kDevice}) {
+      if (state == kDevice && weights != kAuto) continue;  // it has them there
+      expect_reference([&](EngineOptions& options) {
+        options.plan.placement = {.weights = {{weights, 1}}, .state = {{state, 1}}};
+        options.plan.commit_interval = 3;
+        options.plan.host_bytes = Planner(model_, options.plan).smallest_host(options.plan.device_bytes).value();
+        options.store.make_queue = late_drive_factory(GetParam(), 3);
+      });
+    }
   }
 }
 
