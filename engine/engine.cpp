@@ -8,6 +8,7 @@
 
 #include "core/errors.h"
 #include "engine/engine_impl.h"
+#include "swap/store_format.h"
 
 namespace sluice {
 
@@ -125,8 +126,8 @@ Use Engine::Impl::enter(int visit, Pass pass) {
   });
 }
 
-void Engine::Impl::leave() noexcept {
-  if (turn.turn == nullptr) return;  // the step was given up meanwhile
+void Engine::Impl::leave(int64_t number) noexcept {
+  if (turn.turn == nullptr || turn.number != number) return;  // its step was given up meanwhile
   try {
     if (turn.pass == Pass::kBackward) add_shared_contributions();
   } catch (const Error&) {  // of the device; the next call throws it
@@ -140,6 +141,7 @@ StepEnd Engine::Impl::finish_step() {
   if (spent) std::rethrow_exception(spent);
   const bool training = unit_kind == UnitKind::kTrain || updates_early(unit_kind);
   SLUICE_CHECK(running == Flag::kYes && training, "finish_step() outside of a step");
+  SLUICE_CHECK(turn.turn == nullptr, "a turn is under way: let its Use go first");
   return guarded([&] {
     run_control_hops();
     SLUICE_CHECK(next_compute == unit->program.lane(Lane::kCompute).size(), "some visits have not had their turns");
@@ -222,13 +224,14 @@ void Engine::Impl::report_non_finite() const {
 }
 
 void Engine::Impl::abort_step() {
-  if (running == Flag::kNo || spent) return;
+  if (spent) return;
+  known_scale.reset();
+  if (running == Flag::kNo) return;
   guarded([&] {
     aborted = Flag::kYes;
-    known_scale.reset();
     executor->abandon();
-    executor->finish();
     turn.turn = nullptr;
+    executor->finish();
     end_unit(unit_kind);
   });
 }
@@ -267,6 +270,15 @@ void Engine::Impl::drain() {
     });
   }
   prefetched.reset();
+}
+
+void Engine::Impl::set_progress(int64_t data_position, std::span<const std::byte> caller) {
+  ready();
+  SLUICE_CHECK(static_cast<int64_t>(caller.size()) <= kMaxCallerBytes, "progress carries 1 MiB at most");
+  if (captured.data_position == data_position && std::ranges::equal(captured.caller, caller)) return;
+  captured.data_position = data_position;
+  captured.caller.assign(caller.begin(), caller.end());
+  unsaved = Flag::kYes;
 }
 
 // --- the public face -------------------------------------------------------------------------------------------------
@@ -319,9 +331,7 @@ void Engine::drain() { impl_->drain(); }
 Replay Engine::replay(LaneGroup resource, const Compute& compute) { return impl_->replay(resource, compute); }
 
 void Engine::set_progress(int64_t data_position, std::span<const std::byte> caller) {
-  impl_->ready();
-  impl_->captured.data_position = data_position;
-  impl_->captured.caller.assign(caller.begin(), caller.end());
+  impl_->set_progress(data_position, caller);
 }
 
 void Engine::read(int parameter, std::span<std::byte> into) {

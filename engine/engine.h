@@ -45,6 +45,7 @@ struct TensorView {
 class Engine;
 
 // A visit's turn for one micro-batch. While it lives, the addresses it names are valid; its destruction ends the turn.
+// Once its step has been given up a turn is over: what is called of it then throws std::logic_error.
 //   kForward:  read weights, inputs; fill outputs.
 //   kBackward: read weights, inputs, output_gradients; fill input_gradients (an input gradient may have the address of
 //              its input: write it last); contribute gradients of weights. A sink visit starts from its loss.
@@ -84,8 +85,11 @@ class Use {
  private:
   friend class Engine;
   struct State;
-  explicit Use(State* state) : state_(state) {}
+  explicit Use(State* state);
+  State& turn() const;
+
   State* state_;
+  int64_t number_;  // of the turns that the engine has had
 };
 
 // Runs one turn. What it throws ends the step (abort_step) and passes through train_step.
@@ -178,9 +182,11 @@ class Engine {
   void begin_step(double learning_rate);
   Use enter(int visit, Pass pass);  // the next micro-batch of this visit; another order throws, naming both visits
   StepEnd finish_step();            // StepEnd::run_again: see there
-  void abort_step();                // after an exception: the step never happened; the one before it is committed
+  // After an exception: the step never happened, nor did one that is to run again; the one before it is committed.
+  void abort_step();
 
-  // The samples consumed and the embedder's own bytes go with the commit of the step that has just ended.
+  // The samples consumed and the embedder's own bytes (1 MiB at most) go with the commit of the step that has just
+  // ended or, where that is over, with the next commit: drain() makes one.
   void set_progress(int64_t data_position, std::span<const std::byte> caller);
   // Runs one resource's hops of a step in the middle of training, and nothing else: its own time. Drains first. For
   // benchmarks: steps go on afterwards, but their numbers are no training's any more.

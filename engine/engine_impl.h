@@ -31,8 +31,9 @@ namespace sluice {
 // a step.
 struct Use::State {
   Engine::Impl* engine = nullptr;
+  int64_t number = 0;  // of this turn, the engine's first one being 1
   int hop = -1;
-  const Turn* turn = nullptr;
+  const Turn* turn = nullptr;  // null: between turns
   Pass pass = Pass::kForward;
   std::vector<WeightView> weights;
   std::vector<TensorView> inputs, outputs, output_gradients, input_gradients;
@@ -55,12 +56,15 @@ class Engine::Impl final : public LaneWork {
   void settle_speculation();
   bool must_run_again();
   bool update_pending(int chunk) const;
+  bool stale_on_device() const;
+  bool serves_a_visit(int chunk) const;
   Use enter(int visit, Pass pass);
-  void leave() noexcept;
+  void leave(int64_t number) noexcept;
   StepEnd finish_step();
   void abort_step();
   double evaluate(int micro_batches, const Compute& compute);
   void drain();
+  void set_progress(int64_t data_position, std::span<const std::byte> caller);
   void ready() const;  // throws what spent the engine
   template <typename Work>
   auto guarded(Work work) {  // an error that spends the engine is remembered

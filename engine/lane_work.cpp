@@ -12,6 +12,18 @@ bool Engine::Impl::update_pending(int chunk) const {
   return speculated != Speculated::kRight || !plan.speculated(chunk);
 }
 
+// Are weights kept on the device not there, or about to change?
+bool Engine::Impl::stale_on_device() const {
+  return order.update == UpdateOrder::Update::kPending || kept_valid == Flag::kNo;
+}
+
+// Does a visit of this unit take the weights that pass through this chunk's update? A drain has no visits, and weights
+// kept on the device are there already.
+bool Engine::Impl::serves_a_visit(int chunk) const {
+  const bool kept = plan.kept_offset[plan.geometry.chunks()[chunk].partition] >= 0;
+  return unit_kind != UnitKind::kDrain && (!kept || stale_on_device());
+}
+
 bool Engine::Impl::due(const Hop& hop) {
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
   if (rehearsing == Flag::kYes) {
@@ -27,7 +39,7 @@ bool Engine::Impl::due(const Hop& hop) {
     const ChunkHomes& homes = plan.chunks[hop.index];
     const auto changed = [&](Group group) { return dirty[2 * hop.index + static_cast<int>(group)] == Flag::kYes; };
     if (commit && (changed(Group::kWeights) || changed(Group::kState))) return true;
-    return unit_kind != UnitKind::kDrain && homes.weights == Home::kNvme;
+    return homes.weights == Home::kNvme && serves_a_visit(hop.index);
   }
   switch (hop.when) {
     case When::kAlways:
@@ -47,7 +59,9 @@ bool Engine::Impl::due(const Hop& hop) {
     case When::kNotOnDevice:
       return on_device == Flag::kNo || (speculated == Speculated::kWrong && plan.speculated(hop.index));
     case When::kStaleOnDevice:
-      return order.update == UpdateOrder::Update::kPending || kept_valid == Flag::kNo;
+      return stale_on_device();
+    case When::kStaleNotPrefetched:
+      return stale_on_device() && !ahead();
     case When::kCommitDirty: {
       Flag& changed = dirty[2 * hop.index + static_cast<int>(hop.group)];
       if (!commit || changed == Flag::kNo) return false;
@@ -116,7 +130,7 @@ void Engine::Impl::verify_scratch(const Hop& hop) const {
 void Engine::Impl::update_in_turn(const UpdateOperands& operands) {
   UpdateOrder mine = order;
   if (!update_pending(operands.chunk)) mine.update = UpdateOrder::Update::kNone;
-  if (unit_kind == UnitKind::kDrain) mine.weights = UpdateOrder::Weights::kNotRead;
+  if (!serves_a_visit(operands.chunk)) mine.weights = UpdateOrder::Weights::kNotRead;
   update_pass->run(operands, mine);
   if (mine.update == UpdateOrder::Update::kNone) return;
   const ChunkHomes& homes = plan.chunks[operands.chunk];

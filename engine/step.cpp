@@ -57,7 +57,7 @@ class Step {
   void undo(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
   void speculate_in_host(int visit, ClosedOnDevice gradient, const Slot& slot);
-  When weights_read_when(bool ahead) const;
+  When weights_read_when(int chunk) const;
   void fetch_partition(int partition, int64_t at);
   OpenOnDevice open(int visit);
 
@@ -115,9 +115,14 @@ Step::Slot Step::take_slot(int chunk) {
   return slot;
 }
 
-// Weights are read whether or not they change: the visit needs them. A drain serves no visit.
-When Step::weights_read_when(bool ahead) const {
+// Weights are read whether or not they change where the visit needs them. A drain serves no visit, and weights kept on
+// the device are there while they do not change.
+When Step::weights_read_when(int chunk) const {
+  const bool ahead = plan_.is_read_ahead(half_, chunk);
   if (kind_ == UnitKind::kDrain) return ahead ? When::kPendingNotPrefetched : When::kPending;
+  if (plan_.kept_offset[verbs_.chunk(chunk).partition] >= 0) {
+    return ahead ? When::kStaleNotPrefetched : When::kStaleOnDevice;
+  }
   return ahead ? When::kNotPrefetched : When::kAlways;
 }
 
@@ -131,7 +136,7 @@ WeightsInHost Step::update_chunk(int chunk) {
   }
   UnverifiedInHost weights{{}, chunk, slot.at(slot.layout.weights, homes.weights_offset)};
   if (homes.weights == Home::kNvme) {
-    weights = verbs_.swap_in(WeightsInStore{{}, chunk}, weights.at, weights_read_when(ahead));
+    weights = verbs_.swap_in(WeightsInStore{{}, chunk}, weights.at, weights_read_when(chunk));
   }
   ClosedInHost gradient{{}, chunk, homes.gradient_offset};
   if (homes.gradient == Home::kDevice) {

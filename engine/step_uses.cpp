@@ -56,7 +56,8 @@ std::optional<UpdateHalf> half_read_ahead(UnitKind kind) {
 bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
   switch (hop.when) {
     case When::kPendingNotPrefetched:
-    case When::kNotPrefetched: {
+    case When::kNotPrefetched:
+    case When::kStaleNotPrefetched: {
       const UpdateHalf half = update_half(kind);
       return half_read_ahead(kind) != half || !plan.is_read_ahead(half, hop.index);
     }

@@ -9,33 +9,38 @@
 
 namespace sluice {
 
-Use::Use(Use&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+Use::Use(State* state) : state_(state), number_(state->number) {}
+Use::Use(Use&& other) noexcept : state_(std::exchange(other.state_, nullptr)), number_(other.number_) {}
 Use::~Use() {
-  if (state_ != nullptr) state_->engine->leave();
+  if (state_ != nullptr) state_->engine->leave(number_);
 }
-int Use::visit() const { return state_->turn->visit; }
-int Use::micro_batch() const { return state_->turn->micro_batch; }
-Pass Use::pass() const { return state_->pass; }
-std::span<const WeightView> Use::weights() const { return state_->weights; }
-std::span<const TensorView> Use::inputs() const { return state_->inputs; }
-std::span<const TensorView> Use::outputs() const { return state_->outputs; }
-std::span<const TensorView> Use::output_gradients() const { return state_->output_gradients; }
-std::span<const TensorView> Use::input_gradients() const { return state_->input_gradients; }
-std::span<std::byte> Use::graph() const { return state_->graph; }
-double Use::loss_scale() const { return state_->engine->captured.loss_scale; }
-void Use::report_loss(const double* loss) { state_->engine->device->add_number(loss, &state_->engine->loss_sum); }
+auto Use::turn() const -> State& {
+  SLUICE_CHECK(state_ != nullptr && state_->turn != nullptr && state_->number == number_, "this turn is over");
+  return *state_;
+}
+int Use::visit() const { return turn().turn->visit; }
+int Use::micro_batch() const { return turn().turn->micro_batch; }
+Pass Use::pass() const { return turn().pass; }
+std::span<const WeightView> Use::weights() const { return turn().weights; }
+std::span<const TensorView> Use::inputs() const { return turn().inputs; }
+std::span<const TensorView> Use::outputs() const { return turn().outputs; }
+std::span<const TensorView> Use::output_gradients() const { return turn().output_gradients; }
+std::span<const TensorView> Use::input_gradients() const { return turn().input_gradients; }
+std::span<std::byte> Use::graph() const { return turn().graph; }
+double Use::loss_scale() const { return turn().engine->captured.loss_scale; }
+void Use::report_loss(const double* loss) { turn().engine->device->add_number(loss, &turn().engine->loss_sum); }
 
 void Use::contribute(int weight, const std::byte* gradient, DType dtype) {
-  state_->engine->contribute(weight, gradient, dtype);
+  turn().engine->contribute(weight, gradient, dtype);
 }
 
 void Use::contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) {
-  state_->engine->contribute_part(weight, first, gradient, elements, dtype);
+  turn().engine->contribute_part(weight, first, gradient, elements, dtype);
 }
 
 std::span<float> Use::open_gradient(int weight) {
-  float* open = state_->engine->zeroed_open(weight);
-  return {open, static_cast<size_t>(state_->weights[weight].parameter->elements)};
+  float* open = turn().engine->zeroed_open(weight);
+  return {open, static_cast<size_t>(turn().weights[weight].parameter->elements)};
 }
 
 // Addresses of one turn, from the program's side table (UnitProgram::addresses tells their order).
@@ -44,6 +49,7 @@ void Engine::Impl::fill_use(int hop, const Turn& next, Pass pass) {
   const int64_t* at = unit->addresses.data() + next.first;
   std::byte* memory = device->memory();
   turn.engine = this;
+  ++turn.number;
   turn.hop = hop;
   turn.turn = &next;
   turn.pass = pass;

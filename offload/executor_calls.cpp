@@ -128,6 +128,7 @@ void Executor::close_trace() {
 }
 
 void Executor::write_trace(TraceWriter& to) const {
+  if (program_ == nullptr) return;  // nothing has run yet
   const auto hops = program_->hops();
   std::vector<int> ran;
   for (int hop = 0; hop < static_cast<int>(hops.size()); ++hop) {

@@ -46,6 +46,7 @@ enum class When : uint8_t {
   kCommitDirty,           // a commit is due and the record, at home in memory, has changed since it was written
   kCommit,                // a commit is due
   kStaleOnDevice,         // weights kept on the device that are not there, or are about to change
+  kStaleNotPrefetched,    // ... and were not read ahead by the unit before
   kSpeculating,           // an update in the backward, unless the step has been given up
   kMispredicted,          // the last step's updates in the backward must be undone
   kNotOnDevice,           // records at home on the device that are not there yet, no longer, or updated wrongly

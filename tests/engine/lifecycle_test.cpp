@@ -161,9 +161,14 @@ TEST_F(Lifecycle, a_store_that_is_there_is_refused_naming_both_ways_out) {
 
 TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {
   using enum HomeKind;
-  for (const auto& [weights, state] :
-       {std::pair(kNvme, kAuto), std::pair(kHostAndDevice, kAuto), std::pair(kHostAndDevice, kDevice)}) {
+  struct Case {
+    HomeKind weights, state;
+    int commit_interval = 1;
+  };
+  for (const auto& [weights, state, interval] :
+       {Case{kNvme, kAuto}, {kHostAndDevice, kAuto}, {kHostAndDevice, kDevice}, {kNvmeAndDevice, kHost, 3}}) {
     EngineOptions with = options();
+    with.plan.commit_interval = interval;
     with.plan.placement.weights = {{weights, 1}};
     with.plan.placement.state = {{state, 1}};
     if (weights == kNvme) with.plan.placement.activations = with.plan.placement.gradient = {{weights, 1}};

@@ -83,20 +83,20 @@ class CommitWithoutUpdates : public Lifecycle {
     running_ = engine(options_);
     step(*running_);
   }
-  // Steps that were good: one.
-  void expect_committed_as_it_was() {
+  void expect_committed_as_after(int good_steps) {
+    ReferenceOptions good = reference_;
+    good.steps = good_steps;
+    const RunRecord expected = train_reference(model_, good);
     running_->drain();
     const Digests digests = running_->digests();
-    EXPECT_EQ(digests.weights_crc32c, expected_after_one().weights_crc32c);
-    EXPECT_EQ(digests.state_crc32c, expected_after_one().state_crc32c);
+    EXPECT_EQ(digests.weights_crc32c, expected.weights_crc32c);
+    EXPECT_EQ(digests.state_crc32c, expected.state_crc32c);
     running_.reset();
     options_.open = OpenMode::kResume;
-    EXPECT_EQ(engine(options_)->digests().state_crc32c, expected_after_one().state_crc32c);
+    EXPECT_EQ(engine(options_)->digests().state_crc32c, expected.state_crc32c);
   }
-  RunRecord expected_after_one() const {
-    ReferenceOptions one = reference_;
-    one.steps = 1;
-    return train_reference(model_, one);
+  void skip(int64_t number) {
+    EXPECT_TRUE(running_->train_step(reference_.learning_rate, poisoned(model_, number, {number})).skipped);
   }
 
   EngineOptions options_;
@@ -106,19 +106,30 @@ class CommitWithoutUpdates : public Lifecycle {
 TEST_F(CommitWithoutUpdates, after_an_evaluation) {
   const int64_t number = 1;
   running_->evaluate(1, toy_compute(model_, number));
-  expect_committed_as_it_was();
+  expect_committed_as_after(1);
+}
+
+// Weights that are on the device are not read again for it; state is written all the same.
+TEST_F(CommitWithoutUpdates, in_an_evaluation) {
+  const int64_t number = 3;
+  step(*running_);
+  for (int i = 0; i < 2; ++i) running_->evaluate(1, toy_compute(model_, number));
+  skip(number);
+  EXPECT_EQ(running_->committed().step, 0);
+  running_->evaluate(1, toy_compute(model_, number));
+  EXPECT_EQ(running_->committed().step, 3);
+  expect_committed_as_after(2);
 }
 
 TEST_F(CommitWithoutUpdates, after_a_skipped_step) {
-  const int64_t number = 2;
-  EXPECT_TRUE(running_->train_step(reference_.learning_rate, poisoned(model_, number, {2})).skipped);
-  expect_committed_as_it_was();
+  skip(2);
+  expect_committed_as_after(1);
 }
 
 TEST_F(CommitWithoutUpdates, after_a_step_that_was_given_up) {
   running_->begin_step(reference_.learning_rate);
   running_->abort_step();
-  expect_committed_as_it_was();
+  expect_committed_as_after(1);
 }
 
 TEST_F(SkippedSteps, ten_skips_in_a_row_stop_the_run_naming_the_block) {

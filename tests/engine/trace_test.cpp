@@ -235,6 +235,14 @@ TEST_F(Traces, that_cannot_be_written_whole_say_so_when_they_are_closed_and_harm
   }
 }
 
+TEST_F(Traces, of_the_last_step_are_empty_before_the_first) {
+  const std::string none = (folder_.path() / "none.json").string();
+  options_.trace_path.clear();
+  Engine(model_, options_, toy_source()).write_timeline(none);
+  std::ifstream file(none);
+  for (const Json& event : Json::parse(file)["traceEvents"]) EXPECT_EQ(event["ph"], "M") << "more than a row's name";
+}
+
 TEST_F(Traces, of_one_step_are_kept_without_a_trace) {
   const std::string one = (folder_.path() / "one.json").string();
   options_.trace_path.clear();

@@ -18,7 +18,7 @@ class FaultyQueue final : public IoQueue {
  public:
   FaultyQueue(std::unique_ptr<IoQueue> inner, std::shared_ptr<Faults> faults)
       : IoQueue(inner->depth()), inner_(std::move(inner)), faults_(std::move(faults)), random_(faults_->seed) {
-    held_.reserve(static_cast<size_t>(depth()));
+    for (auto* list : {&failed_, &held_}) list->reserve(static_cast<size_t>(depth()));
   }
 
   void interrupt() override { inner_->interrupt(); }
@@ -29,7 +29,7 @@ class FaultyQueue final : public IoQueue {
     const Fault* fault = next_fault(request.op);
     if (is_superblock_write(request) && ++faults_->superblock_writes == faults_->kill_at_superblock) die();
     if (fault != nullptr && fault->error_number != 0) {
-      held_.push_back({.tag = request.tag, .result = -fault->error_number});
+      failed_.push_back({.tag = request.tag, .result = -fault->error_number});
       return;
     }
     IoRequest passed_on = request;
@@ -53,6 +53,10 @@ class FaultyQueue final : public IoQueue {
   void do_flush() override { inner_->flush(); }
 
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    if (faults_->keep_errors_back == nullptr || !*faults_->keep_errors_back) {
+      held_.insert(held_.end(), failed_.begin(), failed_.end());
+      failed_.clear();
+    }
     // Faults that never reached the drive need no waiting for it.
     gather(held_.empty() ? wait : Wait::kNo);
     if (faults_->order != Order::kAsFinished) {
@@ -146,7 +150,7 @@ class FaultyQueue final : public IoQueue {
   std::unique_ptr<IoQueue> inner_;
   std::shared_ptr<Faults> faults_;
   std::mt19937_64 random_;
-  std::vector<IoCompletion> held_;
+  std::vector<IoCompletion> failed_, held_;
   std::vector<std::pair<uint64_t, int64_t>> shortened_;
   std::vector<std::pair<uint64_t, std::byte*>> misread_;
 };

@@ -8,6 +8,7 @@
 //
 // One thread at a time, as for IoQueue; a test may look at the counts while the queue is idle.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -35,6 +36,8 @@ struct Faults {
   Order order =
       Order::kAsFinished;  // kReversed, kShuffled: completions are held back until all in flight have finished
   uint64_t seed = 1;       // of kShuffled
+  // Errors are told of once this is false again and somebody interrupts the queue. Null: at once. Any thread's.
+  std::shared_ptr<std::atomic<bool>> keep_errors_back{};
   // SIGKILL to this process once so many bytes of reads and writes have moved; the request in which that happens moves
   // its first sectors only. -1: never.
   int64_t kill_after_bytes = -1;

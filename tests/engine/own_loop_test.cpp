@@ -1,0 +1,137 @@
+// Steps that somebody else's loop drives: what happens to its turns when a step is given up or left in the middle.
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "tests/engine/lifecycle_fixture.h"
+#include "tests/fakes/faulty_queue.h"
+
+namespace sluice::testing {
+namespace {
+
+using enum HomeKind;
+
+class OwnLoop : public Lifecycle {
+ protected:
+  // A whole step but for its end, as train_step has it; `last` is handed the last turn's Use.
+  template <typename Last>
+  void turns(Engine& engine, int64_t number, const Last& last) const {
+    const Compute compute = toy_compute(model_, number);
+    const int sink = static_cast<int>(model_.visits.size()) - 1;
+    engine.begin_step(reference_.learning_rate);
+    for (int turn = 0; turn < (2 * sink + 1) * reference_.micro_batches; ++turn) {
+      const int place = turn / reference_.micro_batches;
+      const bool forward = place < sink;
+      Use use = engine.enter(forward ? place : 2 * sink - place, forward ? Pass::kForward : Pass::kBackward);
+      compute(use);
+      if (turn + 1 == (2 * sink + 1) * reference_.micro_batches) last(use);
+    }
+  }
+  void turns(Engine& engine, int64_t number) const {
+    turns(engine, number, [](Use&) {});
+  }
+};
+
+TEST_F(OwnLoop, a_turn_of_a_step_that_was_given_up_is_over_and_ends_no_other) {
+  auto running = engine(options());
+  step(*running);
+  std::optional<Use> use;
+  running->begin_step(reference_.learning_rate);
+  use.emplace(running->enter(0, Pass::kForward));
+  running->abort_step();
+  EXPECT_THROW(use->visit(), std::logic_error);
+  EXPECT_THROW(use->weights(), std::logic_error);
+  running->begin_step(reference_.learning_rate);
+  use.emplace(running->enter(0, Pass::kForward));  // the old one goes while the new turn is under way
+  EXPECT_EQ(use->visit(), 0);
+  EXPECT_THROW(running->enter(0, Pass::kForward), std::logic_error) << "the new turn is under way";
+  use.reset();
+  running->abort_step();
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, a_step_that_is_given_up_inside_a_turn_tells_of_the_drive_s_failure) {
+  auto faults = std::make_shared<Faults>();
+  faults->keep_errors_back = std::make_shared<std::atomic<bool>>(true);
+  EngineOptions with = options();
+  with.store.make_queue = faulty_queue_factory(faults);
+  put_records(with.plan, kNvme);
+  auto running = engine(with);
+  step(*running);
+  running->drain();
+  // The first visit's weights come, those of the visits after it fail; which is heard of as the step is given up.
+  const int64_t first_visits = running->geometry().partitions()[model_.visits[0].partitions[0]].chunk_count;
+  faults->list = {{.op = IoOp::kRead, .nth = faults->reads + first_visits, .times = 1000000, .error_number = EIO}};
+  running->begin_step(reference_.learning_rate);
+  {
+    const Use use = running->enter(0, Pass::kForward);
+    *faults->keep_errors_back = false;
+    EXPECT_THROW(running->abort_step(), IoError);
+  }
+  EXPECT_THROW(step(*running), IoError);
+  running.reset();
+  with.open = OpenMode::kOpen;
+  faults->list.clear();
+  EXPECT_EQ(finish(*engine(with)).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, a_step_does_not_end_inside_a_turn) {
+  auto running = engine(options());
+  turns(*running, 1, [&](Use&) { EXPECT_THROW(running->finish_step(), std::logic_error); });
+  EXPECT_EQ(running->finish_step().step, 1);
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, a_step_that_is_to_run_again_can_be_given_up_for_another_batch) {
+  EngineOptions with = options();
+  with.plan.update = UpdateMode::kReplay;
+  with.plan.placement.state = {{kNvme, 1}};
+  auto running = engine(with);
+  step(*running);
+  turns(*running, 17);  // not the batch of the reference
+  ASSERT_TRUE(running->finish_step().run_again);
+  running->abort_step();
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, progress_told_after_its_step_was_committed_is_committed_by_a_drain) {
+  for (const int steps : {0, 2}) {
+    const std::string note = "mine";
+    {
+      auto running = engine(options());
+      while (running->step() < steps) step(*running);
+      running->digests();  // commits
+      running->set_progress(17, std::as_bytes(std::span(note)));
+      running->drain();
+    }
+    EngineOptions with = options();
+    with.open = OpenMode::kOpen;
+    auto resumed = engine(with);
+    EXPECT_EQ(resumed->step(), steps);
+    EXPECT_EQ(resumed->committed().data_position, 17);
+    EXPECT_EQ(resumed->committed().caller.size(), note.size());
+    EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
+  }
+  auto running = engine(options());
+  EXPECT_THROW(running->set_progress(17, std::vector<std::byte>((1 << 20) + 1)), std::logic_error);
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+// Weights at home on NVMe with a copy on the device are there until an update changes them.
+TEST_F(OwnLoop, what_is_on_the_device_already_is_not_read_again_for_an_evaluation) {
+  auto faults = std::make_shared<Faults>();
+  EngineOptions with = options();
+  with.store.make_queue = faulty_queue_factory(faults);
+  put_records(with.plan, kNvme);
+  with.plan.placement.weights = {{kNvmeAndDevice, 1}};
+  auto running = engine(with);
+  step(*running);
+  const double loss = running->evaluate(1, toy_compute(model_, 2));  // updates, too
+  const int64_t reads = faults->reads;
+  EXPECT_EQ(running->evaluate(1, toy_compute(model_, 2)), loss);
+  EXPECT_EQ(faults->reads, reads);
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+}  // namespace
+}  // namespace sluice::testing
