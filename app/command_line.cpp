@@ -205,6 +205,7 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   CLI::App app("Trains models larger than the memory of the device, and larger than the memory of the host.", "sluice");
   app.require_subcommand(1);
   app.set_help_all_flag("--help-all", "Help of all sub-commands");
+  app.set_version_flag("--version", "sluice " SLUICE_VERSION, "What `info` names first");
   int exit_code = 0;
   TrainOptions train;
   train.make_queue = make_queue;
@@ -230,10 +231,13 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
     return fail(fmt::format("there is no command \"{}\"; allowed: {} (see sluice --help)", argv[1], names_of(app)),
                 kBadInput);
   }
+  if (argc > 1 && argv[1][0] == '-' && app.get_option_no_throw(argv[1]) == nullptr) {
+    return fail(fmt::format("there is no option {} before a command (see sluice --help)", argv[1]), kBadInput);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return fail(joined(error.what()) + " (see sluice --help)", kBadInput);
   }
   return exit_code;

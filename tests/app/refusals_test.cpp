@@ -114,6 +114,14 @@ TEST_F(RefusalsTest, a_command_that_is_not_there_is_named_with_those_that_are) {
       "there is no command \"trian\"; allowed: train, plan, tune, generate, report, checkpoint, bench, info");
 }
 
+TEST_F(RefusalsTest, an_option_before_the_command_is_named_unless_it_is_sluice_s_own) {
+  expect_refused(sluice({"--resume", "train", "@run.json"}), 2, "there is no option --resume before a command");
+  expect_refused(sluice({"--frobnicate"}), 2, "there is no option --frobnicate before a command");
+  const Ended version = sluice({"--version"});
+  EXPECT_EQ(version.exit_code, 0) << version.err;
+  EXPECT_THAT(version.out, testing::MatchesRegex("sluice [0-9.]+\n"));
+}
+
 TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) {
   const Ended ended = train("run", {"--resume"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
