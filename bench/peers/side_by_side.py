@@ -32,6 +32,8 @@ parser.add_argument("--shapes", nargs="+", choices=list(shapes.SHAPES), default=
 parser.add_argument("--accumulation", nargs="+", type=int, default=[1, 4], help="micro-batches in a step")
 WEIGHTS = {"sluice": "host+device", "sluice-host": "host", "sluice-nvme": "nvme"}
 ENGINES = [*WEIGHTS, "plain", "zero"]
+parser.add_argument("--clipping", type=float, default=shapes.CLIPPING,
+                    help="the largest norm of a step's gradients: 1 engages in every one of these first steps")
 parser.add_argument("--engines", nargs="+", choices=ENGINES,
                     default=ENGINES if importlib.util.find_spec("deepspeed") else ENGINES[:-1])
 parser.add_argument("--json", action="store_true", help="one JSON line for each row")
@@ -47,7 +49,7 @@ def run_sluice(folder, shape, accumulation, weights):
         train_micro_batch_size_per_gpu=size["micro"], gradient_accumulation_steps=accumulation,
         optimizer=dict(type="AdamW", params=dict(lr=shapes.LEARNING_RATE, betas=list(shapes.BETAS),
                                                  eps=shapes.EPSILON, weight_decay=shapes.WEIGHT_DECAY)),
-        gradient_clipping=shapes.CLIPPING, bf16=dict(enabled=True),
+        gradient_clipping=options.clipping, bf16=dict(enabled=True),
         sluice=dict(device_memory="512MiB", host_memory="1GiB", commit_interval=1,
                     placement=dict(state="nvme", weights=weights)))
     with open(os.path.join(folder, "run.json"), "w") as file:
@@ -69,7 +71,8 @@ def run_sluice(folder, shape, accumulation, weights):
 
 def run_peer(engine, folder, shape, accumulation):
     command = [sys.executable, os.path.join(here, "train_torch.py"), "--engine", engine, "--folder", folder, "--shape",
-               shape, "--accumulation", str(accumulation), "--steps", str(options.steps), "--warm", str(options.warm)]
+               shape, "--accumulation", str(accumulation), "--steps", str(options.steps), "--warm", str(options.warm),
+               "--clipping", str(options.clipping)]
     ended = subprocess.run(command, capture_output=True, text=True)
     lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
     if not lines:

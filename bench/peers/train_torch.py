@@ -23,6 +23,7 @@ parser.add_argument("--shape", choices=list(shapes.SHAPES), required=True)
 parser.add_argument("--accumulation", type=int, default=1)
 parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--warm", type=int, default=3)
+parser.add_argument("--clipping", type=float, default=shapes.CLIPPING)
 parser.add_argument("--threads", type=int, default=os.cpu_count())
 options = parser.parse_args()
 os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
@@ -70,7 +71,7 @@ class Plain:
             loss += float(output.detach()) / len(batches)
         for master, weight in zip(self.masters, self.weights):
             master.grad, weight.grad = weight.grad.float(), None
-        torch.nn.utils.clip_grad_norm_(self.masters, shapes.CLIPPING)
+        torch.nn.utils.clip_grad_norm_(self.masters, options.clipping)
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         with torch.no_grad():
@@ -94,7 +95,7 @@ class Zero:
         adam = dict(lr=shapes.LEARNING_RATE, betas=list(shapes.BETAS), eps=shapes.EPSILON,
                     weight_decay=shapes.WEIGHT_DECAY)
         config = dict(train_micro_batch_size_per_gpu=shape["micro"], gradient_accumulation_steps=options.accumulation,
-                      gradient_clipping=shapes.CLIPPING, bf16=dict(enabled=True), zero_optimization=zero,
+                      gradient_clipping=options.clipping, bf16=dict(enabled=True), zero_optimization=zero,
                       optimizer=dict(type="AdamW", params=adam), steps_per_print=10**9,
                       aio=dict(block_size=request, queue_depth=32, intra_op_parallelism=2, single_submit=False,
                                overlap_events=True))
