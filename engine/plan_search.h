@@ -11,9 +11,14 @@
 
 namespace sluice {
 
-// With many chunks a plan takes seconds. Choices between plans are made on larger chunks: the bytes are the same. These
-// options, where chunks are few; else with fewer of them, and with as much more host memory as one buffer then takes.
-PlanOptions with_few_chunks(const ModelSpec& model, const PlanOptions& options);
+// With many chunks or micro-batches a plan takes seconds. Choices between plans are made on fewer and larger ones,
+// whose bytes and times are the same together, with as much more memory as the rings' larger buffers then take.
+struct FewPieces {
+  ModelSpec model;
+  PlanOptions options;
+  bool fewer = false;  // than there are; else both are as they were
+};
+FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options);
 
 class PlanSearch {
  public:

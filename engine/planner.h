@@ -39,6 +39,8 @@ struct Pricing {
 
 class Planner {
  public:
+  static constexpr int kBoundaryBuffers = 3;  // how deep the device's ring for boundary tensors is where there is room
+
   // Both must outlive the planner.
   Planner(const ModelSpec& model, const PlanOptions& options);
 
@@ -85,6 +87,7 @@ class Planner {
   static void update_on_device(Plan& plan, int chunk);
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
+  int64_t boundary_need(const Plan& plan, int visit) const;
   std::optional<Plan> settle(Budgets budgets, const Pricing& pricing) const;
   std::optional<Plan> place(Budgets budgets, const Pricing& pricing) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;

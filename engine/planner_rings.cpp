@@ -7,7 +7,7 @@ namespace sluice {
 namespace {
 
 // How deep rings are where there is room.
-constexpr int kBoundaryBuffers = 3, kWeightsBuffers = 2, kOpenBuffers = 2;
+constexpr int kWeightsBuffers = 2, kOpenBuffers = 2;
 constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the device and NVMe
 
 }  // namespace
@@ -27,13 +27,28 @@ void Planner::ring_needs(const Plan& plan, Needs& needs) const {
     needs.weights_group = std::max(needs.weights_group, weights);
     needs.open_group = std::max(needs.open_group, open);
     needs.staging.ahead = std::max(needs.staging.ahead, staging);
-    for (int m = 0; m < options_.micro_batches; ++m) {
-      for (Pass pass : {Pass::kForward, Pass::kBackward}) {
-        const Turn turn{static_cast<int32_t>(v), m, pass, 0};
-        needs.boundary = std::max(needs.boundary, boundary_layout(model_, uses_, plan, turn).bytes);
-      }
+    needs.boundary = std::max(needs.boundary, boundary_need(plan, static_cast<int>(v)));
+  }
+}
+
+// Micro-batches whose tensors have the homes of those of the one before pass as much.
+int64_t Planner::boundary_need(const Plan& plan, int v) const {
+  const VisitSpec& visit = model_.visits[v];
+  const auto as_before = [&](int m) {
+    const auto same = [&](int t) {
+      return plan.tensor(t, m).home == plan.tensor(t, m - 1).home &&
+             plan.tensor_open(t, m).home == plan.tensor_open(t, m - 1).home;
+    };
+    return std::ranges::all_of(visit.takes, same) && std::ranges::all_of(visit.gives, same);
+  };
+  int64_t most = 0;
+  for (int m = 0; m < options_.micro_batches; ++m) {
+    if (m > 0 && as_before(m)) continue;
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      most = std::max(most, boundary_layout(model_, uses_, plan, {v, m, pass, 0}).bytes);
     }
   }
+  return most;
 }
 
 // Rings deep enough to work ahead, as far as there is room: a second buffer, then more.

@@ -68,15 +68,40 @@ TEST_F(Homes, of_many_chunks_the_choice_is_made_on_few_and_the_chunks_stay) {
   model_ = toy_model({.visits = 6, .elements = 60000}, Precision::kBf16);
   PlanOptions wish = options(7);
   wish.chunk_elements = 128;
-  const PlanOptions few = with_few_chunks(model_, wish);
-  EXPECT_GT(few.chunk_elements, wish.chunk_elements);
-  EXPECT_EQ(with_few_chunks(model_, few).chunk_elements, few.chunk_elements);
+  const FewPieces few = in_few_pieces(model_, wish);
+  EXPECT_TRUE(few.fewer);
+  EXPECT_GT(few.options.chunk_elements, wish.chunk_elements);
+  EXPECT_FALSE(in_few_pieces(model_, few.options).fewer);
   wish.host_bytes = Planner(model_, wish).smallest_host(wish.device_bytes).value() * 3 / 2;
   const auto order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
   ASSERT_TRUE(order);
   const Plan taken = make_plan(model_, wish);
   EXPECT_EQ(taken.geometry.chunk_elements(), 128);
   EXPECT_LE(predict(model_, taken, *wish.speeds).step_ms, predict(model_, *order, *wish.speeds).step_ms);
+}
+
+TEST_F(Homes, of_many_micro_batches_the_choice_is_made_on_few_that_are_as_large_together) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    PlanOptions wish = options(seed);
+    wish.micro_batches = 50;
+    make_scarce(wish, seed);
+    const FewPieces few = in_few_pieces(model_, wish);
+    ASSERT_TRUE(few.fewer);
+    EXPECT_FALSE(in_few_pieces(few.model, few.options).fewer);
+    const int64_t m = few.options.micro_batches;
+    ASSERT_LT(m, 50);
+    for (size_t t = 0; t < model_.tensors.size(); ++t) {
+      EXPECT_NEAR(m * few.model.tensors[t].elements, 50 * model_.tensors[t].elements, m);
+    }
+    for (size_t v = 0; v < model_.visits.size(); ++v) {
+      EXPECT_NEAR(m * few.options.speeds->visits[v].backward_ms, 50 * wish.speeds->visits[v].backward_ms, 1e-9);
+    }
+    const Plan taken = make_plan(model_, wish);
+    EXPECT_EQ(taken.options.micro_batches, 50);
+    const auto order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
+    ASSERT_TRUE(order);
+    EXPECT_LE(predict(model_, taken, *wish.speeds).step_ms, predict(model_, *order, *wish.speeds).step_ms);
+  }
 }
 
 TEST_F(Homes, without_speeds_the_order_is_fixed) {

@@ -71,6 +71,18 @@ TEST_F(WhatIf, offers_are_what_the_plan_with_that_resource_is_predicted_to_take)
   EXPECT_EQ(find(all, Offer::Raised::kTokens).resources.micro_batches, 4);
 }
 
+// Of many micro-batches they are predicted with fewer, larger ones.
+TEST_F(WhatIf, offers_for_many_micro_batches_are_near_what_the_plan_is_predicted_to_take) {
+  options_.micro_batches = 40;
+  options_.host_bytes = 2 * kMiB;
+  for (VisitTime& visit : options_.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.3};
+  for (const Offer& offer : offers()) {
+    ASSERT_TRUE(offer.step_ms);
+    EXPECT_NEAR(*offer.step_ms, step_ms(offer.resources), 0.05 * step_ms(offer.resources));
+    EXPECT_NEAR(offer.micro_batches_per_s, offer.resources.micro_batches / *offer.step_ms * 1e3, 1e-9);
+  }
+}
+
 TEST_F(WhatIf, no_drive_is_offered_beyond_those_that_a_store_can_have) {
   options_.drives = kMaxDrives;
   options_.host_bytes = 4 * kMiB;
