@@ -44,6 +44,6 @@ function(sluice_cuda_sources target)
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY None
                                              CUDA_ARCHITECTURES "80-real;89-real;90-real;100-real;120")
   target_compile_options(${target} PRIVATE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall$<COMMA>-Wextra>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-ftz=false;-prec-div=true;-prec-sqrt=true;--expt-relaxed-constexpr;-Xcompiler=-Wall$<COMMA>-Wextra>")
   target_link_libraries(${target} PRIVATE CUDA::cudart_static)
 endfunction()

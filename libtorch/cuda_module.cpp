@@ -39,7 +39,9 @@ void set_allocator(const CudaMemory& memory) {
       [take = memory.take](size_t bytes, int, cudaStream_t) -> void* {
         return bytes == 0 ? nullptr : take(static_cast<int64_t>(bytes));
       },
-      [give_back = memory.give_back](void* address, size_t, int, cudaStream_t) { give_back(address); }));
+      [give_back = memory.give_back](void* address, size_t, int, cudaStream_t) {
+        if (address != nullptr) give_back(address);
+      }));
 }
 
 class StreamScope final : public CudaModule::Scope {

@@ -12,10 +12,11 @@ using kernels::kTileElements;
 
 CloseLaunches::CloseLaunches(const Gradient& gradient) : gradient_(gradient) {
   constexpr int64_t kLeastElements = 128;
-  int64_t before = kLeastElements;
+  int64_t before = 0;  // elements of the piece before; 0: there is none
   for (const ClosedPiece& piece : gradient.pieces) {
     if (piece.elements == 0) continue;
-    SLUICE_CHECK(before >= kLeastElements, "a piece that is not the last one is too short");
+    const bool before_is_first = before == elements_;
+    SLUICE_CHECK(before_is_first || before >= kLeastElements, "a piece between two others is too short");
     before = piece.elements;
     elements_ += piece.elements;
   }

@@ -21,8 +21,8 @@ class CloseLaunches {
     DType dtype = DType::kBf16;
     std::span<const ClosedPiece> pieces;
   };
-  // Pieces but the last hold 128 elements or more, or none; each goes to where the open gradient is not, or to no later
-  // than it comes from (checks fail). They must stay while launches are taken.
+  // Pieces but the first and the last hold 128 elements or more, or none; each goes to where the open gradient is not,
+  // or to no later than it comes from (checks fail). They must stay while launches are taken.
   explicit CloseLaunches(const Gradient& gradient);
   // The next tiles, no more than `most_tiles`.
   CloseLaunch next(int64_t most_tiles);

@@ -7,6 +7,7 @@
 
 #include "core/arena.h"
 #include "core/errors.h"
+#include "offload/close_launches.h"
 #include "offload/device.h"
 #include "offload/device_lane.h"
 
@@ -74,6 +75,7 @@ class DeviceHost final : public Device {
   }
   void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
                       double* norm_part) override {
+    CloseLaunches({.open = open, .scale = scale, .dtype = dtype, .pieces = pieces});  // checks what a GPU asks for
     *norm_part = sluice::close_gradient(open, scale, dtype, pieces);
   }
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override {

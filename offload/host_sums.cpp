@@ -28,7 +28,9 @@ void HostSums::add_up(uint64_t number) {
   for (; part_count_.added < part_count_.taken; ++part_count_.added) {
     const Part& part = parts_[part_count_.added % kMostParts];
     if (part.number > number) return;
-    for (size_t i = 0; i < part.count; ++i) *part.sum += part.numbers[i];
+    double sum = *part.sum;
+    for (size_t i = 0; i < part.count; ++i) sum += part.numbers[i];
+    *part.sum = sum;
     place_count_.added += part.count;
   }
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/arena.h"
@@ -261,11 +262,14 @@ TEST_P(EveryDevice, closes_large_gradients_in_place_again_and_again) {
   device_ = make_device(GetParam(), 32 * kMiB);
   device_->set_sink(&ends_);
   std::vector<float> open = make_values(kElements, Values::kOrdinary, 5);
-  for (const int64_t chunk : {kElements, int64_t{1} << 17}) {
+  struct Cut {
+    int64_t head, chunk;  // a parameter may begin shortly before a chunk ends
+  };
+  for (const auto& [head, chunk] : {Cut{kElements, kElements}, {1 << 17, 1 << 17}, {120, 10'007}}) {
     std::vector<ClosedPiece> pieces;
     std::vector<std::byte> expected(static_cast<size_t>(kElements * 2));
-    for (int64_t first = 0; first < kElements; first += chunk)
-      pieces.push_back({device_->memory() + 4 * first, std::min(chunk, kElements - first)});
+    for (int64_t first = 0, end = head; first < kElements; first = std::exchange(end, std::min(end + chunk, kElements)))
+      pieces.push_back({device_->memory() + 4 * first, end - first});
     for (int64_t round = 0; round < kRounds; ++round) {
       open.front() = static_cast<float>(round);
       const float* on_device = put(0, open);

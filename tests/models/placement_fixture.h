@@ -74,11 +74,16 @@ class Gpt2Placement : public ::testing::Test {
     return options;
   }
 
+  struct WhileEngineLives {  // whose memory the model must leave before it goes
+    Gpt2& model;
+    ~WhileEngineLives() { model.leave_memory(); }
+  };
   Trained train(const std::function<void(EngineOptions&)>& change) {
     const TempFolder folder;
     EngineOptions options = options_in(folder);
     change(options);
     Engine engine(model_.spec(), options, model_.initial_values(1));
+    const WhileEngineLives model_leaves{model_};
     model_.use_memory(engine);
     Trained run;
     const size_t tokens = (ids_.size() - 1) / static_cast<size_t>(kSteps);

@@ -211,8 +211,17 @@ TEST(CloseLaunches, cut_where_tiles_or_pieces_are_more_than_a_launch_takes) {
 TEST(CloseLaunches, refuse_pieces_too_short_for_a_launch) {
   const std::vector<float> open(300);
   std::vector<std::byte> closed(600);
-  const std::vector<ClosedPiece> pieces = {{closed.data(), 127}, {closed.data() + 254, 173}};
-  EXPECT_THROW(CloseLaunches({.open = open.data(), .pieces = pieces}), std::logic_error);
+  const auto cut = [&](int64_t first, int64_t second) {
+    const std::vector<ClosedPiece> pieces = {{closed.data(), first},
+                                             {closed.data() + 2 * first, second},
+                                             {closed.data() + 2 * (first + second), 300 - first - second}};
+    CloseLaunches({.open = open.data(), .pieces = pieces});
+  };
+  EXPECT_NO_THROW(cut(1, 298)) << "the first and the last may be";
+  EXPECT_NO_THROW(cut(172, 128));
+  EXPECT_NO_THROW(cut(0, 127));
+  EXPECT_THROW(cut(1, 127), std::logic_error);
+  EXPECT_THROW(cut(172, 127), std::logic_error);
 }
 
 TEST(CloseLaunches, refuse_a_piece_over_values_that_are_read_after_it) {
