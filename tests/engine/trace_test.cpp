@@ -240,7 +240,8 @@ TEST_F(Traces, of_the_last_step_are_empty_before_the_first) {
   options_.trace_path.clear();
   Engine(model_, options_, toy_source()).write_timeline(none);
   std::ifstream file(none);
-  for (const Json& event : Json::parse(file)["traceEvents"]) EXPECT_EQ(event["ph"], "M") << "more than a row's name";
+  const Json trace = Json::parse(file);
+  for (const Json& event : trace["traceEvents"]) EXPECT_EQ(event["ph"], "M") << "more than a row's name";
 }
 
 TEST_F(Traces, of_one_step_are_kept_without_a_trace) {
