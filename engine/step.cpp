@@ -36,6 +36,7 @@ class Step {
   void forward(int visit, const WeightsOnDevice& weights) { turns_.forward(visit, weights); }
   OpenOnDevice backward(int visit, const WeightsOnDevice& weights);
   void close(int visit, const OpenOnDevice& open);
+  void begin_backward();
   void read_ahead(int visit);
   void prefetch();
   void commit() { verbs_.commit(); }
@@ -217,6 +218,14 @@ WeightsOnDevice Step::fetch(int visit) {
   return weights;
 }
 
+// This backward's own updates end with the update ring: prefetch(), which begins where the ring does, then waits for the
+// oldest buffers, not for the last to be written.
+void Step::begin_backward() {
+  std::vector<int64_t> sizes;
+  for (const int c : speculative_) sizes.push_back(plan_.update_layout(c).bytes);
+  update_ring_.end_with(sizes);
+}
+
 // State for this backward's own updates: of this visit and of the next, as far as the update ring holds it. What later
 // ones need would hold up the next visits' weights, which come first.
 void Step::read_ahead(int visit) {
@@ -344,6 +353,7 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) 
   step.commit();
   if (kind == UnitKind::kEvaluate) step.forward(last, weights);
   if (kind == UnitKind::kEvaluate || kind == UnitKind::kDrain) return step.take();
+  step.begin_backward();
   // The last visit runs forward and backward in one. The next one's weights come before what closing asks the drive
   // for, which waits for this visit's compute.
   for (int visit = last; visit >= 0; --visit) {

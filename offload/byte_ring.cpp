@@ -1,5 +1,7 @@
 #include "offload/byte_ring.h"
 
+#include <ranges>
+
 #include "core/errors.h"
 
 namespace sluice {
@@ -10,6 +12,11 @@ int64_t ByteRing::take(int64_t bytes) {
   const int64_t at = offset_ + cursor_;
   cursor_ += bytes;
   return at;
+}
+
+void ByteRing::end_with(std::span<const int64_t> sizes) {
+  cursor_ = bytes_;
+  for (const int64_t bytes : sizes | std::views::reverse) cursor_ = (cursor_ < bytes ? bytes_ : cursor_) - bytes;
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 // is too short. There is no release: the program's hazards keep a new user waiting for the old one. Build-time only.
 #pragma once
 #include <cstdint>
+#include <span>
 
 namespace sluice {
 
@@ -13,6 +14,8 @@ class ByteRing {
   // Where take() would be.
   int64_t peek(int64_t bytes) const { return offset_ + (cursor_ + bytes > bytes_ ? 0 : cursor_); }
   void rewind() { cursor_ = 0; }
+  // To where buffers of these sizes, taken next in this order, end with the ring: one after them is at its start.
+  void end_with(std::span<const int64_t> sizes);
 
  private:
   int64_t offset_, bytes_;

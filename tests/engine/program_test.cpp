@@ -1,6 +1,7 @@
 // Programs are legal by construction: checked here without the ranges that emit() was told, from what hops do.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 
@@ -238,6 +239,37 @@ TEST(Programs, of_thousands_of_random_lists_are_legal_in_every_variant_of_a_unit
     for (UnitKind kind : unit_kinds(plan)) {
       expect_legal(model, plan, build_unit(model, plan, kind));
       ASSERT_FALSE(HasFatalFailure()) << "seed " << seed << " unit " << static_cast<int>(kind);
+    }
+  }
+}
+
+// The first reads for the next unit wait for the oldest buffers of the update ring: the last early updates, whose
+// gradients close at the end of the backward, are nowhere near them.
+TEST(Programs, read_ahead_into_the_buffers_that_were_free_first) {
+  const ModelSpec model = toy_model({.visits = 12}, Precision::kBf16);
+  PlanOptions options{.device_bytes = kMiB, .host_bytes = kMiB, .chunk_elements = 128};
+  options.placement.weights = {{HomeKind::kHost, 1}};
+  options.placement.state = {{HomeKind::kNvme, 1}};
+  options.update = UpdateMode::kSpeculative;
+  const int64_t state = record_layout(Precision::kBf16, Group::kState, 128).bytes;
+  for (const double share : {0.5, 0.6, 0.7, 0.8, 0.9}) {
+    for (int64_t less = 0; less < 8; ++less) {
+      options.speculated_share = share;
+      options.host_bytes = kMiB - less * state;
+      const Plan plan = make_plan(model, options);
+      const UnitProgram unit = build_unit(model, plan, UnitKind::kTrainSpeculative);
+      std::vector<int64_t> early;
+      const Hop* first_ahead = nullptr;
+      for (const int32_t hop : unit.program.lane(Lane::kRead)) {
+        const Hop& read = unit.program.hops()[hop];
+        if (read.when == When::kSpeculating) early.push_back(read.host_offset);
+        if (first_ahead == nullptr && !early.empty() && read.when == When::kAlways) first_ahead = &read;
+      }
+      ASSERT_NE(first_ahead, nullptr);
+      const auto reuses = [&](int64_t at) { return std::abs(at - first_ahead->host_offset) < state; };
+      const auto oldest = std::find_if(early.rbegin(), early.rend(), reuses) - early.rbegin();
+      EXPECT_GE(oldest + 1, std::min<int64_t>(plan.host_update.bytes / state, std::ssize(early)))
+          << share << " of the updates, " << plan.host_update.bytes / state << " buffers";
     }
   }
 }
