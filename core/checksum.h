@@ -12,6 +12,10 @@ namespace sluice {
 // post-inversion are inside: crc32c(0, "123456789") == 0xE3069283.
 uint32_t crc32c(uint32_t so_far, std::span<const std::byte> bytes);
 
+// Of a followed by b, from crc32c(0, a) and crc32c(0, b): a sum moves past `second_bytes` zero bytes by a
+// multiplication modulo the polynomial (the method of zlib's crc32_combine).
+uint32_t crc32c_joined(uint32_t first, uint32_t second, int64_t second_bytes);
+
 // What a plane's checksum starts from. Depends on where the plane belongs, so that a misdirected read of equal content
 // is caught as well.
 uint32_t plane_seed(uint32_t chunk, Group group, int plane);

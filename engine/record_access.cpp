@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <exception>
 
 #include "core/checksum.h"
 #include "core/errors.h"
@@ -13,7 +14,58 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kPieceElements = 4096;
+// As many values as a source fills at once: it may share them among threads.
+constexpr int64_t kPieceElements = 256 * 1024;
+
+// Transfers under way, each at one of a few places. What is under way when an error passes still moves bytes: it has
+// ended when this is gone.
+class InFlight {
+ public:
+  InFlight(RecordStore& store, int places) : store_(store), at_(static_cast<size_t>(places), 0) {}
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+  ~InFlight() {
+    std::array<StoreCompletion, 16> done;
+    try {
+      while (store_.in_flight() > 0) store_.poll(done, Wait::kUntilOne);  // the first error is on its way already
+    } catch (const std::exception&) {  // the queue itself broke: nothing more will be reported
+    }
+  }
+  void read(RecordId record, std::byte* into, int place) {
+    make_room();
+    store_.read(record, into, static_cast<uint64_t>(place));
+    ++at_[static_cast<size_t>(place)];
+  }
+  void write(RecordId record, const std::byte* from, int place) {
+    make_room();
+    store_.write(record, from, static_cast<uint64_t>(place));
+    ++at_[static_cast<size_t>(place)];
+  }
+  void wait_for(int place) {
+    while (at_[static_cast<size_t>(place)] > 0) take_ends();
+  }
+  void wait_for_all() {
+    while (store_.in_flight() > 0) take_ends();
+  }
+
+ private:
+  void make_room() {
+    while (store_.in_flight() >= kMaxTransfers) take_ends();
+  }
+  void take_ends() {
+    std::array<StoreCompletion, 16> done;
+    const size_t ended = store_.poll(done, Wait::kUntilOne);
+    std::exception_ptr error;
+    for (const StoreCompletion& each : std::span(done).first(ended)) {
+      --at_[each.tag];
+      if (each.error) error = each.error;
+    }
+    if (error) std::rethrow_exception(error);
+  }
+
+  RecordStore& store_;
+  std::vector<int> at_;
+};
 
 // Writes fp32 values into the planes that hold them.
 void store_values(Precision precision, std::span<const float> values, std::byte* weights,
@@ -39,114 +91,109 @@ void store_values(Precision precision, std::span<const float> values, std::byte*
 }  // namespace
 
 RecordAccess::RecordAccess(const Plan& plan, RecordStore& store, const UpdatePass& pass, std::byte* host)
-    : plan_(plan), store_(store), pass_(pass), host_(host) {}
+    : plan_(plan),
+      store_(store),
+      pass_(pass),
+      host_(host),
+      scratch_(divide_ring(plan)),
+      in_scratch_(static_cast<size_t>(scratch_.parts)) {
+  forget();
+}
+
+RecordAccess::Scratch RecordAccess::divide_ring(const Plan& plan) {
+  constexpr int64_t kMostParts = 8;
+  int64_t weights = 1, state = 1;
+  for (const Chunk& chunk : plan.geometry.chunks()) {
+    const RecordFormat format = plan.options.format();
+    weights = std::max(weights, record_layout(format, Group::kWeights, chunk.elements).bytes);
+    state = std::max(state, record_layout(format, Group::kState, chunk.elements).bytes);
+  }
+  const int64_t parts = std::clamp<int64_t>(plan.host_update.bytes / (weights + state), 1, kMostParts);
+  return {.parts = static_cast<int>(parts), .part_bytes = weights + state, .state_at = weights};
+}
 
 RecordLayout RecordAccess::layout_of(int chunk, Group group) const {
   return record_layout(plan_.options.format(), group, plan_.geometry.chunks()[chunk].elements);
 }
 
-std::byte* RecordAccess::address(int chunk, Group group) {
+bool RecordAccess::in_host(int chunk, Group group) const {
   const ChunkHomes& homes = plan_.chunks[chunk];
-  if (group == Group::kWeights) {
-    return host_ + (homes.weights == Home::kHost ? homes.weights_offset : plan_.host_update.offset);
-  }
-  if (homes.state == Home::kHost) return host_ + homes.state_offset;
-  return host_ + plan_.host_update.offset + layout_of(chunk, Group::kWeights).bytes;
+  return (group == Group::kWeights ? homes.weights : homes.state) == Home::kHost;
 }
 
-// How many chunks the ring has room for, each with both records.
-int RecordAccess::ring_parts() const {
-  constexpr int64_t kMostParts = 8;
-  int64_t largest = 1;
-  for (size_t c = 0; c < plan_.chunks.size(); ++c) {
-    const int chunk = static_cast<int>(c);
-    largest = std::max(largest, layout_of(chunk, Group::kWeights).bytes + layout_of(chunk, Group::kState).bytes);
-  }
-  return static_cast<int>(std::clamp<int64_t>(plan_.host_update.bytes / largest, 1, kMostParts));
-}
-
-RecordAccess::NewChunk RecordAccess::new_chunk(int chunk, int parts) {
-  const int64_t part_bytes = plan_.host_update.bytes / parts / kPlaneAlignmentBytes * kPlaneAlignmentBytes;
-  NewChunk place{.chunk = chunk, .weights = address(chunk, Group::kWeights), .state = address(chunk, Group::kState)};
+std::byte* RecordAccess::address(int chunk, Group group) const {
   const ChunkHomes& homes = plan_.chunks[chunk];
-  if (homes.weights == Home::kHost && homes.state == Home::kHost) return place;
-  place.part = chunk % parts;
-  if (homes.weights != Home::kHost) place.weights += place.part * part_bytes;
-  if (homes.state != Home::kHost) place.state += place.part * part_bytes;
-  return place;
+  if (in_host(chunk, group)) return host_ + (group == Group::kWeights ? homes.weights_offset : homes.state_offset);
+  std::byte* const part = host_ + plan_.host_update.offset + part_of(chunk) * scratch_.part_bytes;
+  return group == Group::kWeights ? part : part + scratch_.state_at;
 }
 
-void RecordAccess::fill_chunk(const NewChunk& place, const ParameterSource& source) {
-  const Chunk& range = plan_.geometry.chunks()[place.chunk];
-  const RecordLayout weights = layout_of(place.chunk, Group::kWeights), state = layout_of(place.chunk, Group::kState);
-  std::memset(place.weights, 0, static_cast<size_t>(weights.bytes));
-  std::memset(place.state, 0, static_cast<size_t>(state.bytes));
-  std::array<float, kPieceElements> values;
+void RecordAccess::fill_chunk(int chunk, const ParameterSource& source, std::span<float> values) {
+  const Chunk& range = plan_.geometry.chunks()[chunk];
+  const RecordLayout weights = layout_of(chunk, Group::kWeights), state = layout_of(chunk, Group::kState);
+  std::byte *const weights_at = address(chunk, Group::kWeights), *const state_at = address(chunk, Group::kState);
+  std::memset(weights_at, 0, static_cast<size_t>(weights.bytes));
+  std::memset(state_at, 0, static_cast<size_t>(state.bytes));
   for (const Parameter& parameter : plan_.geometry.parameters_of(range.partition)) {
     const int64_t begin = std::max(range.first, parameter.offset);
     const int64_t end = std::min(range.first + range.elements, parameter.offset + parameter.elements);
     for (int64_t at = begin; at < end; at += kPieceElements) {
-      const std::span<float> piece(values.data(), static_cast<size_t>(std::min(kPieceElements, end - at)));
+      const std::span<float> piece = values.first(static_cast<size_t>(std::min(kPieceElements, end - at)));
       source(parameter, at - parameter.offset, piece);
       const int64_t element = at - range.first;
-      store_values(plan_.options.precision, piece, place.weights + element * weights.bytes_per_element[0],
-                   place.state + element * state.bytes_per_element[0]);
+      store_values(plan_.options.precision, piece, weights_at + element * weights.bytes_per_element[0],
+                   state_at + element * state.bytes_per_element[0]);
     }
   }
 }
 
 void RecordAccess::create(const ParameterSource& source, const std::function<void(int64_t, int64_t)>& progress) {
-  constexpr int kMostInFlight = kMaxTransfers - 2;
-  const auto count = static_cast<int64_t>(plan_.chunks.size());
-  const int parts = ring_parts();
-  std::vector<int> busy(static_cast<size_t>(parts), 0);  // writes under way, by part of the ring
-  const auto take_ends = [&](Wait wait) {
-    std::array<StoreCompletion, 16> done;
-    const size_t ended = store_.poll(done, wait);
-    for (const StoreCompletion& each : std::span(done).first(ended)) {
-      if (each.error) std::rethrow_exception(each.error);
-      if (each.tag > 0) --busy[each.tag - 1];
-    }
-  };
-  for (int64_t c = 0; c < count; ++c) {
-    const NewChunk place = new_chunk(static_cast<int>(c), parts);
-    while (store_.in_flight() > kMostInFlight || (place.part >= 0 && busy[static_cast<size_t>(place.part)] > 0))
-      take_ends(Wait::kUntilOne);
-    fill_chunk(place, source);
+  const auto count = static_cast<int>(plan_.chunks.size());
+  std::vector<float> values(static_cast<size_t>(std::min(kPieceElements, plan_.geometry.chunk_elements())));
+  const int at_home = scratch_.parts;  // the place of writes from there
+  InFlight writes(store_, scratch_.parts + 1);
+  for (int c = 0; c < count; ++c) {
+    writes.wait_for(part_of(c));
+    fill_chunk(c, source, values);
     for (const Group group : {Group::kWeights, Group::kState}) {
       const RecordId record{static_cast<uint32_t>(c), group};
-      const std::byte* const bytes = group == Group::kWeights ? place.weights : place.state;
-      pass_.sum(record, bytes);
-      store_.write(record, bytes, static_cast<uint64_t>(place.part + 1));
-      if (place.part >= 0) ++busy[static_cast<size_t>(place.part)];
+      pass_.sum(record, address(c, group));
+      writes.write(record, address(c, group), in_host(c, group) ? at_home : part_of(c));
     }
-    take_ends(Wait::kNo);
     if (progress) progress(c + 1, count);
   }
-  while (store_.in_flight() > 0) take_ends(Wait::kUntilOne);
+  writes.wait_for_all();
+}
+
+void RecordAccess::for_each_chunk(Which which, int ahead, const std::function<void(int)>& use) {
+  const auto count = static_cast<int>(plan_.chunks.size());
+  const auto read = [&](int c, Group group) { return in_host(c, group) == (which == Which::kInHost); };
+  InFlight reads(store_, ahead);
+  for (int c = 0, next = 0; c < count; ++c) {
+    for (; next < std::min(count, c + ahead); ++next) {
+      for (const Group group : {Group::kWeights, Group::kState}) {
+        if (read(next, group)) reads.read({static_cast<uint32_t>(next), group}, address(next, group), next % ahead);
+      }
+    }
+    reads.wait_for(c % ahead);
+    for (const Group group : {Group::kWeights, Group::kState}) {
+      if (read(c, group)) pass_.verify({static_cast<uint32_t>(c), group}, address(c, group));
+    }
+    use(c);
+  }
 }
 
 void RecordAccess::load() {
-  for (size_t c = 0; c < plan_.chunks.size(); ++c) {
-    const int chunk = static_cast<int>(c);
-    for (Group group : {Group::kWeights, Group::kState}) {
-      const Home home = group == Group::kWeights ? plan_.chunks[c].weights : plan_.chunks[c].state;
-      if (home != Home::kHost) continue;
-      const RecordId record{static_cast<uint32_t>(c), group};
-      read_now(store_, record, address(chunk, group));
-      pass_.verify(record, address(chunk, group));
-    }
-  }
+  for_each_chunk(Which::kInHost, kMaxTransfers / 2, [](int) {});
 }
 
-void RecordAccess::forget() { std::fill(std::begin(in_scratch_), std::end(in_scratch_), -1); }
+void RecordAccess::forget() { std::ranges::fill(in_scratch_, std::array{-1, -1}); }
 
 const std::byte* RecordAccess::loaded(int chunk, Group group) {
-  std::byte* at = address(chunk, group);
-  const Home home = group == Group::kWeights ? plan_.chunks[chunk].weights : plan_.chunks[chunk].state;
-  int& holds = in_scratch_[static_cast<int>(group)];
-  if (home == Home::kHost || holds == chunk) return at;
-  forget();  // a state record lies right behind its own weights record, whose size varies with the chunk
+  std::byte* const at = address(chunk, group);
+  int& holds = in_scratch_[static_cast<size_t>(part_of(chunk))][static_cast<size_t>(group)];
+  if (in_host(chunk, group) || holds == chunk) return at;
+  holds = -1;
   const RecordId record{static_cast<uint32_t>(chunk), group};
   read_now(store_, record, at);
   pass_.verify(record, at);
@@ -211,17 +258,45 @@ void RecordAccess::read_master(int parameter, int64_t first, std::span<float> in
   });
 }
 
-Digests RecordAccess::digests() {
-  Digests digests;
-  const auto add_plane = [&](PlaneOf plane, uint32_t& crc) {
-    for (int parameter : plan_.geometry.canonical()) {
-      for_each_piece(plan_.geometry.parameters()[parameter], plane,
-                     [&crc](std::span<const std::byte> piece) { crc = crc32c(crc, piece); });
+// A chunk's part of the sums of the parameters that lie in it; theirs so far are of what lies before it.
+void RecordAccess::add_chunk(int chunk, std::span<PlaneSums> sums) {
+  const Chunk& range = plan_.geometry.chunks()[chunk];
+  for (const Parameter& parameter : plan_.geometry.parameters_of(range.partition)) {
+    const int64_t begin = std::max(range.first, parameter.offset);
+    const int64_t end = std::min(range.first + range.elements, parameter.offset + parameter.elements);
+    if (begin >= end) continue;
+    auto sum = sums[static_cast<size_t>(&parameter - plan_.geometry.parameters().data())].begin();
+    for (const Group group : {Group::kWeights, Group::kState}) {
+      const RecordLayout layout = layout_of(chunk, group);
+      for (int plane = 0; plane < layout.plane_count; ++plane, ++sum) {
+        const int64_t each = layout.bytes_per_element[plane];
+        const std::byte* bytes = address(chunk, group) + layout.plane_offset[plane] + (begin - range.first) * each;
+        *sum = crc32c(*sum, {bytes, static_cast<size_t>((end - begin) * each)});
+      }
     }
-  };
-  add_plane({Group::kWeights, 0}, digests.weights_crc32c);
-  const auto planes = static_cast<int>(planes_of(plan_.options.format(), Group::kState).size());
-  for (int plane = 0; plane < planes; ++plane) add_plane({Group::kState, plane}, digests.state_crc32c);
+  }
+}
+
+// A record is read once. Digests want its planes apart, and parameters in canonical order, so sums are put together at
+// the end.
+Digests RecordAccess::digests() {
+  forget();
+  const auto& parameters = plan_.geometry.parameters();
+  std::vector<PlaneSums> sums(parameters.size());
+  for_each_chunk(Which::kNotInHost, scratch_.parts, [&](int chunk) { add_chunk(chunk, sums); });
+  Digests digests;
+  const RecordFormat format = plan_.options.format();
+  size_t plane = 0;
+  for (const Group group : {Group::kWeights, Group::kState}) {
+    uint32_t& digest = group == Group::kWeights ? digests.weights_crc32c : digests.state_crc32c;
+    for (const Plane& each : planes_of(format, group)) {
+      for (const int p : plan_.geometry.canonical()) {
+        digest = crc32c_joined(digest, sums[static_cast<size_t>(p)][plane],
+                               parameters[static_cast<size_t>(p)].elements * each.bytes_per_element);
+      }
+      ++plane;
+    }
+  }
   return digests;
 }
 

@@ -1,10 +1,12 @@
 // The model's bytes between steps: filling a new store, loading homes of an opened one, reading parameters, digests.
 // The caller owns store and arenas meanwhile (no unit is running); the update ring serves as scratch.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "engine/plan.h"
 #include "engine/update_pass.h"
@@ -24,17 +26,17 @@ class RecordAccess {
   // All must outlive it. `host` is the start of the host arena.
   RecordAccess(const Plan& plan, RecordStore& store, const UpdatePass& pass, std::byte* host);
 
-  // Writes every record of a new store from `source`, moments zero; host homes keep theirs. While a chunk is filled,
-  // those before it are being written: as many as the update ring has room for, and those at home in host memory.
+  // Writes every record of a new store from `source` (called by one thread at a time), moments zero; host homes keep
+  // theirs. While a chunk is filled, those before it are being written.
   void create(const ParameterSource& source, const std::function<void(int64_t, int64_t)>& progress);
-  // Reads and verifies every record whose home is host memory.
+  // Reads and verifies every record whose home is host memory, as many at once as the store takes.
   void load();
 
   // What lies in scratch is no longer what the store holds: call after every unit.
   void forget();
   void read(int parameter, std::span<std::byte> into);                    // all of it, in the weights' dtype
   void read_master(int parameter, int64_t first, std::span<float> into);  // fp32
-  Digests digests();
+  Digests digests();  // one pass over the records, in the store's order
 
  private:
   // Consecutive bytes of one plane of a parameter's elements [first, first + count).
@@ -44,15 +46,17 @@ class RecordAccess {
     int plane = 0;
   };
   void for_each_piece(const Parameter& parameter, PlaneOf plane, const Piece& piece);
-  // Where a new chunk's records are filled. part: of the ring, -1 where both are at home in host memory.
-  struct NewChunk {
-    int chunk = 0, part = -1;
-    std::byte *weights = nullptr, *state = nullptr;
-  };
-  int ring_parts() const;
-  NewChunk new_chunk(int chunk, int parts);
-  void fill_chunk(const NewChunk& place, const ParameterSource& source);
-  std::byte* address(int chunk, Group group);  // its home in host memory, or scratch
+  // What digests are made of: the checksum of every plane of one parameter, without padding.
+  using PlaneSums = std::array<uint32_t, 1 + kMaxPlanes>;  // weights, then state
+  enum class Which : uint8_t { kInHost, kNotInHost };
+  // Reads records whose home is host memory, or those whose home is not, `ahead` chunks at once at the most; verifies a
+  // chunk's, then calls `use`, chunk after chunk.
+  void for_each_chunk(Which which, int ahead, const std::function<void(int)>& use);
+  void add_chunk(int chunk, std::span<PlaneSums> sums);
+
+  bool in_host(int chunk, Group group) const;
+  std::byte* address(int chunk, Group group) const;  // its home in host memory, or scratch
+  void fill_chunk(int chunk, const ParameterSource& source, std::span<float> values);
   const std::byte* loaded(int chunk, Group group);
   RecordLayout layout_of(int chunk, Group group) const;
 
@@ -60,7 +64,16 @@ class RecordAccess {
   RecordStore& store_;
   const UpdatePass& pass_;
   std::byte* host_;
-  int in_scratch_[2] = {-1, -1};  // the chunk whose record is in scratch, by group
+  // Scratch: the update ring in parts, each with room for both records of any chunk; chunk c's are in part c modulo
+  // their number.
+  struct Scratch {
+    int parts = 1;
+    int64_t part_bytes = 0, state_at = 0;
+  };
+  static Scratch divide_ring(const Plan& plan);
+  int part_of(int chunk) const { return chunk % scratch_.parts; }
+  Scratch scratch_;
+  std::vector<std::array<int, 2>> in_scratch_;  // by part and group: the chunk whose record is there, -1 none
 };
 
 }  // namespace sluice

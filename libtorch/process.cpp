@@ -27,9 +27,9 @@ void apply(int threads) {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
   at::set_num_threads(threads);
   try {
-    at::set_num_interop_threads(1);
+    at::set_num_interop_threads(threads);
   } catch (const std::exception&) {
-    // Its pool runs already: somebody else's settings stand, and nothing of ours uses that pool.
+    // Its pool runs already: somebody else's settings stand. Ours fills initial values there, whatever its size.
   }
 }
 

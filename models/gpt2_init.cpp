@@ -1,12 +1,34 @@
 // Initial values of a GPT-2.
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <latch>
 #include <string_view>
 
 #include "core/random.h"
 #include "models/gpt2.h"
 
 namespace sluice {
+namespace {
+
+// Calls `fill` for every part of [0, count), several at once, on LibTorch's threads.
+void fill_in_parts(size_t count, const std::function<void(size_t begin, size_t end)>& fill) {
+  constexpr size_t kPart = 16384;  // a millisecond
+  const size_t others = count > 0 ? (count - 1) / kPart : 0;
+  std::latch ended(static_cast<ptrdiff_t>(others));
+  for (size_t part = 1; part <= others; ++part) {
+    at::launch([&, part] {
+      fill(part * kPart, std::min(count, (part + 1) * kPart));
+      ended.count_down();
+    });
+  }
+  fill(0, std::min(count, kPart));
+  ended.wait();
+}
+
+}  // namespace
 
 ParameterSource Gpt2::initial_values(uint64_t seed) const {
   const double deviation = config().initializer_range;
@@ -20,9 +42,11 @@ ParameterSource Gpt2::initial_values(uint64_t seed) const {
     } else {
       const double scale = name.ends_with(".c_proj.weight") ? residual : deviation;
       const uint64_t stream = stream_of(name);
-      for (size_t i = 0; i < into.size(); ++i) {
-        into[i] = static_cast<float>(scale * normal_at(seed, stream, static_cast<uint64_t>(first) + i));
-      }
+      fill_in_parts(into.size(), [&](size_t begin, size_t end) {
+        for (size_t i = begin; i < end; ++i) {
+          into[i] = static_cast<float>(scale * normal_at(seed, stream, static_cast<uint64_t>(first) + i));
+        }
+      });
     }
   });
 }

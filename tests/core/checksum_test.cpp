@@ -95,5 +95,25 @@ TEST(PlaneSeed, makes_equal_content_differ_between_places) {
   EXPECT_NE(crc32c(plane_seed(1, Group::kState, 0), content), crc32c(plane_seed(1, Group::kWeights, 0), content));
 }
 
+TEST(Crc32c, of_two_parts_is_joined_from_theirs) {
+  const std::vector<std::byte> data = random_bytes(5000);
+  const std::span<const std::byte> all(data);
+  for (const size_t first : {0, 1, 7, 8, 255, 256, 4095, 4096, 4999, 5000}) {
+    EXPECT_EQ(crc32c_joined(crc32c(0, all.first(first)), crc32c(0, all.subspan(first)),
+                            static_cast<int64_t>(data.size() - first)),
+              crc32c(0, all))
+        << first;
+  }
+}
+
+// Lengths that nobody adds up byte by byte: zeros after zeros are twice the zeros.
+TEST(Crc32c, joins_parts_longer_than_memory) {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  const uint32_t one = crc32c(0, std::vector<std::byte>(1));
+  uint32_t zeros = one;
+  for (int64_t length = 1; length < kMany; length *= 2) zeros = crc32c_joined(zeros, zeros, length);
+  EXPECT_EQ(crc32c_joined(zeros, one, 1), crc32c_joined(one, zeros, kMany));
+}
+
 }  // namespace
 }  // namespace sluice
