@@ -59,13 +59,10 @@ class Pricer {
 };
 
 Pricer::Bill Pricer::bill() const {
-  const Planner planner(model_, options_);
-  const int64_t enough = planner.everything_bytes();
-  const std::optional<Plan> plan = planner.attempt({enough, enough});
-  SLUICE_CHECK(plan.has_value(), "all of it is enough");
-  const UnitKind kind = unclipped_kind(*plan);
-  const UnitProgram unit = build_unit(model_, *plan, kind);
-  const std::vector<double> work_ms = UnitCosts(*plan, *options_.speeds, unit, kind).average_work_ms();
+  const Plan plan = Planner(model_, options_).roomy();
+  const UnitKind kind = unclipped_kind(plan);
+  const UnitProgram unit = build_unit(model_, plan, kind);
+  const std::vector<double> work_ms = UnitCosts(plan, *options_.speeds, unit, kind).average_work_ms();
   Bill bill{.partitions = std::vector<LaneTimes>(model_.partitions.size()),
             .tensors = std::vector<LaneTimes>(model_.tensors.size())};
   for (size_t i = 0; i < work_ms.size(); ++i) {

@@ -91,8 +91,12 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   }
   const Budgets budgets{options.device_bytes, options.host_bytes};
   std::optional<Plan> plan =
-      Planner(model_, options).attempt(budgets, {.prices = prices, .depth = choice.depth, .state = choice.state});
-  if (!plan || plan->homes_by != choice.homes) return std::nullopt;
+      Planner(model_, options)
+          .attempt(budgets,
+                   {.prices = prices, .depth = choice.depth, .state = choice.state, .table_bytes = table_bytes_});
+  if (!plan) return std::nullopt;
+  table_bytes_ = std::max(table_bytes_, plan->table_bytes);
+  if (plan->homes_by != choice.homes) return std::nullopt;
   if (!options.speeds) return Candidate{choice, std::move(*plan)};
   const Prediction prediction = predict(model_, *plan, *options.speeds);
   plan->binding = prediction.binding;

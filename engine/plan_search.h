@@ -54,6 +54,7 @@ class PlanSearch {
   const ModelSpec& model_;
   const PlanOptions& options_;
   std::map<int, HomePrices> prices_;  // by commit interval
+  int64_t table_bytes_ = 0;           // the most that a plan needed so far
 };
 
 }  // namespace sluice

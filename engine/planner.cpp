@@ -193,20 +193,29 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
   if (options_.update == UpdateMode::kAuto) {
     ways.push_back({.state = StateOnDevice::kWhereForced, .early = EarlyUpdates::kNone});
   }
-  for (const Pricing& way : ways) {
+  for (Pricing& way : ways) {
+    way.table_bytes = pricing.table_bytes;
     if (std::optional<Plan> plan = settle(budgets, way)) return plan;
   }
   return std::nullopt;
 }
 
 std::optional<Plan> Planner::settle(Budgets budgets, const Pricing& pricing) const {
-  // Tables cost host memory and their size depends on the plan: a few rounds settle it.
-  int64_t table_bytes = 0;
-  for (int round = 0; round < 6; ++round) {
+  // Tables cost host memory and their size depends on the plan: a few rounds settle it. A guess neither refuses a plan
+  // that fits nor takes from it what it would miss, so there is none where memory is about as small as tables.
+  const int64_t little = budgets.host_bytes / 1024;
+  int64_t table_bytes = pricing.table_bytes < 16 * little ? pricing.table_bytes : 0;
+  bool guessed = table_bytes > 0;
+  for (int round = 0; round < 6; ++round, guessed = false) {
     std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, pricing);
-    if (!plan) return std::nullopt;
+    if (!plan && !guessed) return std::nullopt;
+    if (!plan) {
+      table_bytes = 0;
+      continue;
+    }
     const Tables needed = tables(*plan);
-    if (needed.bytes <= table_bytes) {
+    const bool too_many = guessed && table_bytes > needed.bytes + needed.bytes / 32 + little;
+    if (needed.bytes <= table_bytes && !too_many) {
       plan->table_bytes = table_bytes;
       plan->uses.push_back({Tier::kHost, "tables", table_bytes});
       count_moves(*plan, needed.steady);
@@ -268,6 +277,13 @@ Planner::Tables Planner::tables(const Plan& plan) const {
   bytes += static_cast<int64_t>(plan.scratch_bytes.size() * sizeof(int64_t));
   bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));
   return {bytes, std::move(steady)};
+}
+
+Plan Planner::roomy() const {
+  const int64_t enough = everything_bytes();
+  std::optional<Plan> plan = place({enough, enough}, {});
+  SLUICE_CHECK(plan.has_value(), "all of it is enough");
+  return std::move(*plan);
 }
 
 int64_t Planner::everything_bytes() const {

@@ -35,6 +35,7 @@ struct Pricing {
   RingDepth depth = RingDepth::kAsInOrder;
   StateOnDevice state = StateOnDevice::kWhereItFits;
   EarlyUpdates early = EarlyUpdates::kAsWished;
+  int64_t table_bytes = 0;  // of a plan much like this one's: a guess that saves building its programs twice
 };
 
 class Planner {
@@ -58,6 +59,8 @@ class Planner {
   bool may_update_on_device() const;
   // Enough for everything at once, in either tier.
   int64_t everything_bytes() const;
+  // A plan within that. What its tables take is not counted.
+  Plan roomy() const;
 
  private:
   // What records that pass through the host's staging ring need of it.
