@@ -16,18 +16,20 @@ bool computes(std::span<char* const> arguments) {
   return word(1) != "info" && (word(1) != "bench" || word(2) == "step");
 }
 
-// LibTorch's compute threads spin at their barriers unless told to wait; on a machine whose cores also run the update,
-// the copies or other people's work that costs up to ten times the step. The threading library reads this as it is
-// loaded, before main: so the program starts itself anew once, as the same process.
-void make_compute_threads_wait(char** argv) {
+// LibTorch's compute threads spin for milliseconds at their barriers unless told otherwise; where cores also run the
+// update, the copies or other people's work that costs up to ten times the step. A thread that sleeps at once costs a
+// wake at every operator. So they spin for about as long as a sleep and a wake take, then sleep (bench/README.md,
+// "What waiting at a barrier costs"). The threading library reads this as it is loaded, before main: so the program
+// starts itself anew once, as the same process.
+void bound_spinning(char** argv) {
   if (getenv("OMP_WAIT_POLICY") != nullptr || getenv("GOMP_SPINCOUNT") != nullptr) return;
-  setenv("OMP_WAIT_POLICY", "passive", 1);
-  execv("/proc/self/exe", argv);  // comes back only where it failed: slower, not wrong
+  setenv("GOMP_SPINCOUNT", "3000", 1);  // pauses of 15 to 40 ns
+  execv("/proc/self/exe", argv);        // comes back only where it failed: slower, not wrong
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (computes({argv, static_cast<size_t>(argc)})) make_compute_threads_wait(argv);
+  if (computes({argv, static_cast<size_t>(argc)})) bound_spinning(argv);
   return sluice::run_command_line(argc, argv, sluice::make_io_queue);
 }
