@@ -39,7 +39,7 @@ class Step {
   void begin_backward();
   void read_ahead(int visit);
   void prefetch();
-  void commit() { verbs_.commit(); }
+  void commit();
   void clip() { verbs_.clip(); }
   UnitProgram take();
 
@@ -55,6 +55,7 @@ class Step {
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
   void update_on_device(const RecordsOnDevice& records);
+  void write_homes();
   void undo(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
   void speculate_in_host(int visit, ClosedOnDevice gradient, const Slot& slot);
@@ -76,6 +77,7 @@ class Step {
   std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
   size_t next_read_ = 0;          // of them
   std::deque<Slot> read_;         // their slots, from when their state is read to their update
+  std::vector<int> unwritten_;    // updated chunks whose records at home in host memory have no write yet
 };
 
 Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
@@ -148,10 +150,28 @@ WeightsInHost Step::update_chunk(int chunk) {
     gradient = verbs_.swap_in(ClosedInScratch{{}, chunk}, slot.base + slot.layout.gradient, When::kPending);
   }
   WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, When::kAlways);
-  // A record at home in host memory goes to the store on commit steps alone, if it has changed.
-  verbs_.swap_out(state, homes.state == Home::kHost ? When::kCommitDirty : When::kPending);
-  verbs_.swap_out(fresh, homes.weights == Home::kHost ? When::kCommitDirty : When::kPending);
+  if (homes.state == Home::kNvme) verbs_.swap_out(state, When::kPending);
+  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh, When::kPending);
+  unwritten_.push_back(chunk);
+  if (updates_early(kind_)) write_homes();
   return fresh;
+}
+
+// Records at home in host memory go to the store on commit steps alone, if they have changed. Nobody waits for them but
+// the commit, so they go behind those whose buffers later updates wait for; where the commit is waited for, too, by
+// early updates, they go at once.
+void Step::write_homes() {
+  for (const int c : unwritten_) {
+    const ChunkHomes& homes = plan_.chunks[c];
+    if (homes.state == Home::kHost) verbs_.swap_out(StateInHost{{}, c, homes.state_offset}, When::kCommitDirty);
+    if (homes.weights == Home::kHost) verbs_.swap_out(WeightsInHost{{}, c, homes.weights_offset}, When::kCommitDirty);
+  }
+  unwritten_.clear();
+}
+
+void Step::commit() {
+  write_homes();
+  verbs_.commit();
 }
 
 // Where state is at home on the device, so are weights and gradient: the update itself moves nothing.
@@ -218,8 +238,8 @@ WeightsOnDevice Step::fetch(int visit) {
   return weights;
 }
 
-// This backward's own updates end with the update ring: prefetch(), which begins where the ring does, then waits for the
-// oldest buffers, not for the last to be written.
+// This backward's own updates end with the update ring: prefetch(), which begins where the ring does, then waits for
+// the oldest buffers, not for the last to be written.
 void Step::begin_backward() {
   std::vector<int64_t> sizes;
   for (const int c : speculative_) sizes.push_back(plan_.update_layout(c).bytes);

@@ -274,6 +274,32 @@ TEST(Programs, read_ahead_into_the_buffers_that_were_free_first) {
   }
 }
 
+// A write out of a ring's buffer is waited for by the next update that takes it, one from a home by the commit alone.
+// Only where early updates wait for the commit does it not matter which comes first.
+TEST(Programs, write_what_is_at_home_in_host_memory_behind_what_later_updates_wait_for) {
+  const ModelSpec model = toy_model({.visits = 12}, Precision::kBf16);
+  PlanOptions options{.device_bytes = kMiB, .host_bytes = kMiB, .chunk_elements = 128};
+  options.placement.weights = {{HomeKind::kHost, 1}};
+  options.placement.state = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
+  options.commit_interval = 1;
+  const Plan plan = make_plan(model, options);
+  for (const UnitKind kind : {UnitKind::kTrain, UnitKind::kEvaluate, UnitKind::kDrain}) {
+    const UnitProgram unit = build_unit(model, plan, kind);
+    size_t from_rings = 0, from_homes = 0, commits = 0;
+    for (const int32_t number : unit.program.lane(Lane::kWrite)) {
+      const Hop& hop = unit.program.hops()[number];
+      from_rings += hop.when == When::kPending ? 1 : 0;
+      from_homes += hop.when == When::kCommitDirty ? 1 : 0;
+      commits += hop.verb == Verb::kCommit ? 1 : 0;
+      EXPECT_TRUE(hop.when != When::kPending || from_homes == 0) << "a write from a ring behind one from a home";
+      EXPECT_TRUE(hop.when != When::kCommitDirty || commits == 0) << "a write behind its commit";
+    }
+    EXPECT_EQ(from_rings + from_homes, 2 * plan.chunks.size());
+    EXPECT_GT(from_rings, 0u);
+    EXPECT_GT(from_homes, plan.chunks.size());  // all weights, and some state
+  }
+}
+
 TEST(Programs, refuse_a_hop_that_reads_what_another_has_overwritten) {
   Program program;
   const Range first{Place::kHost, 0, 100, 1}, second{Place::kHost, 50, 60, 2};
