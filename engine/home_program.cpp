@@ -124,27 +124,6 @@ GroupTimes times_of(const HomeProgram& program, const std::vector<std::vector<do
   return group_times(work_ms, program.machine);
 }
 
-// Every way to take one sum of each resource whose time is the least of several, with all sums of the others: the best
-// of their optima is the optimum, since the least of some is below a bound where one of them is.
-std::vector<std::vector<LaneTimes>> ways(const MachineSpeeds& machine) {
-  std::vector<std::vector<LaneTimes>> ways(1);
-  for (const GroupForms& forms : group_forms(machine)) {
-    if (forms.which == GroupForms::Which::kLargest) {
-      for (auto& way : ways) way.insert(way.end(), forms.sums.begin(), forms.sums.end());
-      continue;
-    }
-    std::vector<std::vector<LaneTimes>> more;
-    for (const LaneTimes& sum : forms.sums) {
-      for (const auto& way : ways) {
-        more.push_back(way);
-        more.back().push_back(sum);
-      }
-    }
-    ways = std::move(more);
-  }
-  return ways;
-}
-
 }  // namespace
 
 double burden_ms(const GroupTimes& times) {
@@ -152,15 +131,15 @@ double burden_ms(const GroupTimes& times) {
 }
 
 std::optional<HomeSolution> solve(const HomeProgram& program) {
-  std::optional<HomeSolution> best;
-  for (const auto& sums : ways(program.machine)) {
-    auto shares = Solver(program, sums).solve();
-    if (!shares) continue;
-    HomeSolution found{.shares = std::move(*shares)};
-    found.group_ms = times_of(program, found.shares);
-    if (!best || burden_ms(found.group_ms) < burden_ms(best->group_ms)) best = std::move(found);
+  std::vector<LaneTimes> sums;
+  for (const GroupForms& forms : group_forms(program.machine)) {
+    sums.insert(sums.end(), forms.sums.begin(), forms.sums.end());
   }
-  return best;
+  auto shares = Solver(program, std::move(sums)).solve();
+  if (!shares) return std::nullopt;
+  HomeSolution found{.shares = std::move(*shares)};
+  found.group_ms = times_of(program, found.shares);
+  return found;
 }
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 
 #include "offload/executor.h"
 
@@ -137,18 +136,17 @@ std::array<LaneModel, kLaneCount> lane_models(const MachineSpeeds& machine) {
 }
 
 double GroupForms::of(const LaneTimes& work_ms) const {
-  std::optional<double> time;
+  double time = 0;
   for (const LaneTimes& weights : sums) {
-    const double sum = std::inner_product(weights.begin(), weights.end(), work_ms.begin(), 0.0);
-    if (!time) time = sum;
-    time = which == Which::kLargest ? std::max(*time, sum) : std::min(*time, sum);
+    time = std::max(time, std::inner_product(weights.begin(), weights.end(), work_ms.begin(), 0.0));
   }
-  return time.value_or(0);
+  return time;
 }
 
-// The drive serves both directions until the shorter one is done, then the other alone. With r and w the two lanes'
-// work and R and W their speeds beside each other, that takes w + r (1 - W) / R where reads end first, r + w (1 - R) /
-// W where writes do: the lesser of the two where sharing costs more than it gives (R + W < 1), else the larger.
+// The drive at its best. With r and w its two lanes' work and R and W their speeds beside each other, it serves both
+// directions until the shorter one is done, then the other alone: w + r (1 - W) / R where reads end first, r + w (1 -
+// R) / W where writes do, which is the larger of the two. Where sharing costs more than it gives (R + W < 1) it is
+// fastest with one direction after the other.
 std::array<GroupForms, kLaneGroupCount> group_forms(const MachineSpeeds& machine) {
   const auto weights = [](std::initializer_list<std::pair<Lane, double>> of_lanes) {
     LaneTimes sum{};
@@ -159,16 +157,19 @@ std::array<GroupForms, kLaneGroupCount> group_forms(const MachineSpeeds& machine
   const double reads = lanes[static_cast<size_t>(Lane::kRead)].beside;
   const double writes = lanes[static_cast<size_t>(Lane::kWrite)].beside;
   const double slowed = std::max(1.0, std::ceil(machine.compute_cores / machine.cores));
-  constexpr auto kLargest = GroupForms::Which::kLargest, kLeast = GroupForms::Which::kLeast;
   std::array<GroupForms, kLaneGroupCount> forms;
-  forms[static_cast<size_t>(LaneGroup::kNvme)] = {reads + writes < 1 ? kLeast : kLargest,
-                                                  {weights({{Lane::kRead, (1 - writes) / reads}, {Lane::kWrite, 1}}),
-                                                   weights({{Lane::kRead, 1}, {Lane::kWrite, (1 - reads) / writes}})}};
-  forms[static_cast<size_t>(LaneGroup::kCpu)] = {
-      kLargest, {weights({{Lane::kUpdate, 1 / std::min<double>(machine.update_threads, machine.cores)}})}};
-  forms[static_cast<size_t>(LaneGroup::kCopies)] = {kLargest,
-                                                    {weights({{Lane::kUpload, 1}}), weights({{Lane::kDownload, 1}})}};
-  forms[static_cast<size_t>(LaneGroup::kCompute)] = {kLargest, {weights({{Lane::kCompute, slowed}})}};
+  auto& drive = forms[static_cast<size_t>(LaneGroup::kNvme)].sums;
+  if (reads + writes < 1) {
+    drive = {weights({{Lane::kRead, 1}, {Lane::kWrite, 1}})};
+  } else {
+    drive = {weights({{Lane::kRead, (1 - writes) / reads}, {Lane::kWrite, 1}}),
+             weights({{Lane::kRead, 1}, {Lane::kWrite, (1 - reads) / writes}})};
+  }
+  forms[static_cast<size_t>(LaneGroup::kCpu)].sums = {
+      weights({{Lane::kUpdate, 1 / std::min<double>(machine.update_threads, machine.cores)}})};
+  forms[static_cast<size_t>(LaneGroup::kCopies)].sums = {weights({{Lane::kUpload, 1}}),
+                                                         weights({{Lane::kDownload, 1}})};
+  forms[static_cast<size_t>(LaneGroup::kCompute)].sums = {weights({{Lane::kCompute, slowed}})};
   return forms;
 }
 

@@ -48,9 +48,8 @@ std::array<LaneModel, kLaneCount> lane_models(const MachineSpeeds& machine);
 using LaneTimes = std::array<double, kLaneCount>;        // by Lane
 using GroupTimes = std::array<double, kLaneGroupCount>;  // by LaneGroup
 
-// A resource's time alone, from its lanes' work: the largest or the least of some weighted sums of it.
+// The least time in which a resource can do its lanes' work: the largest of some weighted sums of it.
 struct GroupForms {
-  enum class Which : uint8_t { kLargest, kLeast } which = Which::kLargest;
   std::vector<LaneTimes> sums;  // weights, by Lane
   double of(const LaneTimes& work_ms) const;
 };

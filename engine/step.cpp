@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <span>
 
 #include "core/errors.h"
 #include "engine/step_passage.h"
@@ -55,7 +56,7 @@ class Step {
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
   void update_on_device(const RecordsOnDevice& records);
-  void write_homes();
+  void write_homes(size_t chunks, When when);
   void undo(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
   void speculate_in_host(int visit, ClosedOnDevice gradient, const Slot& slot);
@@ -77,7 +78,7 @@ class Step {
   std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
   size_t next_read_ = 0;          // of them
   std::deque<Slot> read_;         // their slots, from when their state is read to their update
-  std::vector<int> unwritten_;    // updated chunks whose records at home in host memory have no write yet
+  std::vector<int> unwritten_;    // updated chunks whose records at home in memory have no write yet
 };
 
 Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
@@ -153,24 +154,25 @@ WeightsInHost Step::update_chunk(int chunk) {
   if (homes.state == Home::kNvme) verbs_.swap_out(state, When::kPending);
   if (homes.weights == Home::kNvme) verbs_.swap_out(fresh, When::kPending);
   unwritten_.push_back(chunk);
-  if (updates_early(kind_)) write_homes();
   return fresh;
 }
 
-// Records at home in host memory go to the store on commit steps alone, if they have changed. Nobody waits for them but
-// the commit, so they go behind those whose buffers later updates wait for; where the commit is waited for, too, by
-// early updates, they go at once.
-void Step::write_homes() {
-  for (const int c : unwritten_) {
+// Writes, or copies to the store, what is at home in host memory or on the device of the chunks that have waited the
+// longest. No update waits for that: so it goes behind the writes of buffers that updates to come will take, and its
+// seals, which share a lane with updates and wait for their chunk's, behind updates that could run beside that one.
+void Step::write_homes(size_t chunks, When when) {
+  for (const int c : std::span(unwritten_).first(chunks)) {
     const ChunkHomes& homes = plan_.chunks[c];
-    if (homes.state == Home::kHost) verbs_.swap_out(StateInHost{{}, c, homes.state_offset}, When::kCommitDirty);
-    if (homes.weights == Home::kHost) verbs_.swap_out(WeightsInHost{{}, c, homes.weights_offset}, When::kCommitDirty);
+    if (homes.updated_on_device()) passage_.copy_to_store(passage_.records(c), when);
+    if (homes.state == Home::kHost) verbs_.swap_out(StateInHost{{}, c, homes.state_offset}, when);
+    if (homes.weights == Home::kHost) verbs_.swap_out(WeightsInHost{{}, c, homes.weights_offset}, when);
   }
-  unwritten_.clear();
+  unwritten_.erase(unwritten_.begin(), unwritten_.begin() + static_cast<std::ptrdiff_t>(chunks));
 }
 
+// What is at home in memory goes to the store on commit steps alone, if it has changed.
 void Step::commit() {
-  write_homes();
+  write_homes(unwritten_.size(), When::kCommitDirty);
   verbs_.commit();
 }
 
@@ -179,7 +181,7 @@ void Step::update_on_device(const RecordsOnDevice& records) {
   const int chunk = records.state.chunk;
   const ClosedOnDevice gradient{{}, chunk, plan_.chunks[chunk].gradient_offset};
   verbs_.update(records.state, records.weights, gradient, When::kPending);
-  passage_.copy_to_store(records, When::kCommitDirty);
+  unwritten_.push_back(chunk);
 }
 
 // Records at home in host memory whose update in the backward was wrong come back from their committed slots, as those
@@ -202,13 +204,16 @@ void Step::fetch_partition(int p, int64_t at) {
   const bool needed = kind_ != UnitKind::kDrain && (first || !kept);  // a drain serves no visit
   const When when = kept ? When::kStaleOnDevice : When::kAlways;
   const Partition& partition = verbs_.partition(p);
+  const size_t unwritten = unwritten_.size();
+  const auto on_device = [&](int c) { return plan_.chunks[c].updated_on_device(); };
+  for (int c = partition.first_chunk; first && c < partition.first_chunk + partition.chunk_count; ++c) {
+    if (on_device(c)) passage_.bring_records(c);  // before any update: to verify is work for the same lane
+  }
   for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
     const bool done = half_ == UpdateHalf::kDeferred && plan_.speculated(c);  // by the unit before
     const bool kept_gradient = plan_.chunks[c].gradient != Home::kNowhere;
-    if (plan_.chunks[c].updated_on_device()) {
-      if (!first) continue;
-      const RecordsOnDevice records = passage_.bring_records(c);
-      if (!done && kept_gradient) update_on_device(records);
+    if (on_device(c)) {
+      if (first && !done && kept_gradient) update_on_device(passage_.records(c));
       continue;
     }
     if (first && !done) undo(c);
@@ -219,6 +224,8 @@ void Step::fetch_partition(int p, int64_t at) {
       verbs_.upload(passage_.weights_from_home(c, when), at, when);
     }
   }
+  // Where early updates wait for the commit, it comes soon: what waits is that of one partition, not of all.
+  if (updates_early(kind_)) write_homes(unwritten, When::kCommitDirty);
 }
 
 WeightsOnDevice Step::fetch(int visit) {
@@ -273,10 +280,10 @@ void Step::read_ahead(int visit) {
 void Step::speculate(int visit, ClosedOnDevice closed) {
   const Slot slot = read_.front();
   read_.pop_front();
+  unwritten_.push_back(closed.chunk);
   if (plan_.chunks[closed.chunk].updated_on_device()) {
     const RecordsOnDevice records = passage_.records(closed.chunk);
     verbs_.update(records.state, records.weights, closed, When::kSpeculating);
-    passage_.copy_to_store(records, When::kSpeculating);
   } else {
     speculate_in_host(visit, std::move(closed), slot);
   }
@@ -296,8 +303,8 @@ void Step::speculate_in_host(int visit, ClosedOnDevice closed, const Slot& slot)
   const StateInHost state{{}, c, slot.at(slot.layout.state, homes.state_offset)};
   UnverifiedInHost weights{{}, c, slot.at(slot.layout.weights, homes.weights_offset)};
   const WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, kWhen);
-  verbs_.swap_out(state, kWhen);
-  verbs_.swap_out(fresh, kWhen);
+  if (homes.state == Home::kNvme) verbs_.swap_out(state, kWhen);
+  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh, kWhen);
 }
 
 // Reads for the updates to come do not depend on gradients: they start while the backward still runs, into the buffers
@@ -350,6 +357,7 @@ void Step::close(int visit, const OpenOnDevice& open) {
         passage_.take_home(visit, std::move(gradient));
       }
     }
+    write_homes(unwritten_.size(), When::kSpeculating);
   }
 }
 
