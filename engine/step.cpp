@@ -56,6 +56,7 @@ class Step {
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
   void update_on_device(const RecordsOnDevice& records);
+  bool updates_wait_for_buffers() const;
   void write_homes(size_t chunks, When when);
   void undo(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
@@ -72,6 +73,7 @@ class Step {
   Passage passage_;
   Turns turns_;
   const UpdateHalf half_;
+  const bool homes_last_;
   ByteRing update_ring_;               // in host memory
   ByteRing weights_ring_, open_ring_;  // on the device
   std::vector<Updated> updated_;
@@ -90,6 +92,7 @@ Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
       passage_(plan, verbs_),
       turns_({.model = model, .plan = plan, .uses = uses_, .verbs = verbs_, .passage = passage_}, kind),
       half_(update_half(kind)),
+      homes_last_(updates_wait_for_buffers()),
       update_ring_(plan.host_update.offset, plan.host_update.bytes),
       weights_ring_(plan.device_weights.offset, plan.device_weights.bytes),
       open_ring_(plan.device_open.offset, plan.device_open.bytes),
@@ -157,9 +160,17 @@ WeightsInHost Step::update_chunk(int chunk) {
   return fresh;
 }
 
+// Do updates wait for buffers of the ring? Then the drive has enough to do beside the forward, and what nobody waits
+// for comes last; but the commit, and so everything that is at home in memory, is waited for by early updates.
+bool Step::updates_wait_for_buffers() const {
+  if (updates_early(kind_)) return false;
+  return std::any_of(plan_.update_order.begin(), plan_.update_order.end(),
+                     [this](int c) { return plan_.update_layout(c).bytes > 0 && !plan_.is_read_ahead(half_, c); });
+}
+
 // Writes, or copies to the store, what is at home in host memory or on the device of the chunks that have waited the
-// longest. No update waits for that: so it goes behind the writes of buffers that updates to come will take, and its
-// seals, which share a lane with updates and wait for their chunk's, behind updates that could run beside that one.
+// longest: at least until another partition's updates stand before it, since the seals of copies share a lane with
+// updates and wait for their chunk's.
 void Step::write_homes(size_t chunks, When when) {
   for (const int c : std::span(unwritten_).first(chunks)) {
     const ChunkHomes& homes = plan_.chunks[c];
@@ -224,8 +235,7 @@ void Step::fetch_partition(int p, int64_t at) {
       verbs_.upload(passage_.weights_from_home(c, when), at, when);
     }
   }
-  // Where early updates wait for the commit, it comes soon: what waits is that of one partition, not of all.
-  if (updates_early(kind_)) write_homes(unwritten, When::kCommitDirty);
+  if (!homes_last_) write_homes(unwritten, When::kCommitDirty);
 }
 
 WeightsOnDevice Step::fetch(int visit) {

@@ -274,29 +274,46 @@ TEST(Programs, read_ahead_into_the_buffers_that_were_free_first) {
   }
 }
 
+// Of a unit's write lane: how many writes from the ring stand behind one from a home, of how many.
+struct HomeWrites {
+  int from_homes = 0, from_rings = 0, from_rings_behind = 0, behind_commit = 0;
+};
+HomeWrites home_writes(const UnitProgram& unit) {
+  HomeWrites found;
+  bool committed = false;
+  for (const int32_t number : unit.program.lane(Lane::kWrite)) {
+    const Hop& hop = unit.program.hops()[number];
+    committed |= hop.verb == Verb::kCommit;
+    if (hop.when == When::kCommitDirty) {
+      ++found.from_homes;
+      found.behind_commit += committed ? 1 : 0;
+    } else if (hop.when == When::kPending) {
+      ++found.from_rings;
+      found.from_rings_behind += found.from_homes > 0 ? 1 : 0;
+    }
+  }
+  return found;
+}
+
 // A write out of a ring's buffer is waited for by the next update that takes it, one from a home by the commit alone.
-// Only where early updates wait for the commit does it not matter which comes first.
-TEST(Programs, write_what_is_at_home_in_host_memory_behind_what_later_updates_wait_for) {
+// Where no update waits for a buffer the drive has something to do from the first update on.
+TEST(Programs, write_what_is_at_home_in_host_memory_behind_what_updates_wait_for) {
   const ModelSpec model = toy_model({.visits = 12}, Precision::kBf16);
-  PlanOptions options{.device_bytes = kMiB, .host_bytes = kMiB, .chunk_elements = 128};
+  PlanOptions options{.device_bytes = kMiB, .chunk_elements = 128};
   options.placement.weights = {{HomeKind::kHost, 1}};
   options.placement.state = {{HomeKind::kHost, 0.5}, {HomeKind::kNvme, 0.5}};
   options.commit_interval = 1;
-  const Plan plan = make_plan(model, options);
-  for (const UnitKind kind : {UnitKind::kTrain, UnitKind::kEvaluate, UnitKind::kDrain}) {
-    const UnitProgram unit = build_unit(model, plan, kind);
-    size_t from_rings = 0, from_homes = 0, commits = 0;
-    for (const int32_t number : unit.program.lane(Lane::kWrite)) {
-      const Hop& hop = unit.program.hops()[number];
-      from_rings += hop.when == When::kPending ? 1 : 0;
-      from_homes += hop.when == When::kCommitDirty ? 1 : 0;
-      commits += hop.verb == Verb::kCommit ? 1 : 0;
-      EXPECT_TRUE(hop.when != When::kPending || from_homes == 0) << "a write from a ring behind one from a home";
-      EXPECT_TRUE(hop.when != When::kCommitDirty || commits == 0) << "a write behind its commit";
+  for (const int64_t host_bytes : {kMiB, 64 * kMiB}) {
+    options.host_bytes = host_bytes;
+    const Plan plan = make_plan(model, options);
+    for (const UnitKind kind : {UnitKind::kTrain, UnitKind::kEvaluate, UnitKind::kDrain}) {
+      const HomeWrites writes = home_writes(build_unit(model, plan, kind));
+      EXPECT_EQ(writes.from_rings + writes.from_homes, 2 * std::ssize(plan.chunks));
+      EXPECT_GT(writes.from_homes, std::ssize(plan.chunks));  // all weights, and some state
+      EXPECT_GT(writes.from_rings, 0);
+      EXPECT_EQ(writes.behind_commit, 0);
+      EXPECT_EQ(writes.from_rings_behind > 0, host_bytes > kMiB);
     }
-    EXPECT_EQ(from_rings + from_homes, 2 * plan.chunks.size());
-    EXPECT_GT(from_rings, 0u);
-    EXPECT_GT(from_homes, plan.chunks.size());  // all weights, and some state
   }
 }
 
