@@ -1,7 +1,9 @@
-// How long a drive lasts at the rate at which a run writes to it. Pure functions.
+// How long a drive lasts at the rate at which a run writes to it. Pure functions, but for drives_in().
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,24 +15,40 @@ namespace sluice {
 struct WriteRate {
   int64_t bytes_per_step = 0;  // to all drives together
   double step_seconds = 0;     // 0: not known
-  double largest_share = 1;    // of one drive in that: it wears out first
 };
+
+// A drive and what it takes of all that is written.
+struct WrittenDrive {
+  DriveWear wear;
+  double share = 1;
+};
+struct WrittenDrives {
+  std::vector<WrittenDrive> list;
+  enum class Shares : uint8_t { kOfStore, kTakenAsEqual } shares = Shares::kOfStore;
+};
+// What folders that are on one device take adds up: it is worn by all of them. Where no device is known, one file
+// system is one drive. `parts`: what each folder takes, in any unit.
+std::vector<WrittenDrive> by_device(std::span<const DriveWear> folders, std::span<const uint32_t> parts);
+// Of a store in these folders, one for each of its drives; they need not be there. Reads the drives' own counters. The
+// shares are the store's, or all the same where none is there: they follow from speeds measured when it is made.
+WrittenDrives drives_in(std::span<const std::filesystem::path> folders);
 
 struct Endurance {
   // Nothing where the step's time is not known.
   std::optional<double> bytes_per_day;
   // Of the drive that wears out first; nothing where the configuration has no "endurance".
   std::optional<double> lasts_steps, lasts_days;
+  size_t first_worn = 0;
   // It lasts for fewer days than the configuration asks for.
   bool is_too_short = false;
 };
 
-// `worn`: what the drives' own counters say; what has been written already is taken off the rating.
-Endurance endurance_of(const EnduranceConfig& asked, const WriteRate& rate, const std::vector<DriveWear>& worn);
+// What has been written to a drive already is taken off its rating.
+Endurance endurance_of(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives);
 
 // A line each: bytes per step and day; the drives' own counters; how long they last.
-std::string words_of(const EnduranceConfig& asked, const WriteRate& rate, const std::vector<DriveWear>& worn);
+std::string words_of(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives);
 // Empty: nothing to warn of.
-std::string warning_of(const EnduranceConfig& asked, const WriteRate& rate, const std::vector<DriveWear>& worn);
+std::string warning_of(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives);
 
 }  // namespace sluice

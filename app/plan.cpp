@@ -14,7 +14,6 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/zero_memory.h"
-#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
@@ -56,22 +55,14 @@ struct Outlook {
   std::optional<WhatIf> what_if;
 };
 
-// Drives share the bytes in proportion to their speeds, which are measured when the store is made.
-WriteRate rate_of(const Plan& plan, const RunConfig& config, const std::optional<Outlook>& outlook) {
+WriteRate rate_of(const Plan& plan, const std::optional<Outlook>& outlook) {
   return {.bytes_per_step = std::llround(plan.written_bytes_per_step),
-          .step_seconds = outlook ? outlook->present.step_ms / 1e3 : 0,
-          .largest_share = 1.0 / static_cast<double>(std::max<size_t>(1, config.sluice.nvme.size()))};
+          .step_seconds = outlook ? outlook->present.step_ms / 1e3 : 0};
 }
 
-std::vector<DriveWear> drives_of(const RunConfig& config) {
-  std::vector<DriveWear> worn;
-  for (const auto& folder : store_drives(config)) worn.push_back(read_drive_wear(existing_part(folder)));
-  return worn;
-}
-
-Json endurance_json(const EnduranceConfig& asked, const WriteRate& rate, const std::vector<DriveWear>& worn) {
+Json endurance_json(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
-  const Endurance endurance = endurance_of(asked, rate, worn);
+  const Endurance endurance = endurance_of(asked, rate, drives);
   Json json = {{"bytes_per_step", rate.bytes_per_step}, {"bytes_per_day", number(endurance.bytes_per_day)}};
   if (asked.terabytes_written > 0) {
     json["terabytes_written"] = asked.terabytes_written;
@@ -81,8 +72,9 @@ Json endurance_json(const EnduranceConfig& asked, const WriteRate& rate, const s
     json["too_short"] = endurance.is_too_short;
   }
   json["drives"] = Json::array();
-  for (const DriveWear& drive : worn) {
+  for (const auto& [drive, share] : drives.list) {
     json["drives"].push_back({{"device", drive.device},
+                              {"share", share},
                               {"written_bytes", drive.written_bytes ? Json(*drive.written_bytes) : Json(nullptr)},
                               {"used_percent", drive.used_percent ? Json(*drive.used_percent) : Json(nullptr)},
                               {"reason", drive.reason}});
@@ -182,16 +174,16 @@ void run_plan(const PlanCommand& command, Console& console) {
   std::optional<Outlook> outlook;
   if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, what_if);
   const EnduranceConfig& asked = setup.config.endurance;
-  const WriteRate rate = rate_of(plan, setup.config, outlook);
-  const std::vector<DriveWear> worn = drives_of(setup.config);
-  if (const std::string warning = warning_of(asked, rate, worn); !warning.empty()) {
+  const WriteRate rate = rate_of(plan, outlook);
+  const WrittenDrives drives = drives_in(store_drives(setup.config));
+  if (const std::string warning = warning_of(asked, rate, drives); !warning.empty()) {
     say(console.log(), LogLevel::kWarning, warning);
   }
   if (command.output == PlanOutput::kJson) {
     Json json = plan_json(setup, plan, workspace);
     json["prediction"] = nullptr;
     if (outlook) add_outlook(json, *outlook, tokens);
-    json["endurance"] = endurance_json(asked, rate, worn);
+    json["endurance"] = endurance_json(asked, rate, drives);
     console.print(json.dump(2));
     return;
   }
@@ -200,7 +192,7 @@ void run_plan(const PlanCommand& command, Console& console) {
                             workspace.from == WorkspaceNeed::From::kMeasured ? "measured" : "by the closed form"));
   console.print(plan.table());
   if (outlook) console.print(outlook_words(*outlook, command.what_if, options, tokens));
-  console.print(words_of(asked, rate, worn));
+  console.print(words_of(asked, rate, drives));
 }
 
 }  // namespace sluice

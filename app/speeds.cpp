@@ -1,7 +1,6 @@
 #include "app/speeds.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <cmath>
 #include <iterator>
@@ -23,10 +22,8 @@ namespace fs = std::filesystem;
 
 // The block device below a folder, or the number of its file system where none is named.
 std::string device_of(const fs::path& folder) {
-  const std::string device = read_drive_wear(folder).device;
-  if (!device.empty()) return device;
-  struct stat status = {};
-  return stat(folder.c_str(), &status) == 0 ? fmt::format("file system {}", status.st_dev) : "unknown";
+  const DriveWear wear = read_drive_wear(folder);
+  return wear.device.empty() ? fmt::format("file system {}", wear.file_system) : wear.device;
 }
 
 std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) {

@@ -302,15 +302,13 @@ std::string Training::endurance() {
   const int64_t steps = engine_->step() - first_step_;
   if (steps == 0) return {};
   const WriteRate rate{.bytes_per_step = (written_bytes_ - written_before_bytes_) / steps,
-                       .step_seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9 / static_cast<double>(steps),
-                       .largest_share = engine_->largest_drive_share()};
-  std::vector<DriveWear> worn;
-  for (const fs::path& store : opening_.stores()) worn.push_back(read_drive_wear(store));
+                       .step_seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9 / static_cast<double>(steps)};
+  const WrittenDrives drives = drives_in(opening_.stores());
   const EnduranceConfig& asked = setup_.config.endurance;
-  if (const std::string warning = warning_of(asked, rate, worn); !warning.empty()) {
+  if (const std::string warning = warning_of(asked, rate, drives); !warning.empty()) {
     say(console_.log(), LogLevel::kWarning, warning);
   }
-  return words_of(asked, rate, worn);
+  return words_of(asked, rate, drives);
 }
 
 void Training::print_sample() {

@@ -328,7 +328,7 @@ void read_endurance(const Reader& reader, EnduranceConfig& endurance) {
   if (reader.find("endurance") == nullptr) return;
   const auto read = [&](std::string_view path, double& into) {
     if (reader.find(path) == nullptr) reader.refuse_missing(path);
-    reader.number(path, into, std::numeric_limits<double>::min(), kNoLimit);
+    reader.number(path, into, std::numeric_limits<double>::min(), 1e12);
   };
   read("endurance.terabytes_written", endurance.terabytes_written);
   read("endurance.days", endurance.days);

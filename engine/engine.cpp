@@ -348,7 +348,6 @@ Digests Engine::digests() {
 }
 
 const StepLanes& Engine::last_lanes() const { return impl_->lanes; }
-double Engine::largest_drive_share() const { return impl_->store->largest_drive_share(); }
 int64_t Engine::written_bytes() const { return impl_->store->written_bytes(); }
 void Engine::write_timeline(const std::string& path) const {
   TraceWriter trace(path);

@@ -207,8 +207,7 @@ class Engine {
   // written, which harms no step.
   void close_trace();
   const Ledger& ledger() const;
-  double largest_drive_share() const;  // of the drive that takes most of what is written
-  int64_t written_bytes() const;       // to the drives since this engine opened the store, padding and tables included
+  int64_t written_bytes() const;  // to the drives since this engine opened the store, padding and tables included
   std::vector<std::string> describe() const;  // backend, topology, kernel: lines for the log
 
  private:

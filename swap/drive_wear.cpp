@@ -20,13 +20,16 @@ namespace {
 
 constexpr size_t kSmartLogBytes = 512;
 
-// The whole drive's name: that of the parent where the path lies on a partition.
-std::string device_of(const std::filesystem::path& path, const std::filesystem::path& sysfs) {
+uint64_t file_system_of(const std::filesystem::path& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return {};
+  return stat(path.c_str(), &status) == 0 ? status.st_dev : 0;
+}
+
+// The whole drive's name: that of the parent where the file system lies on a partition.
+std::string device_of(uint64_t file_system, const std::filesystem::path& sysfs) {
   std::error_code error;
   auto device = std::filesystem::canonical(
-      sysfs / "dev" / "block" / fmt::format("{}:{}", major(status.st_dev), minor(status.st_dev)), error);
+      sysfs / "dev" / "block" / fmt::format("{}:{}", major(file_system), minor(file_system)), error);
   if (error) return {};
   if (std::filesystem::exists(device / "partition", error)) device = device.parent_path();
   return device.filename();
@@ -61,7 +64,8 @@ SmartLog read_smart_log(std::span<const std::byte> log) {
 }
 
 DriveWear read_drive_wear(const std::filesystem::path& path, const WearSources& sources) {
-  DriveWear wear{.device = device_of(path, sources.sysfs)};
+  DriveWear wear{.file_system = file_system_of(path)};
+  wear.device = device_of(wear.file_system, sources.sysfs);
   if (wear.device.empty()) {
     wear.reason = "no block device lies behind it";
     return wear;

@@ -11,6 +11,7 @@ namespace sluice {
 
 struct DriveWear {
   std::string device;                    // "nvme0n1"; empty: no block device lies behind the folder
+  uint64_t file_system = 0;              // its number; 0: not known
   std::optional<int64_t> written_bytes;  // over the drive's life, by its SMART log
   std::optional<int> used_percent;       // of its rated endurance, by its own estimate
   std::string reason;                    // why there is no count, in words; empty where there is one

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <fstream>
 #include <random>
 #include <utility>
 
@@ -225,6 +226,21 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
   for (const double speed : speeds)
     weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
   return weights;
+}
+
+std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {
+  std::ifstream file(store_path(folders.front(), rank), std::ios::binary);
+  std::array<std::array<char, kStoreBlockBytes>, 2> blocks = {};
+  CopyBlocks read;
+  for (size_t i : {0, 1}) {
+    file.clear();
+    file.seekg(kIdentityOffset[i]);
+    if (file.read(blocks[i].data(), kStoreBlockBytes)) read[i] = std::as_bytes(std::span(blocks[i]));
+  }
+  const IdentityCopies copies = read_identities(read);
+  const DrivePlace& place = copies.header.place;
+  const bool is_theirs = copies.state == HeaderState::kValid && place.drive == 0;
+  return is_theirs && place.weights.size() == folders.size() ? std::optional(place.weights) : std::nullopt;
 }
 
 std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity) {

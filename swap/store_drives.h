@@ -1,9 +1,10 @@
 // Finding, weighing and opening the drives of a store, before its layout is known. Internal to swap, but for
-// weigh_drives().
+// weigh_drives() and stored_weights().
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "swap/drive.h"
@@ -21,6 +22,10 @@ uint64_t draw_store_number();
 // Weights in proportion to how fast each drive reads and writes the same bytes, measured now on scratch files. 1000 for
 // all of them together, about; the same for each where one has no room for that, which is logged.
 std::vector<uint32_t> weigh_drives(const StoreOptions& options);
+
+// Those in the header of the store that lies in these folders, which may be open. nullopt: there is none that can be
+// read, or it is on another number of drives, or begins with another one.
+std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank = 0);
 
 // One copy of a drive's identity header, and what belongs there.
 struct DamagedHeader {

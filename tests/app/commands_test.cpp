@@ -69,6 +69,17 @@ TEST_F(CommandsTest, plan_tells_what_a_step_writes_and_for_how_many_the_drive_is
   EXPECT_THAT(table, testing::HasSubstr("0.001 TB last"));
 }
 
+TEST_F(CommandsTest, two_folders_on_one_drive_wear_it_as_one_does) {
+  const std::string rating = R"(endurance={"terabytes_written": 0.001, "days": 365})";
+  const std::string both = "sluice.nvme=[\"" + file("a") + "\",\"" + file("b") + "\"]";
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--set", rating, "--set", both});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json endurance = Json::parse(ended.out)["endurance"];
+  EXPECT_NEAR(endurance["lasts_steps"].get<double>(), 1e9 / endurance["bytes_per_step"].get<double>(), 1);
+  ASSERT_EQ(endurance["drives"].size(), 1u);
+  EXPECT_EQ(endurance["drives"][0]["share"], 1);
+}
+
 TEST_F(CommandsTest, training_ends_with_what_it_wrote_and_warns_of_a_drive_that_will_not_last) {
   const Ended plain = train("plain");
   ASSERT_EQ(plain.exit_code, 0) << plain.err;

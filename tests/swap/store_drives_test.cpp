@@ -1,4 +1,6 @@
 // Stores on several drives: how records are split, what an opening checks, and that no drive waits for another.
+#include "swap/store_drives.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +8,7 @@
 
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include "core/bytes.h"
@@ -117,6 +120,20 @@ TEST_P(StoreDrives, of_which_one_has_no_room_to_be_measured_share_alike_and_say_
   expect_step(*store, run_, 0);
   EXPECT_THAT(store->describe(), HasSubstr("split over 2 drives as 1 : 1"));
   EXPECT_THAT(lines.text(), AllOf(HasSubstr(folder(1).string()), HasSubstr("same share")));
+}
+
+TEST_P(StoreDrives, tell_their_weights_while_they_are_open_and_with_one_copy_of_the_header) {
+  const std::array folders = {folder(0), folder(1)};
+  EXPECT_EQ(stored_weights(folders), std::nullopt);
+  const auto store = create(options({700, 300}));
+  const std::vector<uint32_t> expected = {700, 300};
+  EXPECT_EQ(stored_weights(folders), expected);
+  EXPECT_EQ(stored_weights({folders.data(), 1}), std::nullopt) << "not all of its drives";
+  EXPECT_EQ(stored_weights(std::array{folder(1), folder(0)}), std::nullopt) << "in another order";
+  for (const int64_t offset : kIdentityOffset) {
+    std::fstream(file(0), std::ios::in | std::ios::out | std::ios::binary).seekp(offset).write("damage", 6);
+    EXPECT_EQ(stored_weights(folders).has_value(), offset == kIdentityOffset[0]);
+  }
 }
 
 TEST_P(StoreDrives, one_folder_named_twice_is_refused) {
