@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "app/scratch_run.h"
-#include "bench/median.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
 #include "core/clock.h"
+#include "core/median.h"
 
 namespace sluice {
 namespace {

@@ -6,10 +6,10 @@
 #include <array>
 
 #include "bench/adam_planes.h"
-#include "bench/median.h"
 #include "bench/streams.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/median.h"
 
 namespace sluice {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "bench/adam.h"
 #include "bench/adam_planes.h"
-#include "bench/median.h"
 #include "bench/streams.h"
 #include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/clock.h"
 #include "core/errors.h"
+#include "core/median.h"
 #include "offload/gradient_kernels.h"
 
 namespace sluice {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "bench/median.h"
+#include "core/median.h"
 
 namespace sluice {
 namespace {

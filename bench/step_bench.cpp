@@ -5,9 +5,9 @@
 #include <cmath>
 #include <thread>
 
-#include "bench/median.h"
 #include "bench/step_ceilings.h"
 #include "core/clock.h"
+#include "core/median.h"
 #include "engine/speculation.h"
 
 namespace sluice {

@@ -13,7 +13,6 @@
 
 #include "core/arena.h"
 #include "core/bytes.h"
-#include "core/clock.h"
 #include "core/errors.h"
 #include "swap/drive_folders.h"
 
@@ -84,14 +83,14 @@ class BareLoop {
   }
 
   BareEnd run() {
-    const int64_t begin_ns = now_ns();
+    const int64_t begin_ns = run_.clock();
     std::array<IoCompletion, 64> done;
     for (submit(); ended_bytes_ < started_bytes_; submit()) {
       const size_t count = queue_.poll(done, Wait::kUntilOne);
       for (size_t i = 0; i < count; ++i) finish(done[i]);
-      if (now_ns() - begin_ns > run_.limit_ns) stop();
+      if (run_.clock() - begin_ns > run_.limit_ns) stop();
     }
-    return {.bytes = ended_bytes_, .ns = now_ns() - begin_ns};
+    return {.bytes = ended_bytes_, .ns = run_.clock() - begin_ns};
   }
 
  private:

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "core/clock.h"
 #include "swap/io_queue.h"
 #include "swap/record_store.h"
 
@@ -49,6 +51,7 @@ struct BareRun {
   int depth = 32;  // requests in flight for each range, as far as the queue and the memory have room for all
   std::span<std::byte> memory;   // of the requests in flight; at least a block for each range; aligned to 4096
   int64_t limit_ns = INT64_MAX;  // no new requests after that time
+  std::function<int64_t()> clock = now_ns;
 };
 struct BareEnd {
   int64_t bytes = 0, ns = 0;

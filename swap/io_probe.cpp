@@ -7,38 +7,20 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/median.h"
 #include "swap/bare_io.h"
 
 namespace sluice {
 namespace {
 
 constexpr double kWorthChanging = 1.05;
+constexpr int kRounds = 3;
 
-// One direction of one trial.
-struct Pass {
-  IoOp op;
-  int64_t limit_ns;
+// What the rounds gave for one candidate; nothing where it could not be tried.
+struct Figures {
+  IoSettings settings;
+  std::vector<double> read, write;
 };
-
-double move(IoQueue& queue, std::span<const ScratchFile> files, const IoProbeOptions& options, const IoSettings& with,
-            Pass pass) {
-  BareRun run{.op = pass.op == IoOp::kRead ? BareOp::kRead : BareOp::kWrite,
-              .bytes = 2 * options.scratch_bytes * static_cast<int64_t>(files.size()),
-              .block_bytes = with.block_bytes,
-              .depth = with.depth,
-              .memory = options.memory,
-              .limit_ns = pass.limit_ns};
-  for (const ScratchFile& file : files) run.ranges.push_back(file.whole());
-  return run_bare(queue, run).gb_per_s();
-}
-
-IoTrial try_settings(IoQueue& queue, std::span<const ScratchFile> files, const IoProbeOptions& options,
-                     const IoSettings& with, int64_t limit_ns) {
-  IoTrial trial{.settings = with};
-  trial.write_gb_per_s = move(queue, files, options, with, {IoOp::kWrite, limit_ns});
-  trial.read_gb_per_s = move(queue, files, options, with, {IoOp::kRead, limit_ns});
-  return trial;
-}
 
 // Where there are no trials: a backend's own words, or that nothing fits.
 [[noreturn]] void refuse(const IoProbeOptions& options, const std::exception_ptr& why) {
@@ -51,37 +33,89 @@ IoTrial try_settings(IoQueue& queue, std::span<const ScratchFile> files, const I
                  .advice = "try smaller blocks, or give more memory"});
 }
 
+// All candidates in turn, again and again: what disturbs the machine for a while meets all of them.
+class Rounds {
+ public:
+  explicit Rounds(const IoProbeOptions& options) : options_(options), begin_ns_(options.clock()) {
+    for (const std::filesystem::path& folder : options.folders) files_.emplace_back(folder, options.scratch_bytes);
+    const auto memory_bytes = static_cast<int64_t>(options.memory.size());
+    const int64_t most_block_bytes =
+        std::min(options.scratch_bytes, memory_bytes / static_cast<int64_t>(files_.size()));
+    for (const IoSettings& with : options.candidates) {
+      if (with.block_bytes <= most_block_bytes) figures_.push_back({.settings = with, .read = {}, .write = {}});
+    }
+    const int64_t passes = 2 * kRounds * static_cast<int64_t>(figures_.size()) + 1;
+    pass_ns_ = options.limit_ns / 3 * 2 / passes;  // the rest is for what is in flight at a pass's end, and for queues
+  }
+
+  std::vector<IoTrial> run() {
+    round();
+    std::erase_if(figures_, [](const Figures& each) { return each.read.empty(); });
+    if (figures_.empty()) refuse(options_, refused_);
+    for (int rounds = 1; rounds < kRounds && has_time_after(rounds); ++rounds) round();
+    std::vector<IoTrial> trials;
+    for (const Figures& each : figures_) {
+      trials.push_back(
+          {.settings = each.settings, .read_gb_per_s = median(each.read), .write_gb_per_s = median(each.write)});
+    }
+    return trials;
+  }
+
+ private:
+  // For one more like those before.
+  bool has_time_after(int rounds) const {
+    const int64_t passed_ns = options_.clock() - begin_ns_;
+    return passed_ns + passed_ns / rounds <= options_.limit_ns;
+  }
+
+  void round() {
+    for (Figures& each : figures_) {
+      std::unique_ptr<IoQueue> queue;
+      try {
+        queue = options_.make_queue(for_drives(
+            {.backend = each.settings.backend, .depth = each.settings.depth, .memory = {options_.memory}, .log = {}},
+            static_cast<int>(files_.size())));
+      } catch (const IoError&) {  // what an earlier round gave stays
+        if (!refused_) refused_ = std::current_exception();
+        continue;
+      }
+      // The first write of a block costs more than the next ones.
+      if (!is_warm_) move(*queue, each.settings, BareOp::kWrite);
+      is_warm_ = true;
+      each.write.push_back(move(*queue, each.settings, BareOp::kWrite));
+      each.read.push_back(move(*queue, each.settings, BareOp::kRead));
+    }
+  }
+
+  double move(IoQueue& queue, const IoSettings& with, BareOp op) const {
+    BareRun run{.op = op,
+                .bytes = 2 * options_.scratch_bytes * static_cast<int64_t>(files_.size()),
+                .block_bytes = with.block_bytes,
+                .depth = with.depth,
+                .memory = options_.memory,
+                .limit_ns = pass_ns_,
+                .clock = options_.clock};
+    for (const ScratchFile& file : files_) run.ranges.push_back(file.whole());
+    return run_bare(queue, run).gb_per_s();
+  }
+
+  const IoProbeOptions& options_;
+  int64_t begin_ns_, pass_ns_ = 0;
+  std::vector<ScratchFile> files_;
+  std::vector<Figures> figures_;
+  std::exception_ptr refused_;  // by the first backend that cannot be had here
+  bool is_warm_ = false;
+};
+
 }  // namespace
 
 IoProbe probe_io(const IoProbeOptions& options) {
-  std::vector<ScratchFile> files;
-  files.reserve(options.folders.size());
-  for (const std::filesystem::path& folder : options.folders) files.emplace_back(folder, options.scratch_bytes);
-  const int64_t most_block_bytes =
-      std::min(options.scratch_bytes, static_cast<int64_t>(options.memory.size()) / static_cast<int64_t>(files.size()));
-  IoProbe probe;
-  const int64_t passes = 2 * static_cast<int64_t>(options.candidates.size()) + 1;
-  const int64_t limit_ns = options.limit_ns / passes;
-  std::exception_ptr refused;  // by the first backend that cannot be had here
-  for (const IoSettings& with : options.candidates) {
-    if (with.block_bytes > most_block_bytes) continue;
-    std::unique_ptr<IoQueue> queue;
-    try {
-      queue = options.make_queue(
-          for_drives({.backend = with.backend, .depth = with.depth, .memory = {options.memory}, .log = {}},
-                     static_cast<int>(files.size())));
-    } catch (const IoError&) {
-      if (!refused) refused = std::current_exception();
-      continue;
-    }
-    // The first write of a block costs more than the next ones.
-    if (probe.trials.empty()) try_settings(*queue, files, options, with, limit_ns / 2);
-    probe.trials.push_back(try_settings(*queue, files, options, with, limit_ns));
-  }
-  if (probe.trials.empty()) refuse(options, refused);
+  IoProbe probe{.trials = Rounds(options).run()};
+  double bar = kWorthChanging * probe.trials.front().both_gb_per_s();
   for (size_t i = 1; i < probe.trials.size(); ++i) {
-    const double bar = probe.trials[probe.best].both_gb_per_s() * (probe.best == 0 ? kWorthChanging : 1);
-    if (probe.trials[i].both_gb_per_s() > bar) probe.best = i;
+    if (probe.trials[i].both_gb_per_s() <= bar) continue;
+    bar = probe.trials[i].both_gb_per_s();
+    probe.best = i;
   }
   return probe;
 }

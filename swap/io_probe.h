@@ -2,10 +2,12 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "swap/io_queue.h"
 
 namespace sluice {
@@ -15,6 +17,7 @@ struct IoSettings {
   int64_t block_bytes = int64_t{1} << 20;
   int depth = 64;
 };
+// Medians over the rounds.
 struct IoTrial {
   IoSettings settings;
   double read_gb_per_s = 0, write_gb_per_s = 0;
@@ -23,11 +26,14 @@ struct IoTrial {
 
 struct IoProbeOptions {
   std::vector<std::filesystem::path> folders;  // all drives at once
-  std::vector<IoSettings> candidates;          // the first wins unless another is more than 5 % faster
+  std::vector<IoSettings> candidates;          // the first wins unless another's median is more than 5 % above its own
   std::span<std::byte> memory;                 // scratch, divided between the drives; aligned to 4096
-  int64_t scratch_bytes = int64_t{64} << 20;  // file on each drive; and what a trial moves at the most, each way, twice
-  int64_t limit_ns = 2'000'000'000;           // for all trials together, about
+  int64_t scratch_bytes = int64_t{64} << 20;  // file on each drive; and what a round moves at the most, each way, twice
+  // For all together, about. Three rounds fit, each of all candidates in turn; where drives are so slow that they would
+  // not, two or one are made.
+  int64_t limit_ns = 2'000'000'000;
   IoQueueFactory make_queue = make_io_queue;
+  std::function<int64_t()> clock = now_ns;
 };
 struct IoProbe {
   std::vector<IoTrial> trials;  // that ran: a backend that is not there has none, nor a block that does not fit

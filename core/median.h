@@ -1,4 +1,4 @@
-// What a benchmark reports of its rounds.
+// The median of what was measured several times.
 #pragma once
 #include <algorithm>
 #include <cstddef>
