@@ -9,6 +9,7 @@
 
 #include "app/choice.h"
 #include "app/device_kinds.h"
+#include "app/whole_number.h"
 #include "bench/adam.h"
 #include "core/bytes.h"
 #include "engine/device_probe.h"
@@ -116,10 +117,11 @@ void add_bench_adam(CLI::App& bench) {
   CLI::App* adam = bench.add_subcommand("adam", "The optimizer's pass on this CPU, beside what its memory gives");
   CLI::Option* const elements =
       adam->add_option("--elements", options.elements, "Parameters (26 B of traffic each in bf16)")
+          ->check(whole_number(0))
           ->capture_default_str();
   CLI::Option* const threads =
       adam->add_option("--threads", options.threads, "Threads; 0: one for each core that this process may use")
-          ->check(CLI::Range(0, 1024))
+          ->check(whole_number(0, 1024))
           ->capture_default_str();
   add_choice<Precision>(*adam, "--precision", options.precision,
                         {{"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}},

@@ -11,6 +11,7 @@
 #include "app/choice.h"
 #include "app/console.h"
 #include "app/device_kinds.h"
+#include "app/whole_number.h"
 #include "bench/copy_bench.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -102,7 +103,7 @@ void add_bench_copy(CLI::App& bench) {
   copy->add_option("--path", arguments->folder,
                    "Folder of a drive: also measures the way from there to the device; half of --size is taken");
   copy->add_option("--rounds", options.rounds, "Of which the best is taken")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   copy->add_flag_callback(
       "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the text");

@@ -13,6 +13,7 @@
 
 #include "app/choice.h"
 #include "app/console.h"
+#include "app/whole_number.h"
 #include "bench/io_bench.h"
 #include "bench/scratch_folder.h"
 #include "configs/run_config.h"
@@ -210,7 +211,7 @@ void add_bench_io(CLI::App& bench) {
   CLI::Option* const block =
       io->add_option("--block", arguments->block, "Bytes of a request at the most")->capture_default_str();
   CLI::Option* const depth = io->add_option("--depth", options.depth, "Requests in flight, for each drive")
-                                 ->check(CLI::Range(1, kMaxQueueDepth))
+                                 ->check(whole_number(1, kMaxQueueDepth))
                                  ->capture_default_str();
   CLI::Option* const pattern = add_choice<IoPattern>(
       *io, "--pattern", options.pattern,
@@ -224,7 +225,7 @@ void add_bench_io(CLI::App& bench) {
       add_choice<Verify>(*io, "--verify", options.verify, {{"on", Verify::kOn}, {"off", Verify::kOff}},
                          "Checksums as in training (default: on)");
   CLI::Option* const rounds = io->add_option("--rounds", arguments->rounds, "Of which the median is taken")
-                                  ->check(CLI::Range(1, 1000))
+                                  ->check(whole_number(1, 1000))
                                   ->capture_default_str();
   io->add_option("--throttle", options.throttle.gb_per_s,
                  "GB/s for each drive at the most, 0.001 and more (0: no limit): plays a slower one")

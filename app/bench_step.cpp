@@ -17,6 +17,7 @@
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
+#include "app/whole_number.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -241,8 +242,9 @@ void add_bench_step(CLI::App& bench, int& exit_code) {
       ->check(check_wait);
   command->add_option("--machine", options->machine, "Predict with the speeds of this JSON file (README)");
   command->add_option("--rounds", options->rounds, "Rounds of steps and replays (default: 3)")
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--steps", options->steps, "Measured steps in a round (default: 3)")->check(CLI::Range(1, 1000));
+      ->check(whole_number(1, 1000));
+  command->add_option("--steps", options->steps, "Measured steps in a round (default: 3)")
+      ->check(whole_number(1, 1000));
   command->add_flag_callback(
       "--json", [options] { options->output = BenchStepCommand::Output::kJson; }, "As one line of JSON");
   command->callback([options, &exit_code] { run_bench_step(*options, exit_code); });

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -15,6 +14,7 @@
 #include "app/console.h"
 #include "app/device_option.h"
 #include "app/train.h"
+#include "app/whole_number.h"
 #include "core/errors.h"
 
 namespace sluice {
@@ -37,19 +37,6 @@ std::string joined(std::string text) {
 // What other libraries append to theirs (stack traces) helps nobody here.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// In decimal digits alone: the library would read 010 as 8, and -1 as the largest number there is.
-bool is_integer(const std::string& text, int64_t least) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && value >= least && (value == 0 || text.front() != '0');
-}
-std::string check_positive(const std::string& text) {
-  return is_integer(text, 1) ? "" : text + " is not a positive integer";
-}
-std::string check_seed(const std::string& text) {
-  return is_integer(text, 0) ? "" : text + " is not an integer from 0 to 9223372036854775807";
-}
 std::string check_name(const std::string& text) { return text.empty() ? "a name is needed" : ""; }
 std::string check_temperature(const std::string& text) {
   double value = 0;
@@ -73,15 +60,15 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   add_config(*command, options.config, options.overrides);
   command->add_option("--data", options.data, "File or folder of UTF-8 text, in place of data.path");
   command->add_option("--steps", options.steps, "Steps, counted from the start of the run (default: one epoch)")
-      ->check(check_positive);
+      ->check(whole_number(1));
   command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)")
       ->check(check_name);
   command->add_option("--seed", options.seed, "Seed of initial values and order of samples, in place of the file's")
-      ->check(check_seed);
+      ->check(whole_number(0));
   add_machine(*command, options.machine);
   command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing");
   command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
-  command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")->check(check_positive);
+  command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")->check(whole_number(1));
   CLI::Option* resume = command->add_flag_callback(
       "--resume", [&options] { options.open = OpenMode::kResume; }, "Go on after the last committed step");
   command
@@ -126,9 +113,9 @@ void add_tune(CLI::App& app, TuneCommand& options, int& exit_code) {
   command->add_option("--out", options.out, "The file to write (default: NAME.tuned.json beside NAME.json)");
   command
       ->add_option("--trials", options.trials, "Configurations that are tried for real, CONFIG among them (default: 3)")
-      ->check(CLI::Range(1, 100));
+      ->check(whole_number(1, 100));
   command->add_option("--steps", options.steps, "Measured steps in each of a trial's 3 rounds (default: 2)")
-      ->check(CLI::Range(1, 1000));
+      ->check(whole_number(1, 1000));
   command->add_flag_callback(
       "--json", [&options] { options.output = TuneCommand::Output::kJson; }, "As JSON");
   command->callback([&options, &exit_code] {
@@ -141,10 +128,10 @@ void add_generate(CLI::App& app, GenerateCommand& options) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with the model of a run");
   command->add_option("DIR", options.folder, "Folder of the run")->required();
   command->add_option("--prompt", options.prompt, "The text to continue")->required();
-  command->add_option("--tokens", options.tokens, "At most so many tokens")->check(check_positive)->required();
+  command->add_option("--tokens", options.tokens, "At most so many tokens")->check(whole_number(1))->required();
   command->add_option("--temperature", options.temperature, "0: always the likeliest token (default: 1)")
       ->check(check_temperature);
-  command->add_option("--seed", options.seed, "Seed of the choices (default: 0)")->check(check_seed);
+  command->add_option("--seed", options.seed, "Seed of the choices (default: 0)")->check(whole_number(0));
   add_device(*command, options.overrides);
   command->callback([&options] {
     Console console;

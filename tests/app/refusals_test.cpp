@@ -63,6 +63,24 @@ TEST_F(RefusalsTest, a_bad_command_line_is_one_line) {
   }
 }
 
+TEST_F(RefusalsTest, an_integer_is_read_as_it_is_written_or_not_at_all) {
+  const std::vector<std::vector<std::string>> options = {{"bench", "io", "--path", "@drive", "--depth"},
+                                                         {"bench", "io", "--path", "@drive", "--rounds"},
+                                                         {"bench", "copy", "--rounds"},
+                                                         {"bench", "adam", "--threads"},
+                                                         {"bench", "adam", "--elements"},
+                                                         {"bench", "step", "@run.json", "--rounds"},
+                                                         {"bench", "step", "@run.json", "--steps"},
+                                                         {"tune", "@run.json", "--trials"},
+                                                         {"tune", "@run.json", "--steps"},
+                                                         {"train", "@run.json", "--steps"}};
+  for (std::vector<std::string> line : options) {  // what the check takes: whole_number_test.cpp
+    line.emplace_back("010");
+    expect_refused(sluice(line), 2, line[line.size() - 2] + ": 010 is not a");
+  }
+  expect_refused(sluice({"tune", "@run.json", "--trials", "101"}), 2, "101 is not an integer from 1 to 100");
+}
+
 TEST_F(RefusalsTest, a_store_is_never_replaced_unasked) {
   ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
   const Ended ended = train("run");
