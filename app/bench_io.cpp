@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <filesystem>
@@ -88,6 +90,27 @@ void check_room(const Arguments& arguments) {
                   arguments.size, format_bytes(free), free, fmt::join(arguments.folders, ", ")));
 }
 
+// A sweep's file on each drive. A trial moves twice that: no less than is in flight.
+constexpr int64_t kSweepMemoryBytes = 64 * kMiB;  // for each drive
+int64_t sweep_file_bytes(const Arguments& arguments) {
+  return std::clamp<int64_t>(arguments.options.size_bytes / 4, kSweepMemoryBytes / 2, 512 * kMiB);
+}
+
+// Of each file system for the files of all folders on it.
+void check_sweep_room(const Arguments& arguments) {
+  const int64_t each = sweep_file_bytes(arguments);
+  for (const fs::path& folder : arguments.options.folders) {
+    const auto shares = [&](const fs::path& other) { return count_file_systems(std::array{folder, other}) == 1; };
+    const int64_t needed = each * std::ranges::count_if(arguments.options.folders, shares);
+    const int64_t free = free_drive_bytes({&folder, 1});
+    if (needed <= free) continue;
+    throw ConfigError(fmt::format(
+        "--sweep takes a quarter of --size on each drive, 32 MiB to 512 MiB: {} of that file system, and {} ({} bytes) "
+        "are free in {}: give a smaller --size, or make room",
+        format_bytes(needed), format_bytes(free), free, folder.string()));
+  }
+}
+
 Json json_of(const IoFigure& figure) {
   return {{"gb_per_s", figure.gb_per_s},
           {"ceiling_gb_per_s", figure.ceiling_gb_per_s},
@@ -147,16 +170,15 @@ Json sluice_section(const Arguments& arguments, const IoSettings& best) {
 }
 
 void sweep(const Arguments& arguments) {
-  constexpr int64_t kMemoryBytes = 64 * kMiB, kLimitNs = 20'000'000'000;  // memory: for each drive
+  constexpr int64_t kLimitNs = 20'000'000'000;
+  check_sweep_room(arguments);
   Console console;
   const auto folders = made_folders(arguments, console);
-  constexpr int64_t kLeastScratchBytes = kMemoryBytes / 2;  // a trial moves twice that: no less than is in flight
-  const Arena memory(kMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
-  IoProbeOptions options{
-      .folders = arguments.options.folders,
-      .memory = memory.span(),
-      .scratch_bytes = std::clamp<int64_t>(arguments.options.size_bytes / 4, kLeastScratchBytes, 512 * kMiB),
-      .limit_ns = kLimitNs};
+  const Arena memory(kSweepMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
+  IoProbeOptions options{.folders = arguments.options.folders,
+                         .memory = memory.span(),
+                         .scratch_bytes = sweep_file_bytes(arguments),
+                         .limit_ns = kLimitNs};
   RequestTimes ignored;
   options.make_queue = timed_queue_factory(&ignored, arguments.options.throttle);
   std::vector<IoBackend> backends = {IoBackend::kUring, IoBackend::kThreads};
@@ -164,7 +186,7 @@ void sweep(const Arguments& arguments) {
   for (const IoBackend backend : backends) {
     for (const int64_t block : {kMiB, 256 * kKiB, 512 * kKiB, 2 * kMiB, 4 * kMiB}) {
       for (const int depth : {64, 32, 16, 8, 4}) {
-        if (block * depth > kMemoryBytes) continue;  // would run with fewer in flight than it says
+        if (block * depth > kSweepMemoryBytes) continue;  // would run with fewer in flight than it says
         options.candidates.push_back({.backend = backend, .block_bytes = block, .depth = depth});
       }
     }
@@ -201,7 +223,10 @@ void add_bench_io(CLI::App& bench) {
   auto arguments = std::make_shared<Arguments>();
   IoStoreOptions& options = arguments->options;
   CLI::App* io = bench.add_subcommand("io", "The store that training uses, beside bare requests on the same files");
-  io->add_option("--path", arguments->folders, "Folders, one for each drive; twice --size is taken and given back")
+  io->add_option(
+        "--path", arguments->folders,
+        "Folders, one for each drive; twice --size is taken and given back (by --sweep a quarter of it on each "
+        "drive, 32MiB to 512MiB)")
       ->required()
       ->delimiter(',')
       ->check(check_folder);

@@ -24,16 +24,40 @@ constexpr int64_t kMemoryBytes = 16 * kMiB;
 constexpr int64_t kShareUnitBytes = 4096;     // requests are aligned to it
 constexpr int64_t kMeasuredNs = 200'000'000;  // each way
 
+std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed) {
+  switch (error_number) {
+    case EROFS:
+    case EACCES:
+    case EPERM:
+      return "make the drive and the folder writable, or give another folder (sluice.nvme, of a benchmark --path)";
+    case ENOSPC:
+    case EDQUOT: {
+      const int64_t free = free_drive_bytes({&folder, 1});
+      return fmt::format(
+          "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive "
+          "(sluice.nvme, of a benchmark --path) or a smaller --size",
+          needed, format_bytes(needed), free, format_bytes(free), folder.string());
+    }
+    case EFBIG:
+      return "raise the limit on the size of a file (ulimit -f), or give a smaller --size";
+    case EINVAL:
+    case EOPNOTSUPP:
+      return "give a folder on a local drive with ext4 or xfs (sluice.nvme, of a benchmark --path)";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
     : bytes_(bytes), path_(folder / "(scratch file)") {
-  const auto fail = [this](const char* action, int error_number) {
+  const auto fail = [&](const char* action, int error_number) {
     throw IoError({.action = action,
                    .path = path_.string(),
                    .bytes = bytes_,
                    .error_number = error_number,
-                   .advice = "give a folder with room on a local drive with ext4 or xfs (sluice.nvme)"});
+                   .advice = advice_for(error_number, folder, bytes)});
   };
   std::error_code error;
   std::filesystem::create_directories(folder, error);

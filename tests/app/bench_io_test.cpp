@@ -3,12 +3,15 @@
 #include <csignal>
 #include <future>
 
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class BenchIo : public CommandTest {
@@ -185,6 +188,23 @@ TEST_F(BenchIo, refuses_more_than_the_drive_has_room_for_before_it_makes_anythin
     EXPECT_THAT(ended.last_error_line(), testing::AllOf(HasSubstr("--size"), HasSubstr("are free in")));
     EXPECT_FALSE(fs::exists(file("drive")));
   }
+}
+
+TEST_F(BenchIo, a_sweep_without_room_says_so_before_it_makes_anything_and_a_smaller_size_helps) {
+  const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 48 * kMiB);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  const auto sweep = [&](const std::string& folders, const char* size) {
+    return sluice({"bench", "io", "--path", folders, "--size", size, "--sweep", "--backend", "threads", "--json"});
+  };
+  const std::string one = file("small/a"), two = one + "," + file("small/b");
+  const auto expect_refused = [&](const Ended& ended, const char* needed) {
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.last_error_line(), AllOf(HasSubstr("--sweep"), HasSubstr(needed), HasSubstr("smaller --size")));
+    EXPECT_TRUE(fs::is_empty(file("small")));
+  };
+  expect_refused(sweep(one, "4GiB"), "512.0 MiB of that file system, and 48.0 MiB (50331648 bytes) are free");
+  expect_refused(sweep(two, "16MiB"), "64.0 MiB of that file system");
+  EXPECT_EQ(sweep(one, "16MiB").exit_code, 0);
 }
 
 TEST_F(BenchIo, refuses_one_folder_named_twice) {

@@ -120,6 +120,27 @@ TEST(ScratchFiles, leave_no_file_where_there_is_no_direct_io) {
   EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
 }
 
+TEST(ScratchFiles, without_room_say_how_much_is_needed_and_free) {
+  const TempFolder folder;
+  const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "small", kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const IoFailure failure = failure_of([&] { ScratchFile(drive.path(), 2 * kMiB); });
+  EXPECT_EQ(failure.details.error_number, ENOSPC);
+  EXPECT_THAT(failure.message, testing::AllOf(HasSubstr("2097152 bytes (2.0 MiB) are needed, 1048576 bytes (1.0 MiB)"),
+                                              HasSubstr("--size"), testing::Not(HasSubstr("ext4"))));
+  EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
+}
+
+TEST(ScratchFiles, on_a_drive_that_is_read_only_say_that_it_must_be_writable) {
+  const TempFolder folder;
+  MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "locked", kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  drive.make_read_only();
+  const IoFailure failure = failure_of([&] { ScratchFile(drive.path(), kBlock); });
+  EXPECT_EQ(failure.details.error_number, EROFS);
+  EXPECT_THAT(failure.message, testing::AllOf(HasSubstr("writable"), testing::Not(HasSubstr("ext4"))));
+}
+
 TEST(MeasureDrive, takes_half_of_a_small_drive_and_nothing_of_a_tiny_one) {
   const TempFolder folder;
   for (const int64_t bytes : {7 * kMiB, 24 * kMiB}) {
