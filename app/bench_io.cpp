@@ -142,11 +142,16 @@ void measure(const Arguments& arguments) {
   check_room(arguments);
   Console console;
   const auto folders = made_folders(arguments, console);
-  const IoBenchEnd end = run_io_bench(arguments.options, arguments.rounds,
-                                      [&](int done, int total) { console.progress(done, total, "measuring"); });
+  IoStoreOptions options = arguments.options;
+  options.log = console.log();
+  const IoBenchEnd end =
+      run_io_bench(options, arguments.rounds, [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();
   if (arguments.print == Arguments::Print::kJson) {
-    const Json json = {{"read", json_of(end.read)}, {"write", json_of(end.write)}, {"mixed", json_of(end.mixed)}};
+    const Json json = {{"queue", end.queue},
+                       {"read", json_of(end.read)},
+                       {"write", json_of(end.write)},
+                       {"mixed", json_of(end.mixed)}};
     return console.print(json.dump());
   }
   console.print(fmt::format(

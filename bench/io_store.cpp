@@ -138,6 +138,7 @@ StoreOptions IoStore::store_options(std::span<const std::filesystem::path> folde
   options.queue = {.backend = options_.backend, .depth = options_.depth, .memory = {memory_.span()}, .log = {}};
   options.block_bytes = options_.block_bytes;
   options.names = FileNames::kTakenAway;
+  options.log = options_.log;
   return options;
 }
 

@@ -31,6 +31,7 @@ struct IoStoreOptions {
   IoBackend backend = IoBackend::kAuto;
   Verify verify = Verify::kOn;
   Throttle throttle{};
+  Log log{};  // why the store falls back to threads
 };
 
 struct PassEnd {

@@ -2,9 +2,11 @@
 // on two drives. Figures are not judged here.
 #include <csignal>
 #include <future>
+#include <thread>
 
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/forbidden_io_uring.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
@@ -22,6 +24,11 @@ class BenchIo : public CommandTest {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return sluice(arguments);
   }
+  static Json figures_of(const Ended& ended) {
+    Json json = Json::parse(ended.out);
+    json.erase("queue");
+    return json;
+  }
 };
 
 TEST_F(BenchIo, prints_three_directions_with_their_keys_and_leaves_nothing_behind) {
@@ -29,8 +36,10 @@ TEST_F(BenchIo, prints_three_directions_with_their_keys_and_leaves_nothing_behin
     const Ended ended = io({"--rounds", "1", "--pattern", pattern, "--block", "128KiB", "--depth", "8", "--json"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     const auto json = nlohmann::ordered_json::parse(ended.out);
+    EXPECT_THAT(json["queue"].get<std::string>(), HasSubstr("depth 8")) << ended.out;
     std::vector<std::string> names;
     for (const auto& [name, figure] : json.items()) {
+      if (name == "queue") continue;
       names.push_back(name);
       std::vector<std::string> keys;
       for (const auto& [key, value] : figure.items()) {
@@ -61,6 +70,20 @@ TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_dri
   EXPECT_FALSE(fs::exists(file("a")) || fs::exists(file("b"))) << "they were not there before";
 }
 
+TEST_F(BenchIo, says_why_threads_move_the_bytes_where_io_uring_cannot_be_had) {
+  Ended text, json;
+  std::thread([&] {
+    forbid_io_uring();
+    text = io({"--rounds", "1"});
+    json = io({"--rounds", "1", "--json"});
+  }).join();
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.err, HasSubstr("io_uring cannot be had here"));
+  EXPECT_THAT(text.out, HasSubstr("threads"));
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_THAT(Json::parse(json.out)["queue"].get<std::string>(), HasSubstr("threads"));
+}
+
 TEST_F(BenchIo, in_a_folder_that_was_not_there_says_so_and_takes_it_away_again) {
   const std::string here = file("mistyped");
   const auto measure = [&](const std::string& folder) {
@@ -80,7 +103,7 @@ TEST_F(BenchIo, the_ceiling_of_drives_of_unequal_speed_is_what_both_give) {
   const Ended ended = sluice({"bench", "io", "--path", file("a") + "," + file("b"), "--size", "32MiB", "--rounds", "3",
                               "--verify", "off", "--throttle", "0.4,0.04", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json figures = Json::parse(ended.out);
+  const Json figures = figures_of(ended);
   for (const auto& [name, figure] : figures.items())
     EXPECT_LT(figure["percent_of_ceiling"].get<double>(), 150) << name << "\n" << ended.out;
 }
@@ -92,7 +115,7 @@ TEST_F(BenchIo, throttles_a_folder_however_it_is_spelled) {
     const Ended ended = sluice({"bench", "io", "--path", spelled, "--size", "16MiB", "--rounds", "1", "--verify", "off",
                                 "--throttle", "0.2", "--json"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
-    const Json figures = Json::parse(ended.out);
+    const Json figures = figures_of(ended);
     for (const auto& [name, figure] : figures.items())
       EXPECT_LT(figure["gb_per_s"].get<double>(), 0.21) << spelled << ", " << name;
   }

@@ -1,15 +1,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
-#include <cstddef>
 #include <cstring>
 #include <thread>
 
@@ -17,25 +12,13 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/io_queue.h"
+#include "tests/fakes/forbidden_io_uring.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
 namespace {
 
 using testing::HasSubstr;
-
-// From here on io_uring_setup fails with EPERM on this thread, as in containers that forbid it.
-void forbid_io_uring() {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{.len = std::size(code), .filter = code};
-  ASSERT_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
 
 TEST(UringQueue, auto_takes_it_where_it_works) {
   EXPECT_THAT(make_io_queue({.depth = 3})->describe(), HasSubstr("io_uring, depth 3, unregistered"));
