@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ void bound_spinning(char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is an error with a message, not the end
   if (computes({argv, static_cast<size_t>(argc)})) bound_spinning(argv);
   return sluice::run_command_line(argc, argv, sluice::make_io_queue);
 }

@@ -191,8 +191,13 @@ void Drive::grow(int64_t to) {
   if (retried([this, from, needed] { return fallocate(file_, 0, from, needed); }) == 0) return;
   const int error_number = errno;
   cut(from);
-  if (error_number == ENOSPC || error_number == EFBIG || error_number == EDQUOT)
-    refuse_space(path_, needed, space_of(file_).free);
+  if (error_number == EFBIG) {
+    fail("allocation", path_, error_number,
+         fmt::format("a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a "
+                     "folder on a drive whose files can be that large (sluice.nvme)",
+                     to, format_bytes(to)));
+  }
+  if (error_number == ENOSPC || error_number == EDQUOT) refuse_space(path_, needed, space_of(file_).free);
   fail("allocation", path_, error_number, "give a folder on a local drive with ext4 or xfs (sluice.nvme)");
 }
 

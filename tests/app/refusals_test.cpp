@@ -81,6 +81,20 @@ TEST_F(RefusalsTest, an_integer_is_read_as_it_is_written_or_not_at_all) {
   expect_refused(sluice({"tune", "@run.json", "--trials", "101"}), 2, "101 is not an integer from 1 to 100");
 }
 
+TEST_F(RefusalsTest, a_limit_on_the_size_of_files_is_named_and_kills_nothing) {
+  const auto limited = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"prlimit", "--fsize=65536", beside_this_program("sluice")});
+    return run_process(arguments);
+  };
+  const Ended trained =
+      limited({"train", file("run.json"), "--data", file("text.txt"), "--out", file("run"), "--steps", "1"});
+  expect_refused(trained, 1, "ulimit -f");
+  EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
+  expect_refused(limited({"bench", "io", "--path", file("drive"), "--size", "16MiB"}), 1, "ulimit -f");
+  expect_refused(limited({"bench", "io", "--path", file("drive"), "--size", "16MiB", "--sweep"}), 1, "ulimit -f");
+  EXPECT_FALSE(fs::exists(file("drive")));
+}
+
 TEST_F(RefusalsTest, a_store_is_never_replaced_unasked) {
   ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
   const Ended ended = train("run");
