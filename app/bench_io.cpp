@@ -21,6 +21,7 @@
 #include "configs/run_config.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "data/utf8.h"
 #include "swap/drive_folders.h"
 #include "swap/io_probe.h"
 
@@ -94,6 +95,17 @@ void check_room(const Arguments& arguments) {
 constexpr int64_t kSweepMemoryBytes = 64 * kMiB;  // for each drive
 int64_t sweep_file_bytes(const Arguments& arguments) {
   return std::clamp<int64_t>(arguments.options.size_bytes / 4, kSweepMemoryBytes / 2, 512 * kMiB);
+}
+
+// The configuration that a sweep prints is JSON.
+void check_names(const Arguments& arguments) {
+  for (const fs::path& folder : arguments.options.folders) {
+    if (utf8_valid_prefix(folder.native()) == folder.native().size()) continue;
+    throw ConfigError(
+        fmt::format("--path: {} is not UTF-8, and the configuration that --sweep prints cannot name it: give the "
+                    "folder another name, or a link to it",
+                    folder.string()));
+  }
 }
 
 // Of each file system for the files of all folders on it.
@@ -176,6 +188,7 @@ Json sluice_section(const Arguments& arguments, const IoSettings& best) {
 
 void sweep(const Arguments& arguments) {
   constexpr int64_t kLimitNs = 20'000'000'000;
+  check_names(arguments);
   check_sweep_room(arguments);
   Console console;
   const auto folders = made_folders(arguments, console);

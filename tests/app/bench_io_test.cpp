@@ -230,6 +230,16 @@ TEST_F(BenchIo, a_sweep_without_room_says_so_before_it_makes_anything_and_a_smal
   EXPECT_EQ(sweep(one, "16MiB").exit_code, 0);
 }
 
+TEST_F(BenchIo, a_sweep_refuses_a_folder_that_its_configuration_could_not_name_before_it_measures) {
+  const std::string folder = file("drive\xff");
+  const Ended swept = sluice({"bench", "io", "--path", folder, "--size", "16MiB", "--sweep"});
+  EXPECT_EQ(swept.exit_code, 2);
+  EXPECT_THAT(swept.last_error_line(), AllOf(HasSubstr("--path"), HasSubstr("is not UTF-8"), HasSubstr("a link")));
+  EXPECT_FALSE(fs::exists(folder));
+  const Ended measured = sluice({"bench", "io", "--path", folder, "--size", "16MiB", "--rounds", "1", "--json"});
+  EXPECT_EQ(measured.exit_code, 0) << "no output of it names the folder";
+}
+
 TEST_F(BenchIo, refuses_one_folder_named_twice) {
   fs::create_directory(file("drive"));
   fs::create_directory_symlink(file("drive"), file("link"));
