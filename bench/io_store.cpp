@@ -235,7 +235,7 @@ PassEnd IoStore::run_bare_requests(Direction direction) {
                .depth = options_.depth,
                .memory = memory_.span()};
   for (size_t drive = 0; drive < files_.size(); ++drive) {
-    const int64_t first = drive == 0 ? head_bytes : kStoreBlockBytes;
+    const int64_t first = drive == 0 ? head_bytes : kTablesOffset;
     const int64_t bytes = lseek(files_[drive], 0, SEEK_END) - first;
     if (bytes < kStoreBlockBytes) continue;  // a drive much slower than the others may have nothing
     bare.ranges.push_back(
