@@ -24,7 +24,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kSlots = 8;  // records under way at once
+constexpr int kMostSlots = 8;
 constexpr int64_t kLeastChunks = 16;
 constexpr int64_t kBytesPerElement = 12, kStateBytesPerElement = 10;
 
@@ -60,6 +60,18 @@ Geometry make_geometry(const IoStoreOptions& options) {
   return Geometry(partitions, largest);
 }
 
+// Records under way at once. In file order no more than keep the drives' requests in flight, one that ends and one
+// whose checksums are taken: memory that is used again soon is in the caches, as it is for a benchmark with a buffer
+// for each request.
+int slots_for(const IoStoreOptions& options, int64_t mean_record_bytes) {
+  if (options.pattern != IoPattern::kSequential) return kMostSlots;
+  const auto drives = static_cast<int64_t>(options.folders.size());
+  const int64_t in_flight = options.depth * options.block_bytes * drives;
+  const int64_t more = options.verify == Verify::kOn ? 2 : 1;
+  return static_cast<int>(
+      std::min<int64_t>((in_flight + mean_record_bytes - 1) / mean_record_bytes + more, kMostSlots));
+}
+
 int64_t cpu_ns() {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
@@ -85,16 +97,17 @@ IoStore::IoStore(const IoStoreOptions& options) : options_(options), geometry_(m
     }
   }
   if (options_.pattern == IoPattern::kMixed) std::shuffle(order_.begin(), order_.end(), std::mt19937_64(1));
-  slots_.resize(kSlots);
-  for (int slot = 0; slot < kSlots; ++slot) free_slots_.push_back(slot);
+  const int slots = slots_for(options, record_bytes_ / std::ssize(order_));
+  slots_.resize(static_cast<size_t>(slots));
+  for (int slot = 0; slot < slots; ++slot) free_slots_.push_back(slot);
   const auto drives = static_cast<int>(options_.folders.size());
-  memory_ = Arena(std::max(kSlots, drives) * slot_bytes_);  // bare requests: one for each drive at least
+  memory_ = Arena(std::max(slots, drives) * slot_bytes_);  // bare requests: one for each drive at least
   std::mt19937_64 random(7);
   for (int64_t at = 0; at + 8 <= memory_.bytes(); at += 8) *reinterpret_cast<uint64_t*>(memory_.at(at)) = random();
   make_store();
   bare_queue_ = timed_queue_factory(&bare_times_, options_.throttle)(for_drives(
       {.backend = IoBackend::kAuto, .depth = options_.depth, .memory = {memory_.span()}, .log = {}}, drives));
-  lane_ = std::make_unique<ChecksumLane>([this](int slot) { check(slot); }, [this] { store_->interrupt(); }, kSlots);
+  lane_ = std::make_unique<ChecksumLane>([this](int slot) { check(slot); }, [this] { store_->interrupt(); }, slots);
   // Both slots of every record, so that no pass meets a block that was never written.
   for (int i = 0; i < 2; ++i) {
     run(Direction::kWrite);
@@ -203,9 +216,9 @@ PassEnd IoStore::run(Direction direction) {
   times_.read.clear();
   times_.write.clear();
   return timed([&] {
-    std::array<StoreCompletion, kSlots> done;
+    std::array<StoreCompletion, kMostSlots> done;
     size_t started = 0;
-    while (started < order_.size() || free_slots_.size() < kSlots) {
+    while (started < order_.size() || free_slots_.size() < slots_.size()) {
       for (; started < order_.size() && !free_slots_.empty(); ++started) {
         const int slot = free_slots_.back();
         free_slots_.pop_back();

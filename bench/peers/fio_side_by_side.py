@@ -60,9 +60,10 @@ def fio(options, file, block_mib, in_flight_mib):
 
 
 def store(options, folder, pattern, block_mib, in_flight_mib):
+    record_mib = 64 if pattern == "chunks" else max(4, block_mib)
     end = run([options.sluice, "bench", "io", "--path", folder, "--size", f"{options.size // MIB}MiB", "--rounds", "1",
                "--pattern", pattern, "--verify", "on" if pattern == "chunks" else "off", "--block", f"{block_mib}MiB",
-               "--depth", str(in_flight_mib // block_mib), "--json"])
+               "--record", f"{record_mib}MiB", "--depth", str(in_flight_mib // block_mib), "--json"])
     return {way: end[way]["gb_per_s"] for way in ("read", "write")}
 
 
