@@ -26,17 +26,19 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kScratchBytes = 64 * kMiB;  // of each drive
-constexpr int64_t kMemoryBytes = 16 * kMiB;   // of each drive's requests
 constexpr int64_t kDriveNs = 200'000'000;
 // More than caches hold, as in a step.
-constexpr int64_t kUpdatedElements = 4 * kMiB;  // by all threads: 56 MiB in bf16
-constexpr int kSmallValue = 0x3c;               // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
+constexpr int64_t kMemoryBytes = 128 * kMiB;      // of the drives' requests
+constexpr int64_t kLeastMemoryBytes = 16 * kMiB;  // ... of each drive's
+constexpr int64_t kUpdatedElements = 4 * kMiB;    // by all threads: 56 MiB in bf16
+constexpr int kSmallValue = 0x3c;                 // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
 
 // The drives of a store, all at once, by its kind of queue.
 class Drives {
  public:
   explicit Drives(const StoreOptions& store)
-      : memory_(kMemoryBytes * static_cast<int64_t>(store.folders().size())), depth_(store.queue.depth) {
+      : memory_(std::max(kMemoryBytes, kLeastMemoryBytes * static_cast<int64_t>(store.folders().size()))),
+        depth_(store.queue.depth) {
     for (const auto& folder : store.folders()) files_.emplace_back(folder, kScratchBytes);
     IoQueueOptions queue = for_drives(store.queue, static_cast<int>(files_.size()));
     queue.memory = {memory_.span()};

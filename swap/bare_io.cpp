@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <deque>
 #include <numeric>
 #include <utility>
 
@@ -97,11 +98,12 @@ class BareLoop {
     const int64_t blocks = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
     depth_ = std::min({int64_t{run.depth}, queue.depth() / ranges, blocks / ranges});
     SLUICE_CHECK(depth_ > 0, "no room for a block of each range");
-    block_bytes_.resize(static_cast<size_t>(ranges * depth_));
+    blocks_ = blocks / ranges;
+    block_bytes_.resize(static_cast<size_t>(ranges * blocks_));
     for (int64_t range = 0; range < ranges; ++range) {
-      std::vector<int64_t>& free_blocks = progress_[static_cast<size_t>(range)].free_blocks;
-      free_blocks.resize(static_cast<size_t>(depth_));
-      std::iota(free_blocks.begin(), free_blocks.end(), range * depth_);
+      std::deque<int64_t>& free_blocks = progress_[static_cast<size_t>(range)].free_blocks;
+      free_blocks.resize(static_cast<size_t>(blocks_));
+      std::iota(free_blocks.begin(), free_blocks.end(), range * blocks_);
     }
     divide();
   }
@@ -120,9 +122,10 @@ class BareLoop {
  private:
   struct Progress {
     int64_t share_bytes = 0, started_bytes = 0;
-    int64_t requests = 0;              // started
-    int64_t at = 0;                    // in the range
-    std::vector<int64_t> free_blocks;  // of memory, that no request in flight has
+    int64_t requests = 0;  // started
+    int64_t at = 0;        // in the range
+    int64_t in_flight = 0;
+    std::deque<int64_t> free_blocks;  // of memory, that no request in flight has: the one that rested longest first
   };
 
   // By where the ranges would end if they lay one behind the other: no byte is lost to rounding.
@@ -149,7 +152,7 @@ class BareLoop {
       any = false;
       for (size_t range = 0; range < progress_.size(); ++range) {
         Progress& at = progress_[range];
-        if (at.free_blocks.empty() || at.started_bytes == at.share_bytes) continue;
+        if (at.in_flight == depth_ || at.started_bytes == at.share_bytes) continue;
         submit_one(run_.ranges[range], at);
         any = true;
       }
@@ -161,8 +164,9 @@ class BareLoop {
     const int64_t bytes = std::min({run_.block_bytes, range.bytes, at.share_bytes - at.started_bytes});
     SLUICE_CHECK(bytes > 0, "an empty range");
     if (at.at + bytes > range.bytes) at.at = 0;
-    const int64_t block = at.free_blocks.back();
-    at.free_blocks.pop_back();
+    const int64_t block = at.free_blocks.front();
+    at.free_blocks.pop_front();
+    ++at.in_flight;
     block_bytes_[static_cast<size_t>(block)] = bytes;
     const bool reads = run_.op == BareOp::kRead || (run_.op == BareOp::kAlternate && at.requests % 2 == 0);
     queue_.submit({.op = reads ? IoOp::kRead : IoOp::kWrite,
@@ -179,9 +183,10 @@ class BareLoop {
 
   void finish(const IoCompletion& completion) {
     const auto block = static_cast<int64_t>(completion.tag);
-    const auto range = static_cast<size_t>(block / depth_);
+    const auto range = static_cast<size_t>(block / blocks_);
     const int64_t bytes = block_bytes_[static_cast<size_t>(block)];
     progress_[range].free_blocks.push_back(block);
+    --progress_[range].in_flight;
     ended_bytes_ += bytes;
     check_whole(completion, bytes, run_.ranges[range].path);
   }
@@ -191,7 +196,7 @@ class BareLoop {
   int64_t started_bytes_ = 0, ended_bytes_ = 0;
   std::vector<Progress> progress_;    // by range
   std::vector<int64_t> block_bytes_;  // of the request that has the block
-  int64_t depth_ = 0;                 // of each range
+  int64_t depth_ = 0, blocks_ = 0;    // of each range
 };
 
 }  // namespace

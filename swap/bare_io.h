@@ -49,7 +49,10 @@ struct BareRun {
   int64_t bytes = 0;
   int64_t block_bytes = int64_t{1} << 20;  // of a request; the last one of a range may be shorter
   int depth = 32;  // requests in flight for each range, as far as the queue and the memory have room for all
-  std::span<std::byte> memory;   // of the requests in flight; at least a block for each range; aligned to 4096
+  // At least a block for each range; aligned to 4096. Requests go through all of it, block after block: where it is
+  // larger than the caches they find it as cold as records do, and where it holds just those in flight as warm as can
+  // be.
+  std::span<std::byte> memory;
   int64_t limit_ns = INT64_MAX;  // no new requests after that time
   std::function<int64_t()> clock = now_ns;
 };

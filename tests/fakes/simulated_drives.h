@@ -20,6 +20,7 @@ struct SimulatedDrives {
     int drive;
     int64_t bytes;
     double submitted_ns, ended_ns;
+    const void* memory;
   };
   std::vector<Served> served;  // in the order of their ends
 };

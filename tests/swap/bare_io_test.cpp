@@ -89,6 +89,16 @@ TEST_F(BareDrives, that_outnumber_the_requests_of_a_run_get_one_each) {
   EXPECT_EQ(files.size(), 3u);
 }
 
+TEST_F(BareDrives, come_to_every_block_of_memory_before_they_come_to_one_again) {
+  run({1}, 100, 1000);  // 64 requests in flight
+  ASSERT_EQ(drives_->served.size(), 1000u);
+  for (size_t first = 0; first < 1000; first += 100) {
+    std::set<const void*> blocks;
+    for (size_t i = first; i < first + 100; ++i) blocks.insert(drives_->served[i].memory);
+    EXPECT_EQ(blocks.size(), 100u);
+  }
+}
+
 TEST_F(BareDrives, without_memory_for_a_block_of_each_are_a_programmers_error) {
   EXPECT_THROW(run({1, 1, 1}, 2), std::logic_error);
 }
