@@ -16,24 +16,25 @@
 namespace sluice {
 namespace {
 
-// "bound by nvme 1313 ms; read 70 %, compute 60 %, ...": the busiest resource, and what share of its time the lanes
-// were busy; a resource's only lane is not said twice.
+// "bound by nvme 1313 ms; read 70 %, compute 60 %, ...", or what was busiest where nothing bound the step, and what
+// share of its time the lanes were busy; a resource's only lane is not said twice.
 std::string lane_words(const StepLanes& lanes, double step_ms) {
   const LaneTimes busy_ms = {lanes.read.busy_ms,     lanes.write.busy_ms,   lanes.upload.busy_ms,
                              lanes.download.busy_ms, lanes.compute.busy_ms, lanes.update.busy_ms};
   const GroupTimes groups = busy_of_groups({busy_ms, lanes.drive_busy_ms}, step_ms);
   const LaneGroup bound = longest(groups);
-  const double bound_ms = groups[static_cast<size_t>(bound)];
+  const Busiest busiest{bound, groups[static_cast<size_t>(bound)], step_ms};
   std::vector<std::pair<std::string_view, double>> all;
   for (size_t i = 0; i < busy_ms.size(); ++i) {
     const auto lane = static_cast<Lane>(i);
     if (lanes_of(bound).size() > 1 || lanes_of(bound).front() != lane) all.emplace_back(name_of(lane), busy_ms[i]);
   }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string words = fmt::format("bound by {} {:.0f} ms;", name_of(bound), bound_ms);
+  std::string words =
+      busiest.binds() ? fmt::format("bound by {} {:.0f} ms", name_of(bound), busiest.ms) : binding_words(busiest);
   for (size_t i = 0; i < all.size(); ++i) {
-    const double share = bound_ms > 0 ? 100 * all[i].second / bound_ms : 0;
-    words += fmt::format("{} {} {:.0f} %", i == 0 ? "" : ",", all[i].first, share);
+    const double share = busiest.ms > 0 ? 100 * all[i].second / busiest.ms : 0;
+    words += fmt::format("{} {} {:.0f} %", i == 0 ? ";" : ",", all[i].first, share);
   }
   return words;
 }

@@ -14,9 +14,6 @@
 namespace sluice {
 namespace {
 
-// Below this share of the step nothing can be called the bound: lanes waited for each other.
-constexpr double kBoundShare = 0.8;
-
 struct Advice {
   const char* bound;
   const char* helps;
@@ -39,21 +36,20 @@ Advice advice_for(LaneGroup group) {
 
 // The busiest resource of the steps, and the next.
 struct Bound {
-  LaneGroup group = LaneGroup::kCompute, second = LaneGroup::kCompute;
-  double ms = 0, second_ms = 0;
-  double share = 0;  // of the step
-  bool throughout() const { return share >= kBoundShare; }
+  Busiest first;
+  LaneGroup second = LaneGroup::kCompute;
+  double second_ms = 0;
+  double share() const { return first.step_ms > 0 ? first.ms / first.step_ms : 0; }
 };
 Bound bound_of(const Steady& steady) {
   BusyTimes busy{.drive_ms = steady.drive_ms};
   for (size_t i = 0; i < busy.lanes_ms.size(); ++i) busy.lanes_ms[i] = steady.lanes[i].ms;
   GroupTimes groups = busy_of_groups(busy, steady.step_ms);
   Bound bound;
-  bound.group = longest(groups);
-  bound.ms = std::exchange(groups[static_cast<size_t>(bound.group)], -1);
+  bound.first = {.group = longest(groups), .step_ms = steady.step_ms};
+  bound.first.ms = std::exchange(groups[static_cast<size_t>(bound.first.group)], -1);
   bound.second = longest(groups);
   bound.second_ms = groups[static_cast<size_t>(bound.second)];
-  bound.share = steady.step_ms > 0 ? bound.ms / steady.step_ms : 0;
   return bound;
 }
 
@@ -61,10 +57,10 @@ Bound bound_of(const Steady& steady) {
 std::string busy_words(const Bound& bound, const Steady& steady) {
   const double read_ms = steady.lanes[static_cast<size_t>(Lane::kRead)].ms;
   const double write_ms = steady.lanes[static_cast<size_t>(Lane::kWrite)].ms;
-  if (bound.group != LaneGroup::kNvme || read_ms <= 0 || write_ms <= 0)
-    return fmt::format("busy {:.0f} % of the step", 100 * bound.share);
+  if (bound.first.group != LaneGroup::kNvme || read_ms <= 0 || write_ms <= 0)
+    return fmt::format("busy {:.0f} % of the step", 100 * bound.share());
   return fmt::format("busy {}{:.0f} % of the step (reads {}, writes {})", steady.drive_ms ? "" : "up to ",
-                     100 * bound.share, ms_words(read_ms), ms_words(write_ms));
+                     100 * bound.share(), ms_words(read_ms), ms_words(write_ms));
 }
 
 std::string tile(const std::string& name, const std::string& value, const std::string& more) {
@@ -84,7 +80,7 @@ std::string tiles(const RunData& run, const Steady& steady) {
          tile("loss", fmt::format("{:.4f}", last.loss), fmt::format("first {:.4f}", first.loss)) +
          tile("a step", ms_words(steady.step_ms), predicted) +
          tile("throughput", fmt::format("{:.0f} tokens/s", steady.tokens_per_s), "median") +
-         tile(bound.throughout() ? "bound by" : "busiest", std::string(name_of(bound.group)),
+         tile(bound.first.binds() ? "bound by" : "busiest", std::string(name_of(bound.first.group)),
               busy_words(bound, steady)) +
          "</div>";
 }
@@ -103,7 +99,7 @@ std::string lanes_table(const Steady& steady) {
   double longest_ms = steady.step_ms;
   for (const LaneFigures& lane : steady.lanes)
     longest_ms = std::max({longest_ms, lane.ms, lane.predicted_ms.value_or(0)});
-  const std::span<const Lane> bound = lanes_of(bound_of(steady).group);
+  const std::span<const Lane> bound = lanes_of(bound_of(steady).first.group);
   std::string html = fmt::format(
       "<table><tr><th>lane</th><th class=\"wide\">busy in a step</th><th>time</th>{}<th>of the step</th>"
       "<th>moved</th><th>GB/s</th></tr>",
@@ -212,9 +208,9 @@ std::string section(const std::string& title, const std::string& body) {
 
 std::string what_bound(const Steady& steady) {
   const Bound bound = bound_of(steady);
-  if (steady.step_ms <= 0 || bound.ms <= 0) return "Nothing has been measured yet.";
-  const Advice advice = advice_for(bound.group);
-  if (!bound.throughout()) {
+  if (steady.step_ms <= 0 || bound.first.ms <= 0) return "Nothing has been measured yet.";
+  const Advice advice = advice_for(bound.first.group);
+  if (!bound.first.binds()) {
     return fmt::format(
         "Nothing was busy throughout. Most was asked of {}: {}; the rest of the time lanes waited for each other. More "
         "host memory deepens the slots that updates pass through; more device memory lets weights arrive further "
@@ -223,10 +219,10 @@ std::string what_bound(const Steady& steady) {
   }
   std::string text =
       fmt::format("The step was bound by {}: {}. {}", advice.bound, busy_words(bound, steady), advice.helps);
-  if (bound.group == LaneGroup::kCompute) {
+  if (bound.first.group == LaneGroup::kCompute) {
     text += fmt::format(
         " More memory or another drive would save {} of a step at best: their work hides behind the compute already.",
-        ms_words(std::max(0.0, steady.step_ms - bound.ms)));
+        ms_words(std::max(0.0, steady.step_ms - bound.first.ms)));
   }
   if (bound.second_ms > 0) {
     text += fmt::format(" The next, {}, needs {}: with the bound gone altogether a step could be {:.1f} times as fast.",

@@ -119,10 +119,11 @@ std::string prediction_words(const Prediction& prediction, int64_t tokens_of_mic
     const auto group = static_cast<LaneGroup>(i);
     fmt::format_to(out, "{} {} {:.1f}", i == 0 ? "" : ",", name_of(group), prediction.alone(group));
   }
-  fmt::format_to(out, " ms: {} binds\n", name_of(prediction.binding));
+  const Busiest busiest = prediction.busiest();
+  fmt::format_to(out, " ms{} {}\n", busiest.binds() ? ":" : ";", binding_words(busiest));
   const auto tokens = critical_tokens(prediction, tokens_of_micro_batch);
-  text += tokens ? fmt::format("             compute binds where a step has more than {} tokens\n", *tokens)
-                 : std::string("             compute binds with no number of tokens a step\n");
+  text += tokens ? fmt::format("             compute takes the longest where a step has more than {} tokens\n", *tokens)
+                 : std::string("             compute takes the longest with no number of tokens a step\n");
   return text;
 }
 

@@ -1,5 +1,7 @@
 #include "engine/lane_group.h"
 
+#include <fmt/format.h>
+
 #include "core/errors.h"
 
 namespace sluice {
@@ -23,6 +25,13 @@ std::span<const Lane> lanes_of(LaneGroup group) {
       return kCompute;
   }
   check_failed("group", __FILE__, __LINE__, "an unknown group");
+}
+
+std::string binding_words(const Busiest& busiest) {
+  if (busiest.binds()) return fmt::format("{} binds", name_of(busiest.group));
+  const int digits = busiest.step_ms < 10 ? 2 : 0;
+  return fmt::format("busiest: {} {:.{}f} of {:.{}f} ms; lanes wait for each other", name_of(busiest.group), busiest.ms,
+                     digits, busiest.step_ms, digits);
 }
 
 }  // namespace sluice

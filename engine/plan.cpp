@@ -76,11 +76,10 @@ Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
 }
 
 std::string Plan::homes_words() const {
-  if (!binding) return "in the fixed order: no speeds are known";
-  const std::string_view most = name_of(*binding);
-  if (homes_by == HomesBy::kSpeeds)
-    return fmt::format("so that the busiest resource has the least to do: {} binds", most);
-  return fmt::format("in the fixed order: {} binds, and no other homes are predicted to be faster", most);
+  if (!busiest) return "in the fixed order: no speeds are known";
+  const std::string words = (busiest->binds() ? ": " : "; ") + binding_words(*busiest);
+  if (homes_by == HomesBy::kSpeeds) return "so that the busiest resource has the least to do" + words;
+  return "in the fixed order, as no other homes are predicted to be faster" + words;
 }
 
 std::string Plan::table() const {

@@ -142,7 +142,7 @@ struct Plan {
   std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
   std::vector<MoveRow> moves;         // per step
   HomesBy homes_by = HomesBy::kOrder;
-  std::optional<LaneGroup> binding;  // the resource that takes the longest alone, where speeds are known
+  std::optional<Busiest> busiest;  // by what takes the longest alone, where speeds are known
 
   explicit Plan(Geometry g) : geometry(std::move(g)) {}
 

@@ -99,7 +99,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   if (plan->homes_by != choice.homes) return std::nullopt;
   if (!options.speeds) return Candidate{choice, std::move(*plan)};
   const Prediction prediction = predict(model_, *plan, *options.speeds);
-  plan->binding = prediction.binding;
+  plan->busiest = prediction.busiest();
   return Candidate{choice, std::move(*plan), prediction.step_ms};
 }
 

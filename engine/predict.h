@@ -26,6 +26,7 @@ struct Prediction {
 
   double alone(LaneGroup group) const { return alone_ms[static_cast<size_t>(group)]; }
   double busy(Lane lane) const { return busy_ms[static_cast<size_t>(lane)]; }
+  Busiest busiest() const { return {binding, alone(binding), step_ms}; }
 };
 
 // Of one training kind (UnitKind::kTrain, kTrainSpeculative) that runs of this plan use. The machine must be valid.

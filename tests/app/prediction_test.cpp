@@ -76,6 +76,18 @@ TEST_F(PredictionTest, is_printed_before_the_first_step_and_stands_beside_what_e
   ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
 }
 
+TEST_F(PredictionTest, says_that_lanes_wait_for_each_other_where_nothing_takes_most_of_the_step) {
+  Json machine = Json::parse(kSlowDrive);
+  for (const char* speed : {"read_gb_per_s", "write_gb_per_s", "mixed_gb_per_s", "upload_gb_per_s"}) machine[speed] = 1;
+  machine["hop_us"] = 1e5;  // what no resource is busy with
+  std::ofstream(file("machine.json")) << machine;
+  const Ended ended = sluice({"plan", "@run.json", "--machine", "@machine.json"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::ContainsRegex("homes: [a-z ,]+; busiest: [a-z]+ [0-9]+ of [0-9]+ ms; lanes wait"));
+  EXPECT_THAT(ended.out, testing::ContainsRegex("predicted .* ms; busiest: [a-z]+ [0-9]+ of [0-9]+ ms; lanes wait"));
+  EXPECT_THAT(ended.out, testing::Not(testing::HasSubstr("binds")));
+}
+
 TEST_F(PredictionTest, of_this_machine_is_measured_once) {
   const Ended first = sluice({"plan", "@run.json"});
   ASSERT_EQ(first.exit_code, 0) << first.err;

@@ -210,6 +210,14 @@ TEST_F(Predict, compute_binds_above_the_critical_batch_and_not_below) {
   EXPECT_EQ(predicted(static_cast<int>(critical) + 1).binding, LaneGroup::kCompute);
 }
 
+TEST(Busiest, resource_binds_from_80_percent_of_the_step_and_else_lanes_wait) {
+  EXPECT_EQ(binding_words({LaneGroup::kNvme, 80, 100}), "nvme binds");
+  EXPECT_EQ(binding_words({LaneGroup::kCpu, 49, 84}), "busiest: cpu 49 of 84 ms; lanes wait for each other");
+  EXPECT_EQ(binding_words({LaneGroup::kCompute, 1.5, 2}),
+            "busiest: compute 1.50 of 2.00 ms; lanes wait for each other");
+  EXPECT_FALSE(Busiest{}.binds());  // nothing is known of the step
+}
+
 TEST_F(Predict, a_machine_with_a_speed_that_is_no_number_above_0_is_refused_by_its_name) {
   MachineSpeeds machine = endless();
   EXPECT_NO_THROW(machine.validate());
