@@ -68,6 +68,10 @@ std::string tile(const std::string& name, const std::string& value, const std::s
                      html_escaped(value), html_escaped(more));
 }
 
+std::string loss_words(const StepFiguresOfRun& step) {
+  return step.loss ? fmt::format("{:.4f}", *step.loss) : "not finite";
+}
+
 std::string tiles(const RunData& run, const Steady& steady) {
   if (run.steps.empty()) return "";
   const StepFiguresOfRun& first = run.steps.front();
@@ -77,7 +81,7 @@ std::string tiles(const RunData& run, const Steady& steady) {
   const std::string predicted = steady.predicted_step_ms ? "planned " + ms_words(*steady.predicted_step_ms) : "median";
   return "<div class=\"tiles\">" +
          tile("steps", std::to_string(last.step), skipped > 0 ? fmt::format("{} skipped", skipped) : "none skipped") +
-         tile("loss", fmt::format("{:.4f}", last.loss), fmt::format("first {:.4f}", first.loss)) +
+         tile("loss", loss_words(last), "first " + loss_words(first)) +
          tile("a step", ms_words(steady.step_ms), predicted) +
          tile("throughput", fmt::format("{:.0f} tokens/s", steady.tokens_per_s), "median") +
          tile(bound.first.binds() ? "bound by" : "busiest", std::string(name_of(bound.first.group)),

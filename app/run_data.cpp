@@ -28,6 +28,7 @@ double number(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
 }
+// Numbers that are not finite are null in JSON: absent, as what earlier builds did not say.
 std::optional<double> maybe_number(const Json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_number()) return std::nullopt;
@@ -37,8 +38,7 @@ std::optional<double> maybe_number(const Json& json, const char* key) {
 StepFiguresOfRun step_of(const Json& line) {
   StepFiguresOfRun step{.step = line["step"].get<int64_t>(),
                         .since_start = static_cast<int64_t>(number(line, "since_start")),
-                        .loss = number(line, "loss"),
-                        .grad_norm = number(line, "grad_norm"),
+                        .loss = maybe_number(line, "loss"),
                         .step_ms = number(line, "step_ms"),
                         .tokens_per_s = number(line, "tokens_per_s"),
                         .skipped = line.value("skipped", false),

@@ -22,8 +22,9 @@ using StepLaneFigures = std::array<LaneFigures, kLaneNames.size()>;
 
 struct StepFiguresOfRun {
   int64_t step = 0;
-  int64_t since_start = 0;  // the first of a process is 1; 0: runs of earlier builds do not say
-  double loss = 0, grad_norm = 0, step_ms = 0, tokens_per_s = 0;
+  int64_t since_start = 0;     // the first of a process is 1; 0: runs of earlier builds do not say
+  std::optional<double> loss;  // nothing where it was not finite
+  double step_ms = 0, tokens_per_s = 0;
   bool skipped = false;
   std::optional<double> predicted_step_ms;
   std::optional<double> drive_ms;  // reads or writes under way, or both; runs of earlier builds do not say

@@ -37,10 +37,15 @@ std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points) {
   std::vector<ChartPoint> few;
   for (size_t i = 0; i < kMost; ++i) {
     const size_t first = i * points.size() / kMost, end = (i + 1) * points.size() / kMost;
-    ChartPoint sum;
-    for (size_t j = first; j < end; ++j) sum.x += points[j].x, sum.y += points[j].y;
-    const auto count = static_cast<double>(end - first);
-    few.push_back({sum.x / count, sum.y / count});
+    double x = 0, y = 0;
+    size_t there = 0;
+    for (size_t j = first; j < end; ++j) {
+      x += points[j].x;
+      y += points[j].y.value_or(0);
+      there += points[j].y ? 1 : 0;
+    }
+    few.push_back({x / static_cast<double>(end - first), {}});
+    if (there > 0) few.back().y = y / static_cast<double>(there);
   }
   return few;
 }
@@ -69,6 +74,41 @@ std::string axis_x(const Scale& scale, double step, double y) {
                    "<text class=\"axis\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", scale(value),
                    y + 16, tick_text(value, step));
   }
+  return svg;
+}
+
+struct Range {
+  double low = 0, high = 1;
+};
+// Of the axis: a little more than that of the values; nothing where there are none.
+std::optional<Range> range_of(const std::vector<ChartPoint>& points) {
+  std::optional<Range> range;
+  for (const ChartPoint& point : points) {
+    if (!point.y) continue;
+    range = {std::min(*point.y, range ? range->low : *point.y), std::max(*point.y, range ? range->high : *point.y)};
+  }
+  if (!range) return std::nullopt;
+  const auto [low, high] = *range;
+  const double margin = high > low ? (high - low) * 0.06 : std::max(1e-9, std::abs(high) * 0.1);
+  return Range{low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
+}
+
+bool stands_alone(const std::vector<ChartPoint>& points, size_t i) {
+  return (i == 0 || !points[i - 1].y) && (i + 1 == points.size() || !points[i + 1].y);
+}
+
+// One between each two gaps.
+std::string lines(const std::vector<ChartPoint>& points, const Scale& x, const Scale& y) {
+  std::string svg, line;
+  const auto end_line = [&] {
+    if (!line.empty()) fmt::format_to(std::back_inserter(svg), "<polyline class=\"line\" points=\"{}\"/>", line);
+    line.clear();
+  };
+  for (const ChartPoint& point : points) {
+    if (point.y) fmt::format_to(std::back_inserter(line), "{:.1f},{:.1f} ", x(point.x), y(*point.y));
+    if (!point.y) end_line();
+  }
+  end_line();
   return svg;
 }
 
@@ -139,12 +179,9 @@ std::string line_chart(const LineChart& chart) {
   constexpr double kHeight = 200, kTop = 12, kBottom = 40;
   const std::vector<ChartPoint> points = thinned(chart.points);
   if (points.empty()) return "<p class=\"quiet\">Nothing measured yet.</p>";
-  const auto [least, most] =
-      std::minmax_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.y < b.y; });
-  double low = least->y, high = most->y;
-  const double margin = high > low ? (high - low) * 0.06 : std::max(1e-9, std::abs(high) * 0.1);
-  low = low >= 0 ? std::max(0.0, low - margin) : low - margin;
-  high += margin;
+  const std::optional<Range> range = range_of(points);
+  if (!range) return "<p class=\"quiet\">Nothing that was measured is finite.</p>";
+  const auto [low, high] = *range;
   const double first = points.front().x, last = std::max(points.back().x, first + 1e-9);
   const Scale x{first, last, kLeft, kChartWidth - kRight}, y{low, high, kHeight - kBottom, kTop};
   std::string svg = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} by {}\">", kChartWidth,
@@ -153,18 +190,14 @@ std::string line_chart(const LineChart& chart) {
   svg += axis_x(x, std::max(1.0, round_step(last - first, 8)), kHeight - kBottom);
   fmt::format_to(std::back_inserter(svg), "<text class=\"axis\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
                  kChartWidth - kRight, kHeight - 4, html_escaped(chart.x_name));
-  svg += "<polyline class=\"line\" points=\"";
-  for (const ChartPoint& point : points) {
-    fmt::format_to(std::back_inserter(svg), "{:.1f},{:.1f} ", x(point.x), y(point.y));
-  }
-  svg += "\"/>";
-  if (points.size() <= 60) {
-    for (const ChartPoint& point : points) {
-      fmt::format_to(
-          std::back_inserter(svg),
-          "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\"><title>{} {:g}: {:.6g}</title></circle>",
-          x(point.x), y(point.y), html_escaped(chart.x_name), point.x, point.y);
-    }
+  svg += lines(points, x, y);
+  constexpr size_t kDotsAtMost = 60;
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (!points[i].y || (points.size() > kDotsAtMost && !stands_alone(points, i))) continue;
+    fmt::format_to(
+        std::back_inserter(svg),
+        "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\"><title>{} {:g}: {:.6g}</title></circle>",
+        x(points[i].x), y(*points[i].y), html_escaped(chart.x_name), points[i].x, *points[i].y);
   }
   return svg + "</svg>";
 }

@@ -1,6 +1,7 @@
 // Small charts as SVG text, styled by the page's CSS (classes "axis", "grid", "line0".., "hop <kind>"). Pure functions.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@ std::string html_escaped(const std::string& text);
 std::string ms_words(double ms);
 
 struct ChartPoint {
-  double x = 0, y = 0;
+  double x = 0;
+  std::optional<double> y;  // finite; nothing: a gap in the line
 };
 struct LineChart {
   std::string x_name, y_name;

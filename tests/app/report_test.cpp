@@ -83,6 +83,31 @@ TEST_F(ReportTest, puts_the_plans_prediction_beside_what_was_measured) {
   EXPECT_THAT(text_of("run/report.html"), testing::HasSubstr("The plan predicted 20.6 min a step"));
 }
 
+TEST_F(ReportTest, shows_a_loss_that_is_not_finite_as_a_gap_and_never_as_0) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  std::vector<Json> lines = metrics("run");
+  std::ofstream stream(file("run/metrics.jsonl"));
+  for (Json& line : lines) {
+    const bool diverged = line.contains("step") && (line["step"] == 3 || line["step"] == 6);
+    if (diverged) line["loss"] = nullptr;  // as NaN is written
+    stream << line.dump() << "\n";
+  }
+  stream.close();
+  ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
+  const std::string page = text_of("run/report.html");
+  EXPECT_THAT(page, testing::HasSubstr(fmt::format("<span>loss</span><b>not finite</b><small>first {:.4f}</small>",
+                                                   lines.front()["loss"].get<double>())));
+  const std::string chart =
+      page.substr(page.find("loss by step"), page.find("tokens/s by step") - page.find("loss by step"));
+  const auto count = [&](const std::string& part) {
+    int found = 0;
+    for (size_t at = chart.find(part); at != std::string::npos; at = chart.find(part, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<polyline"), 2);  // steps 1 and 2, 4 and 5
+  EXPECT_EQ(count("<circle"), 4);
+}
+
 TEST_F(ReportTest, says_what_is_missing_of_a_run_that_has_no_steps_yet) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   fs::remove(file("run/timeline.json"));
