@@ -24,13 +24,14 @@ std::string_view name_of_home(Home home) {
   return home == Home::kDevice ? "device" : home == Home::kHost ? "host" : "nvme";
 }
 
-// Chunks, elements and bytes of each group by home.
+// Chunks and bytes of each group by home; what has none is left out.
 Json homes_json(const Plan& plan) {
   Json json = Json::object();
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     const ChunkHomes& homes = plan.chunks[i];
     const int64_t elements = plan.geometry.chunks()[i].elements;
     const auto add = [&](Group group, Home home, int64_t bytes_each) {
+      if (home == Home::kNowhere) return;
       Json& row = json[std::string(name_of(group))][std::string(name_of_home(home))];
       if (row.is_null()) row = {{"chunks", 0}, {"bytes", 0}};
       row["chunks"] = row["chunks"].get<int64_t>() + 1;

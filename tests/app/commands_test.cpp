@@ -40,6 +40,14 @@ TEST_F(CommandsTest, plan_as_json_has_the_numbers_of_the_table) {
   EXPECT_FALSE(plan["moves_per_step"].empty());
 }
 
+TEST_F(CommandsTest, plan_as_json_names_no_home_of_gradients_where_none_are_kept) {
+  const Ended kept = sluice({"plan", "@run.json", "--json", "--set", "sluice.update=speculative"});
+  EXPECT_TRUE(Json::parse(kept.out)["homes"].contains("gradient"));
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--set", "sluice.update=replay"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_FALSE(Json::parse(ended.out)["homes"].contains("gradient"));
+}
+
 TEST_F(CommandsTest, the_disk_that_plan_asks_for_is_what_training_takes) {
   const Json plan = Json::parse(sluice({"plan", "@run.json", "--json"}).out);
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
