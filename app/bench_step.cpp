@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -163,9 +164,18 @@ std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& p
   return figures.passes == 2 ? twice(once) : once;
 }
 
-Measured measure(const BenchStepCommand& command, Console& console) {
+// A trace that the file names is of its training, and is not replaced.
+RunConfig read_config(const BenchStepCommand& command) {
   RunConfig config = load_config(command.config, command.overrides);
   make_paths_absolute(config);
+  const bool asked_for =
+      std::ranges::any_of(command.overrides, [](const std::string& each) { return each.starts_with("sluice.trace="); });
+  if (!asked_for) config.sluice.trace.clear();
+  return config;
+}
+
+Measured measure(const BenchStepCommand& command, Console& console) {
+  RunConfig config = read_config(command);
   RunSetup setup = set_up(std::move(config), console.log());
   if (command.compute_ms_per_visit && setup.device != DeviceKind::kHost) {
     throw ConfigError("--compute-ms-per-visit waits in the host's memory: say --device cpu with it");

@@ -79,6 +79,20 @@ TEST_F(BenchStepTest, a_store_that_lies_there_is_not_touched) {
   EXPECT_EQ(std::distance(fs::directory_iterator(file("drive")), fs::directory_iterator()), 1);
 }
 
+TEST_F(BenchStepTest, the_trace_of_a_training_run_is_not_touched) {
+  Json config = Json::parse(std::ifstream(file("run.json")));
+  config["sluice"]["trace"] = file("hops.json");
+  std::ofstream(file("run.json")) << config;
+  std::ofstream(file("hops.json")) << "of a run";
+  const std::vector<std::string> quick = {"--rounds", "1", "--steps", "1", "--compute-ms-per-visit", "0"};
+  ASSERT_EQ(bench(quick).exit_code, 0);
+  EXPECT_EQ(fs::file_size(file("hops.json")), std::string("of a run").size());
+  std::vector<std::string> asked = quick;
+  asked.insert(asked.end(), {"--set", "sluice.trace=" + file("asked.json")});
+  ASSERT_EQ(bench(asked).exit_code, 0);
+  EXPECT_GT(fs::file_size(file("asked.json")), 1000u);
+}
+
 TEST_F(BenchStepTest, the_clip_engages_where_the_waits_gradient_is_above_it) {
   const auto clipped = [&](const std::string& most) {
     return bench({"--rounds", "1", "--steps", "2", "--compute-ms-per-visit", "0", "--set", "gradient_clipping=" + most})
