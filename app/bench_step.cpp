@@ -18,6 +18,7 @@
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
+#include "app/step_predictions.h"
 #include "app/whole_number.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
@@ -145,14 +146,6 @@ Json figures_json(const Measured& measured) {
   json["tflop_per_s"] = measured.tflop_per_s;
   for (const auto& [lane, ms] : exposed_ms(figures.lanes)) json["exposed_ms"][std::string(lane)] = ms;
   return json;
-}
-
-// Of a step that runs again.
-Prediction twice(Prediction once) {
-  once.step_ms *= 2;
-  for (double& ms : once.busy_ms) ms *= 2;
-  for (double& ms : once.alone_ms) ms *= 2;
-  return once;
 }
 
 // Of steps as most of the measured ones were.

@@ -126,10 +126,11 @@ std::string lanes_table(const Steady& steady) {
 }
 
 std::string planned_words(const Steady& steady) {
-  if (!steady.predicted_step_ms) return "";
-  const double off = 100 * (steady.step_ms / *steady.predicted_step_ms - 1);
+  if (!steady.predicted_step_ms || !steady.measured_as_predicted_ms) return "";
+  const double measured_ms = *steady.measured_as_predicted_ms;
+  const double off = 100 * (measured_ms / *steady.predicted_step_ms - 1);
   return fmt::format("<p>The plan predicted {} a step; measured were {} ({:+.0f} %).</p>",
-                     ms_words(*steady.predicted_step_ms), ms_words(steady.step_ms), off);
+                     ms_words(*steady.predicted_step_ms), ms_words(measured_ms), off);
 }
 
 // A run's prediction, and what each offer makes of it.

@@ -214,6 +214,8 @@ Steady steady_figures(const RunData& run) {
   steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);
   steady.tokens_per_s = over_steps([](const auto& step) { return std::optional(step.tokens_per_s); }).value_or(0);
   steady.predicted_step_ms = over_steps([](const auto& step) { return step.predicted_step_ms; });
+  steady.measured_as_predicted_ms =
+      over_steps([](const auto& step) { return step.predicted_step_ms ? std::optional(step.step_ms) : std::nullopt; });
   steady.drive_ms = over_steps([](const auto& step) { return step.drive_ms; });
   for (size_t i = 0; i < kLaneNames.size(); ++i) {
     LaneFigures& lane = steady.lanes[i];

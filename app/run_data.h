@@ -58,7 +58,8 @@ RunData read_run(const RunFolder& folder);
 struct Steady {
   double step_ms = 0, tokens_per_s = 0;
   std::optional<double> predicted_step_ms, drive_ms;
-  int64_t steps_of_mean = 1;  // the commit interval, where the run has come through a whole one
+  std::optional<double> measured_as_predicted_ms;  // step_ms of the steps alone that have a prediction
+  int64_t steps_of_mean = 1;                       // the commit interval, where the run has come through a whole one
   StepLaneFigures lanes;
 };
 Steady steady_figures(const RunData& run);

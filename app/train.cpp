@@ -15,6 +15,7 @@
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
+#include "app/step_predictions.h"
 #include "app/what_if.h"
 #include "core/clock.h"
 #include "data/dataset.h"
@@ -69,8 +70,8 @@ class Training {
   std::optional<Dataset> data_;
   std::optional<SampleOrder> order_;
   std::unique_ptr<Engine> engine_;
-  std::future<std::vector<Offer>> offers_;      // valid where speeds are known; ends before what it reads
-  std::optional<Prediction> deferred_, early_;  // of steps whose updates wait, and of those with some in the backward
+  std::future<std::vector<Offer>> offers_;  // valid where speeds are known; ends before what it reads
+  StepPredictions predictions_{{}};
   std::unique_ptr<MetricsFile> metrics_;
   int64_t steps_ = 0, first_step_ = 0;
   int64_t began_ns_ = 0, ended_ns_ = 0;                   // of the steps
@@ -178,11 +179,15 @@ void Training::open_engine() {
 void Training::predict_steps() {
   const Plan& plan = engine_->plan();
   if (!plan.options.speeds) return folder().save_would_help({});
+  StepPredictions::Kinds kinds{.deferred = {}, .early = {}, .mode = plan.options.update};
   for (const UnitKind kind : unit_kinds(plan)) {
-    if (kind == UnitKind::kTrain) deferred_ = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
-    if (kind == UnitKind::kTrainSpeculative) early_ = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
+    if (kind == UnitKind::kTrain) kinds.deferred = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
+    if (kind == UnitKind::kTrainSpeculative) {
+      kinds.early = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
+    }
   }
-  const Prediction& present = early_ ? *early_ : deferred_.value();
+  predictions_ = StepPredictions(kinds);
+  const Prediction& present = kinds.early ? *kinds.early : kinds.deferred.value();
   console_.print(prediction_words(present, tokens_of_micro_batch(setup_)));
   keep_offers(present);
 }
@@ -205,7 +210,7 @@ StepMetrics Training::one_step(Batches& batches) {
   const uint32_t data = data_->fingerprint();
   engine_->set_progress(position + batch().train, std::as_bytes(std::span(&data, 1)));
   metrics.lanes = engine_->last_lanes();
-  metrics.predicted = metrics.end.speculated == Speculated::kNone ? deferred_ : early_;
+  metrics.predicted = predictions_.next(metrics.end);
   metrics.device = setup_.device;
   metrics.tokens = metrics.end.step * tokens_per_step();
   const double seconds = static_cast<double>(now_ns() - began) / 1e9;

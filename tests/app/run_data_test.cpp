@@ -39,6 +39,14 @@ TEST(SteadyFigures, spread_a_rare_commit_over_its_interval) {
   EXPECT_EQ(steady_figures(run_of(10, {500, 10, 20})).step_ms, 20) << "no whole interval yet";
 }
 
+TEST(SteadyFigures, compare_predictions_with_the_steps_that_have_one) {
+  RunData run = run_of(1, {500, 500, 10, 30, 30, 10, 30});
+  EXPECT_FALSE(steady_figures(run).measured_as_predicted_ms);
+  run.steps[2].predicted_step_ms = run.steps[5].predicted_step_ms = 9;
+  EXPECT_EQ(steady_figures(run).step_ms, 30);
+  EXPECT_EQ(steady_figures(run).measured_as_predicted_ms, 10);
+}
+
 TEST(SteadyFigures, of_what_some_steps_do_not_say_are_those_of_the_others) {
   RunData run = run_of(2, {10, 10, 10, 10});
   EXPECT_FALSE(steady_figures(run).drive_ms);

@@ -1,0 +1,23 @@
+#include "app/step_predictions.h"
+
+#include <utility>
+
+namespace sluice {
+
+Prediction twice(Prediction once) {
+  once.step_ms *= 2;
+  for (double& ms : once.busy_ms) ms *= 2;
+  for (double& ms : once.alone_ms) ms *= 2;
+  return once;
+}
+
+std::optional<Prediction> StepPredictions::next(const StepEnd& end) {
+  const bool ran_again = kinds_.mode == UpdateMode::kReplay && end.speculated == Speculated::kWrong && !end.skipped;
+  const Speculated ended = ran_again ? Speculated::kRight : end.speculated;  // with the scale known
+  const Speculated before = std::exchange(before_, ended).value_or(ended);
+  if (ended != before || ended == Speculated::kWrong) return std::nullopt;
+  if (ended == Speculated::kNone) return kinds_.deferred;
+  return ran_again && kinds_.early ? twice(*kinds_.early) : kinds_.early;
+}
+
+}  // namespace sluice
