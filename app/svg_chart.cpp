@@ -55,9 +55,18 @@ struct Scale {
   double operator()(double value) const { return from + (value - low) / (high - low) * (to - from); }
 };
 
+// Multiples of `step`, counted: to add a step to a value far larger than it may change nothing.
+std::vector<double> ticks(double low, double high, double step) {
+  constexpr double kMost = 100;
+  const double first = std::ceil(low / step), count = std::floor(high / step + 1e-6) - first + 1;
+  std::vector<double> values;
+  for (int i = 0; i < std::min(count, kMost); ++i) values.push_back((first + i) * step);
+  return values;
+}
+
 std::string axis_y(const Scale& scale, double step) {
   std::string svg;
-  for (double value = std::ceil(scale.low / step) * step; value <= scale.high + step * 1e-6; value += step) {
+  for (const double value : ticks(scale.low, scale.high, step)) {
     const double y = scale(value);
     fmt::format_to(std::back_inserter(svg),
                    "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
@@ -69,7 +78,7 @@ std::string axis_y(const Scale& scale, double step) {
 
 std::string axis_x(const Scale& scale, double step, double y) {
   std::string svg;
-  for (double value = std::ceil(scale.low / step) * step; value <= scale.high + step * 1e-6; value += step) {
+  for (const double value : ticks(scale.low, scale.high, step)) {
     fmt::format_to(std::back_inserter(svg),
                    "<text class=\"axis\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>", scale(value),
                    y + 16, tick_text(value, step));
@@ -89,7 +98,8 @@ std::optional<Range> range_of(const std::vector<ChartPoint>& points) {
   }
   if (!range) return std::nullopt;
   const auto [low, high] = *range;
-  const double margin = high > low ? (high - low) * 0.06 : std::max(1e-9, std::abs(high) * 0.1);
+  const bool constant = high - low <= 1e-12 * std::abs(high);  // an axis cannot tell such values apart
+  const double margin = constant ? std::max(1e-9, std::abs(high) * 0.1) : (high - low) * 0.06;
   return Range{low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 
@@ -210,7 +220,7 @@ std::string timeline_chart(const std::vector<TimelineRow>& rows, double total_ms
       fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"One step, lane by lane\">", kWidth, height);
   auto out = std::back_inserter(svg);
   const double step = round_step(x.high, 8);
-  for (double at = 0; at <= x.high; at += step) {
+  for (const double at : ticks(x.low, x.high, step)) {
     fmt::format_to(out,
                    "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{:.1f}\"/>"
                    "<text class=\"axis\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace sluice {
 namespace {
 
@@ -38,6 +40,22 @@ TEST(SvgChart, of_many_points_shows_those_between_gaps_as_dots_and_the_others_as
   values[15] = 1.0;
   values[16] = 3.0;
   EXPECT_THAT(chart_of(values), testing::HasSubstr(": 2</title>"));
+}
+
+// Two losses next to each other among the numbers there are: no step between them can be added to either.
+TEST(SvgChart, of_values_that_hardly_differ_has_the_axis_of_a_constant) {
+  for (const double value : {3.0, -3.0, 1e9, 1e-300}) {
+    const std::string chart = chart_of({value, std::nextafter(value, 1e300)});
+    EXPECT_LE(count(chart, "class=\"grid\""), 8) << value;
+    EXPECT_GE(count(chart, "class=\"grid\""), 1) << value;
+  }
+  EXPECT_EQ(count(chart_of({3, 3}), "class=\"grid\""), count(chart_of({3, std::nextafter(3, 4)}), "class=\"grid\""));
+}
+
+TEST(SvgChart, axis_has_a_line_at_each_round_value) {
+  const std::string chart = chart_of({0, 100});
+  for (const char* value : {">0<", ">50<", ">100<"}) EXPECT_THAT(chart, testing::HasSubstr(value));
+  EXPECT_EQ(count(chart, "class=\"grid\""), 3);
 }
 
 TEST(SvgChart, of_nothing_finite_says_so) {
