@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,15 @@ double number_of(const Json& json, std::string_view key, const fs::path& file) {
   throw ConfigError(fmt::format("{}: {} is {}: allowed is a number", file.string(), key, value.dump()));
 }
 
+// Out of range or between two numbers would be cut to another one by the conversion.
+int update_threads_of(const Json& json, const fs::path& file) {
+  const double value = number_of(json, "update_threads", file);
+  constexpr int kMost = 1024;
+  if (value >= 1 && value <= kMost && value == std::floor(value)) return static_cast<int>(value);
+  throw ConfigError(fmt::format("{}: update_threads is {}: allowed is a whole number from 1 to {}", file.string(),
+                                json["update_threads"].dump(), kMost));
+}
+
 fs::path users_cache() {
   const char* const cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "sluice";
@@ -61,9 +71,7 @@ MachineSpeeds read_machine(const fs::path& file) {
       throw ConfigError(fmt::format("{}: {} is missing", file.string(), field.name));
     }
   }
-  if (json.contains("update_threads")) {
-    speeds.update_threads = static_cast<int>(number_of(json, "update_threads", file));
-  }
+  if (json.contains("update_threads")) speeds.update_threads = update_threads_of(json, file);
   try {
     speeds.validate();
   } catch (const ConfigError& error) {

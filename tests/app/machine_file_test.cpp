@@ -65,6 +65,17 @@ TEST_F(MachineFile, that_is_wrong_is_refused_with_its_name_and_the_keys) {
   }
 }
 
+TEST_F(MachineFile, has_a_whole_number_of_update_threads_and_any_of_cores) {
+  for (const char* threads : {"0", "-1", "1.9", "1025", "3000000000", "1e300", "\"2\""}) {
+    EXPECT_THAT(error_of(with("\"update_threads\": 3", std::string("\"update_threads\": ") + threads)),
+                testing::HasSubstr(std::string("update_threads is ") + (threads[1] == 'e' ? "1e+300" : threads)));
+  }
+  EXPECT_EQ(error_of(with("\"update_threads\": 3", "\"update_threads\": 1024.0")), "");
+  EXPECT_EQ(read_machine(path_).update_threads, 1024);
+  EXPECT_EQ(error_of(with("\"cores\": 4.0", "\"cores\": 1.5")), "");  // a quota's
+  EXPECT_EQ(read_machine(path_).cores, 1.5);
+}
+
 TEST_F(MachineFile, measured_before_is_found_by_what_it_was_measured_for) {
   const MachineCache cache(folder_.path() / "cache");
   const std::string key = R"({"cpu":"a"})", other = R"({"cpu":"b"})";
