@@ -120,13 +120,26 @@ Json plan_json(const RunSetup& setup, const Plan& plan, const WorkspaceNeed& wor
   return json;
 }
 
-Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Plan& plan,
-                   const std::optional<Resources>& what_if) {
+struct WhatIfAsked {
+  std::optional<Resources> resources;
+  const std::vector<std::string>& words;  // as the command line has them
+};
+
+Plan plan_what_if(const ModelSpec& model, const PlanOptions& changed, const std::vector<std::string>& words) {
+  try {
+    return make_plan(model, changed);
+  } catch (const ConfigError& error) {  // the plan itself has passed
+    throw ConfigError(fmt::format("--what-if {}: {}", fmt::join(words, ","), error.what()));
+  }
+}
+
+Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Plan& plan, const WhatIfAsked& asked) {
   Outlook outlook{
       .present = predict(model, plan, *options.speeds), .offers = what_would_help(model, options, plan), .what_if = {}};
-  if (what_if) {
-    const PlanOptions changed = with_resources(options, *what_if);
-    outlook.what_if = Outlook::WhatIf{*what_if, predict(model, make_plan(model, changed), *changed.speeds)};
+  if (asked.resources) {
+    const PlanOptions changed = with_resources(options, *asked.resources);
+    outlook.what_if =
+        Outlook::WhatIf{*asked.resources, predict(model, plan_what_if(model, changed, asked.words), *changed.speeds)};
   }
   return outlook;
 }
@@ -173,7 +186,7 @@ void run_plan(const PlanCommand& command, Console& console) {
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
   const Plan plan = make_plan(setup.model.spec(), options);
   std::optional<Outlook> outlook;
-  if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, what_if);
+  if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, {what_if, command.what_if});
   const EnduranceConfig& asked = setup.config.endurance;
   const WriteRate rate = rate_of(plan, outlook);
   const WrittenDrives drives = drives_in(store_drives(setup.config));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "configs/batch.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/record_store.h"
@@ -43,7 +44,7 @@ void change(Resources& resources, std::string_view key, std::string_view value, 
   } else if (key == "drives") {
     resources.drives = static_cast<int>(positive(value, kMaxDrives));
   } else if (key == "tokens_per_step") {
-    const int64_t tokens = positive(value, 1'000'000'000);
+    const int64_t tokens = positive(value, kMostMicroBatches * tokens_of_micro_batch);
     if (tokens % tokens_of_micro_batch != 0) {
       throw ConfigError(
           fmt::format("\"{}\": allowed is a multiple of a micro-batch's {} tokens", value, tokens_of_micro_batch));

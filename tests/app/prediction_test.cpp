@@ -164,7 +164,11 @@ TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
         std::pair("drives=0", "allowed is a whole number"), std::pair("drives=17", "from 1 to 16"),
         std::pair("drives", "allowed is a whole number"),
         std::pair("tokens_per_step=100", "a multiple of a micro-batch's 99 tokens"),
-        std::pair("drives=2,drives=3", "each key once"), std::pair("host_memory=1KiB", "the budgets are too small")}) {
+        std::pair("drives=2,drives=3", "each key once"),
+        std::pair("tokens_per_step=6488163",
+                  "--what-if tokens_per_step=6488163: \"6488163\": allowed is a whole number from "
+                  "1 to 6488064"),  // 65536 micro-batches
+        std::pair("host_memory=1KiB", "--what-if host_memory=1KiB: the budgets are too small")}) {
     const Ended ended = sluice({"plan", "@run.json", "--machine", "@machine.json", "--what-if", change});
     EXPECT_EQ(ended.exit_code, 2);
     EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(why));
