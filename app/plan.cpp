@@ -137,7 +137,8 @@ Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Pla
   Outlook outlook{
       .present = predict(model, plan, *options.speeds), .offers = what_would_help(model, options, plan), .what_if = {}};
   if (asked.resources) {
-    const PlanOptions changed = with_resources(options, *asked.resources);
+    PlanOptions changed = with_resources(options, *asked.resources);
+    changed.chunk_elements = plan.geometry.chunk_elements();  // as what_would_help: a store keeps its chunks
     outlook.what_if =
         Outlook::WhatIf{*asked.resources, predict(model, plan_what_if(model, changed, asked.words), *changed.speeds)};
   }

@@ -158,6 +158,21 @@ TEST_F(PredictionTest, says_what_would_help_and_answers_what_if) {
   EXPECT_EQ(Json::parse(sluice(slow).out)["prediction"], plan["prediction"]);  // the plan itself is as it was
 }
 
+TEST_F(PredictionTest, of_what_if_with_the_resources_of_an_offer_is_the_offers) {
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--set", "sluice.placement.state=nvme", "--machine",
+                              "@machine.json", "--what-if", "host_memory=2MiB"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json plan = Json::parse(ended.out);
+  int offers = 0;
+  for (const Json& offer : plan["would_help"]) {
+    if (!offer["with"].contains("host_memory")) continue;
+    ++offers;
+    EXPECT_EQ(offer["with"]["host_memory"], plan["what_if"]["host_memory"]);
+    EXPECT_EQ(offer["step_ms"], plan["what_if"]["prediction"]["step_ms"]);
+  }
+  EXPECT_EQ(offers, 1);
+}
+
 TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
   for (const auto& [change, why] :
        {std::pair("memory=1GiB", "allowed is host_memory, device_memory, drives or"),
