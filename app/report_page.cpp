@@ -21,9 +21,9 @@ struct Advice {
 Advice advice_for(LaneGroup group) {
   static constexpr Advice kByGroup[kLaneGroupCount] = {
       {"the NVMe drives, which reads and writes share",
-       "More host memory keeps part of what they carry at home there; one more drive takes a share of both; a longer "
-       "sluice.commit_interval writes what is at home in host memory less often; more tokens per step "
-       "(gradient_accumulation_steps) give every byte more compute to hide behind."},
+       "More host memory keeps part of what they carry at home there; one more drive takes a share of both; more "
+       "tokens "
+       "per step (gradient_accumulation_steps) give every byte more compute to hide behind."},
       {"the update threads",
        "More cores (sluice.update_threads) or faster host memory; more tokens per step "
        "(gradient_accumulation_steps) give the update more compute to hide behind."},
@@ -32,6 +32,13 @@ Advice advice_for(LaneGroup group) {
        "same weights."},
       {"compute", "A faster device, or more compute threads where host memory plays the device."}};
   return kByGroup[static_cast<size_t>(group)];
+}
+
+std::string help_words(LaneGroup group, const Steady& steady) {
+  std::string words = advice_for(group).helps;
+  if (group == LaneGroup::kNvme && steady.rarer_commits == Steady::RarerCommits::kHelp)
+    words += " A longer sluice.commit_interval writes what is at home in host memory less often.";
+  return words;
 }
 
 // The busiest resource of the steps, and the next.
@@ -214,16 +221,16 @@ std::string section(const std::string& title, const std::string& body) {
 std::string what_bound(const Steady& steady) {
   const Bound bound = bound_of(steady);
   if (steady.step_ms <= 0 || bound.first.ms <= 0) return "Nothing has been measured yet.";
-  const Advice advice = advice_for(bound.first.group);
+  const char* const resource = advice_for(bound.first.group).bound;
+  const std::string helps = help_words(bound.first.group, steady);
   if (!bound.first.binds()) {
     return fmt::format(
         "Nothing was busy throughout. Most was asked of {}: {}; the rest of the time lanes waited for each other. More "
         "host memory deepens the slots that updates pass through; more device memory lets weights arrive further "
         "ahead. {}",
-        advice.bound, busy_words(bound, steady), advice.helps);
+        resource, busy_words(bound, steady), helps);
   }
-  std::string text =
-      fmt::format("The step was bound by {}: {}. {}", advice.bound, busy_words(bound, steady), advice.helps);
+  std::string text = fmt::format("The step was bound by {}: {}. {}", resource, busy_words(bound, steady), helps);
   if (bound.first.group == LaneGroup::kCompute) {
     text += fmt::format(
         " More memory or another drive would save {} of a step at best: their work hides behind the compute already.",

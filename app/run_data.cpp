@@ -11,6 +11,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "engine/plan.h"
 
 namespace sluice {
 namespace {
@@ -35,6 +36,11 @@ std::optional<double> maybe_number(const Json& json, const char* key) {
   return found->get<double>();
 }
 
+int64_t state_bytes(const Json& line, const char* lane) {
+  const Json lanes = line.value("lanes", Json::object());
+  return static_cast<int64_t>(number(lanes.value(lane, Json::object()), "state_bytes"));
+}
+
 StepFiguresOfRun step_of(const Json& line) {
   StepFiguresOfRun step{.step = line["step"].get<int64_t>(),
                         .since_start = static_cast<int64_t>(number(line, "since_start")),
@@ -44,6 +50,8 @@ StepFiguresOfRun step_of(const Json& line) {
                         .skipped = line.value("skipped", false),
                         .predicted_step_ms = maybe_number(line, "predicted_step_ms"),
                         .drive_ms = maybe_number(line, "drive_ms"),
+                        .state_read_bytes = state_bytes(line, "read"),
+                        .state_written_bytes = state_bytes(line, "write"),
                         .lanes = {}};
   const Json lanes = line.value("lanes", Json::object());
   for (size_t i = 0; i < kLaneNames.size(); ++i) {
@@ -101,6 +109,7 @@ void add_facts(const Json& config, RunData& run) {
   add("steps between commits", "/sluice/commit_interval");
   const Json sluice = config.value("sluice", Json::object());
   run.commit_interval = std::max<int64_t>(1, static_cast<int64_t>(number(sluice, "commit_interval")));
+  run.update = sluice.value("update", "");
 }
 
 // What a hop's name says it moves or does: decides its colour.
@@ -186,6 +195,21 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// State at home on the drives is read for every update and written after it; what is written beyond that is at home
+// elsewhere, and goes there with commits alone.
+Steady::RarerCommits rarer_commits(const RunData& run, std::span<const StepFiguresOfRun> steps) {
+  const bool must_commit =
+      run.update == name_of(UpdateMode::kSpeculative) || run.update == name_of(UpdateMode::kReplay);
+  if (must_commit || run.commit_interval >= kCommitRarely) return Steady::RarerCommits::kNoHelp;
+  constexpr double kMore = 1.05;
+  double read = 0, written = 0;
+  for (const StepFiguresOfRun& step : steps) {
+    read += static_cast<double>(step.state_read_bytes);
+    written += static_cast<double>(step.state_written_bytes);
+  }
+  return written > kMore * read ? Steady::RarerCommits::kHelp : Steady::RarerCommits::kNoHelp;
+}
+
 }  // namespace
 
 RunData read_run(const RunFolder& folder) {
@@ -210,6 +234,7 @@ Steady steady_figures(const RunData& run) {
     return means.empty() ? std::nullopt : std::optional(median(means));
   };
   Steady steady;
+  steady.rarer_commits = rarer_commits(run, steps);
   steady.steps_of_mean = static_cast<int64_t>(together);
   steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);
   steady.tokens_per_s = over_steps([](const auto& step) { return std::optional(step.tokens_per_s); }).value_or(0);

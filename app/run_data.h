@@ -28,6 +28,7 @@ struct StepFiguresOfRun {
   bool skipped = false;
   std::optional<double> predicted_step_ms;
   std::optional<double> drive_ms;  // reads or writes under way, or both; runs of earlier builds do not say
+  int64_t state_read_bytes = 0, state_written_bytes = 0;
   StepLaneFigures lanes;
 };
 
@@ -42,6 +43,7 @@ struct RunData {
   std::vector<std::pair<std::string, std::string>> facts;  // of the configuration, for people
   std::vector<StepFiguresOfRun> steps;
   int64_t commit_interval = 1;
+  std::string update;  // sluice.update
   std::vector<TierMemory> memory;
   int64_t resident_bytes = 0;
   // One step's hops; empty where the run has not kept any yet.
@@ -56,6 +58,9 @@ RunData read_run(const RunFolder& folder);
 // what a step takes, commits spread over its interval. The first steps, which fill the pipeline, are left out where
 // there are enough.
 struct Steady {
+  // Would the drives have less to write if commits were rarer? Not where all state is at home there, nor where few
+  // steps commit already or sluice.update needs a commit in every step.
+  enum class RarerCommits : uint8_t { kNoHelp, kHelp } rarer_commits = RarerCommits::kNoHelp;
   double step_ms = 0, tokens_per_s = 0;
   std::optional<double> predicted_step_ms, drive_ms;
   std::optional<double> measured_as_predicted_ms;  // step_ms of the steps alone that have a prediction

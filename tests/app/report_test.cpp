@@ -137,6 +137,18 @@ TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest
   EXPECT_THAT(copies, testing::HasSubstr("More memory or another drive would save 5.00 ms of a step at best"));
 }
 
+TEST_F(ReportTest, advises_rarer_commits_where_state_is_at_home_in_host_memory_and_written_in_every_step) {
+  const auto advice_with = [&](const std::string& home) {
+    EXPECT_EQ(train("run", {"--steps", "3", "--overwrite", "--set", "sluice.commit_interval=1", "--set",
+                            "sluice.host_memory=16MiB", "--set", "sluice.placement.state=" + home})
+                  .exit_code,
+              0);
+    return report_of({{"read", 55}, {"write", 50}, {"drive", 98}, {"compute", 60}});
+  };
+  EXPECT_THAT(advice_with("host"), testing::HasSubstr("A longer sluice.commit_interval"));
+  EXPECT_THAT(advice_with("nvme"), testing::Not(testing::HasSubstr("commit_interval")));
+}
+
 TEST_F(ReportTest, does_not_say_that_nothing_helps_where_lanes_waited_for_each_other) {
   ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
   const std::string words = report_of({{"read", 30}, {"compute", 60}});

@@ -54,5 +54,22 @@ TEST(SteadyFigures, of_what_some_steps_do_not_say_are_those_of_the_others) {
   EXPECT_EQ(steady_figures(run).drive_ms, 6);
 }
 
+// Reads of state are of what is at home on the drives; what is written beyond them goes there with commits alone.
+TEST(SteadyFigures, know_whether_rarer_commits_write_less) {
+  const auto rarer = [](int64_t interval, const std::string& update, int64_t read, int64_t written) {
+    RunData run = run_of(interval, {10, 10, 10, 10});
+    run.update = update;
+    for (StepFiguresOfRun& step : run.steps) step.state_read_bytes = read, step.state_written_bytes = written;
+    return steady_figures(run).rarer_commits;
+  };
+  EXPECT_EQ(rarer(1, "auto", 100, 200), Steady::RarerCommits::kHelp);
+  EXPECT_EQ(rarer(2, "deferred", 0, 200), Steady::RarerCommits::kHelp);
+  EXPECT_EQ(rarer(1, "auto", 200, 200), Steady::RarerCommits::kNoHelp);  // all of it is at home on the drives
+  EXPECT_EQ(rarer(10, "auto", 100, 200), Steady::RarerCommits::kNoHelp);
+  EXPECT_EQ(rarer(1, "speculative", 100, 200), Steady::RarerCommits::kNoHelp);
+  EXPECT_EQ(rarer(1, "replay", 100, 200), Steady::RarerCommits::kNoHelp);
+  EXPECT_EQ(rarer(1, "auto", 0, 0), Steady::RarerCommits::kNoHelp);
+}
+
 }  // namespace
 }  // namespace sluice
