@@ -212,6 +212,12 @@ std::string facts(const RunData& run) {
   return html + "</dl>";
 }
 
+// Where next to nothing is left something else binds long before: latencies, the lanes' waits.
+std::string times_words(double times) {
+  constexpr double kMost = 10;
+  return times > kMost ? fmt::format("more than {:.0f} times", kMost) : fmt::format("{:.1f} times", times);
+}
+
 std::string section(const std::string& title, const std::string& body) {
   return fmt::format("<section><h2>{}</h2>{}</section>\n", title, body);
 }
@@ -237,8 +243,9 @@ std::string what_bound(const Steady& steady) {
         ms_words(std::max(0.0, steady.step_ms - bound.first.ms)));
   }
   if (bound.second_ms > 0) {
-    text += fmt::format(" The next, {}, needs {}: with the bound gone altogether a step could be {:.1f} times as fast.",
-                        advice_for(bound.second).bound, ms_words(bound.second_ms), steady.step_ms / bound.second_ms);
+    text += fmt::format(" The next, {}, needs {}: with the bound gone altogether a step could be {} as fast.",
+                        advice_for(bound.second).bound, ms_words(bound.second_ms),
+                        times_words(steady.step_ms / bound.second_ms));
   }
   return text;
 }

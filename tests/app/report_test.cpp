@@ -131,6 +131,9 @@ TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest
   const std::string beside = report_of({{"read", 55}, {"write", 50}, {"drive", 62}, {"compute", 60}});
   EXPECT_THAT(beside,
               testing::HasSubstr("Most was asked of the NVMe drives, which reads and writes share: busy 62 % of"));
+  EXPECT_THAT(both, testing::HasSubstr("a step could be 1.7 times as fast"));
+  const std::string alone = report_of({{"drive", 99}, {"compute", 0.5}});
+  EXPECT_THAT(alone, testing::HasSubstr("a step could be more than 10 times as fast"));
   // Copies have a link each way: these do not add up.
   const std::string copies = report_of({{"upload", 55}, {"download", 50}, {"compute", 95}});
   EXPECT_THAT(copies, testing::HasSubstr("bound by compute: busy 95 % of the step"));
