@@ -112,10 +112,14 @@ Drive::Drive(Drive&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::exchange(other.file_, -1)),
       alignment_bytes_(other.alignment_bytes_),
-      allocated_bytes_(other.allocated_bytes_) {}
+      allocated_bytes_(other.allocated_bytes_),
+      goes_with_owner_(other.goes_with_owner_) {}
 
+// The lock is held until the name is gone: nobody else's file has it.
 Drive::~Drive() {
-  if (file_ >= 0) close(file_);
+  if (file_ < 0) return;
+  if (goes_with_owner_ && !is_nameless()) unlink(path_.c_str());
+  close(file_);
 }
 
 int64_t Drive::bytes() const {
@@ -202,6 +206,7 @@ void Drive::grow(int64_t to) {
 }
 
 void Drive::allocate(int64_t bytes) {
+  goes_with_owner_ = true;
   cut(0);
   grow(bytes);
   count_allocated();
@@ -217,7 +222,9 @@ Drive Drive::make(const std::filesystem::path& path) {
   for (;;) {
     Drive drive(path, Open::kOrMake);
     drive.lock();
-    if (!drive.is_nameless()) return drive;
+    if (drive.is_nameless()) continue;
+    drive.goes_with_owner_ = drive.bytes() == 0;  // made just now, or left by a creation that was cut off
+    return drive;
   }
 }
 
@@ -256,28 +263,21 @@ void require_space(std::span<const Drive> drives, std::span<const int64_t> bytes
 
 }  // namespace
 
-std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
+std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
   std::vector<Drive> drives;
   drives.reserve(paths.size());
-  size_t replaced = 0;  // files whose content is gone
-  try {
-    for (const std::filesystem::path& path : paths) {
-      make_folder(path.parent_path());
-      drives.push_back(Drive::make(path));
-      drives.back().find_alignment();
-    }
-    require_space(drives, bytes);
-    for (; replaced < drives.size(); ++replaced) drives[replaced].allocate(bytes[replaced]);
-    for (const std::filesystem::path& path : paths) sync_folder(path.parent_path());
-  } catch (...) {
-    // All of these are locked here: what is empty was made just now, or emptied.
-    std::error_code ignored;
-    for (size_t i = 0; i < drives.size(); ++i) {
-      if (i < replaced || drives[i].bytes() == 0) std::filesystem::remove(paths[i], ignored);
-    }
-    throw;
+  for (const std::filesystem::path& path : paths) {
+    make_folder(path.parent_path());
+    drives.push_back(Drive::make(path));
+    drives.back().find_alignment();
   }
+  require_space(drives, bytes);
+  for (const std::filesystem::path& path : paths) sync_folder(path.parent_path());
   return drives;
+}
+
+void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {
+  for (size_t i = 0; i < drives.size(); ++i) drives[i].allocate(bytes[i]);
 }
 
 void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {

@@ -16,7 +16,7 @@ struct Extent {
 };
 
 // Move-only owner of the descriptor and, with it, of the advisory lock. Not synchronised; transfers go through an
-// IoQueue.
+// IoQueue. A file that make_drives() made or allocate_drives() emptied goes with its owner, still locked, until keep().
 class Drive {
  public:
   static Drive open(const std::filesystem::path& path);
@@ -33,9 +33,11 @@ class Drive {
   void check_named() const;  // throws IoError where the file has been deleted, or another put in its place
   // Of offsets, lengths and memory of transfers.
   int64_t alignment_bytes() const { return alignment_bytes_; }
+  void keep() { goes_with_owner_ = false; }
 
  private:
-  friend std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+  friend std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+  friend void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   friend void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   enum class Open : uint8_t { kThere, kOrMake };
   Drive(const std::filesystem::path& path, Open how);
@@ -52,13 +54,17 @@ class Drive {
   int file_ = -1;
   int64_t alignment_bytes_ = 4096;
   int64_t allocated_bytes_ = 0;  // when it was opened
+  bool goes_with_owner_ = false;
 };
 
-// Makes the folders and files of exactly `bytes`, all of it allocated; files that are there are emptied first, once all
-// of them are locked and have the space. Throws ConfigError (locked; a drive that wants more than 4096-byte alignment),
-// IoError (space: needed, free, path), and then leaves no partial file behind; what another process has locked is left
-// alone.
-std::vector<Drive> create_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+// The first half of a creation, which loses nothing: makes the folders and, where there are no files, empty ones; locks
+// all of them and looks for space for files of these bytes. What is in a file that is there stays in it. Throws
+// ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path), and then
+// no new file stays behind; what another process has locked is left alone.
+std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+
+// The second half: the files are emptied, and exactly so many bytes of each allocated. Throws IoError (space).
+void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 
 // Makes files that are there exactly that long: what is new is allocated, what is beyond is given back. Throws IoError
 // (space), and then leaves every file as long as it was.

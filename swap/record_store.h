@@ -110,9 +110,10 @@ class RecordStore {
   // An upper bound of table_bytes() that needs no store: for the planner.
   static int64_t predicted_table_bytes(const TableNeeds& needs);
 
-  // Creates the folders and the files (preallocated; fallocate before anything else) and locks them. The store cannot
-  // be opened until the first commit has returned. Replaces a store that is there. Throws IoError when space is short
-  // (bytes needed, bytes free, path) and ConfigError when another process has the store open.
+  // Creates the folders and the files (preallocated) and locks them. The store cannot be opened until the first commit
+  // has returned. Replaces a store that is there, which is whole until all that can be refused has been granted: its
+  // lock, the space, the queue. What fails after that leaves no file behind. Throws IoError when space is short (bytes
+  // needed, bytes free, path), ConfigError when another process has the store open, and what make_queue throws.
   static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
                                              StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged; so with

@@ -206,11 +206,15 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
   const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);
-  std::vector<Drive> drives = create_drives(paths, layout.file_bytes());
+  std::vector<Drive> made = make_drives(paths, layout.file_bytes());
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options),
-                                        Impl::Place{.drives = std::move(drives), .weights = std::move(weights)});
+                                        Impl::Place{.drives = std::move(made), .weights = std::move(weights)});
+  // Whatever can be refused has been by now: from here on the store that was there is lost.
+  std::vector<Drive>& drives = store->impl_->drives;
+  allocate_drives(drives, layout.file_bytes());
   store->impl_->write_headers();
+  for (Drive& drive : drives) drive.keep();
   return store;
 }
 

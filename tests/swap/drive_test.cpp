@@ -42,7 +42,11 @@ class DriveFile : public testing::Test {
     return count;
   }
   std::vector<Drive> create(const std::vector<fs::path>& files) const {
-    return create_drives(files, std::vector<int64_t>(files.size(), kBytes));
+    const std::vector<int64_t> bytes(files.size(), kBytes);
+    std::vector<Drive> drives = make_drives(files, bytes);
+    allocate_drives(drives, bytes);
+    for (Drive& drive : drives) drive.keep();
+    return drives;
   }
 
   TempFolder folder_;
