@@ -82,7 +82,8 @@ constexpr int kMaxQueueDepth = 4096;
 IoQueueOptions for_drives(IoQueueOptions options, int drives);
 
 // kAuto tries io_uring by a real request and falls back to threads, logging why; kUring throws IoError with the reason
-// where io_uring cannot be had.
+// where io_uring cannot be had. Threads: IoError where not even one for each file can be started; with fewer than
+// wanted they go on, which is logged.
 std::unique_ptr<IoQueue> make_io_queue(const IoQueueOptions& options);
 std::unique_ptr<IoQueue> make_io_queue_uring(const IoQueueOptions& options);
 std::unique_ptr<IoQueue> make_io_queue_threads(const IoQueueOptions& options);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "core/errors.h"
@@ -57,21 +58,20 @@ class ThreadsQueue final : public IoQueue {
       : IoQueue(options.depth), completions_(options.depth), lines_(static_cast<size_t>(std::max(1, options.files))) {
     const int each = std::clamp(options.depth / static_cast<int>(lines_.size()), 1, kMaxThreads);
     threads_.reserve(static_cast<size_t>(each) * lines_.size());
-    for (Line& line : lines_) {
-      line.requests = Fifo<IoRequest>(options.depth);
-      for (int i = 0; i < each; ++i) threads_.emplace_back([this, &line] { work(line); });
+    for (Line& line : lines_) line.requests = Fifo<IoRequest>(options.depth);
+    try {
+      for (int i = 0; i < each; ++i) {
+        for (Line& line : lines_) threads_.emplace_back([this, &line] { work(line); });
+      }
+    } catch (const std::system_error& error) {
+      if (threads_.size() < lines_.size()) refuse(error);  // a line without a thread would wait for ever
+      say(options.log, LogLevel::kWarning,
+          fmt::format("I/O by {} threads: no more can be started ({})", threads_.size(), error.code().message()));
     }
   }
 
   // Requests under way use the callers' memory: they are finished, the others dropped.
-  ~ThreadsQueue() override {
-    {
-      std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    for (Line& line : lines_) line.work_to_do.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~ThreadsQueue() override { stop(); }
 
   void interrupt() override {
     {
@@ -92,6 +92,24 @@ class ThreadsQueue final : public IoQueue {
     Fifo<IoRequest> requests{1};
     std::condition_variable work_to_do;
   };
+
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    for (Line& line : lines_) line.work_to_do.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  [[noreturn]] void refuse(const std::system_error& why) {
+    stop();
+    throw IoError({.action = "start",
+                   .path = "a thread for I/O",
+                   .error_number = why.code().value(),
+                   .advice = "raise the limit of threads (ulimit -u, or the container's limit of pids); "
+                             "sluice.io_backend \"uring\" needs none, where io_uring can be had"});
+  }
 
   // With mutex_ held.
   Line& line_of(int file) {
