@@ -1,11 +1,8 @@
 #include "swap/record_checksums.h"
 
-#include <array>
-
 #include "core/checksum.h"
 
 namespace sluice {
-namespace {
 
 std::array<uint32_t, kMaxPlanes> sums_of(const RecordLayout& layout, RecordId record, const std::byte* bytes) {
   std::array<uint32_t, kMaxPlanes> sums = {};
@@ -16,8 +13,6 @@ std::array<uint32_t, kMaxPlanes> sums_of(const RecordLayout& layout, RecordId re
   }
   return sums;
 }
-
-}  // namespace
 
 void sum_record(RecordStore& store, RecordId record, const std::byte* bytes) {
   const RecordLayout layout = store.layout(record);

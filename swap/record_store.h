@@ -130,11 +130,14 @@ class RecordStore {
   static std::optional<uint64_t> store_number(const std::filesystem::path& folder, int rank = 0);
   ~RecordStore();
 
-  const StepState& committed() const;           // of the open generation
-  std::vector<int64_t> openable_steps() const;  // at most two, newest first: {k, k-1}
+  const StepState& committed() const;  // of the open generation
+  // At most two, newest first: {k, k-1}. Of k-1 only the table is known to be whole: its records may have been written
+  // to by a step k+1 that was never committed.
+  std::vector<int64_t> openable_steps() const;
   // Takes a store just opened to one of openable_steps(), so that ranks agree on the newest step that all of them have.
-  // A newer step is given up for good, before this returns. Blocks. Throws CorruptionError where the step's table has
-  // been damaged since.
+  // A newer step is given up for good, before this returns. All that the two have not in common is read and verified
+  // first: where a record or the table of the older one is not whole this throws CorruptionError, and the store stays
+  // at the newer. Blocks; takes the memory of the largest record meanwhile.
   void open_step(int64_t step);
 
   // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read

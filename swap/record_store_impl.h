@@ -49,6 +49,7 @@ struct RecordStore::Impl {
   void adopt_table(int area, const Superblock& superblock);
   void burn_generation(uint64_t highest_seen);
   void open_step(int64_t step);
+  void verify_older(int64_t step);
   void run_now(const Transfer& transfer, std::span<const Extent> extents);
   // A whole block of the first drive's file, by way of `block`.
   void run_block(IoOp op, int64_t offset);

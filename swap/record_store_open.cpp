@@ -13,6 +13,7 @@
 
 #include "core/bytes.h"
 #include "core/checksum.h"
+#include "swap/record_checksums.h"
 #include "swap/record_store_impl.h"
 #include "swap/store_drives.h"
 
@@ -141,7 +142,7 @@ void RecordStore::Impl::burn_generation(uint64_t highest_seen) {
 
 // The newest valid generation. The other one, when it is valid too, can be opened as long as nothing has been written:
 // no rank writes records of step k+1 before k is durable on all of them, so the slots of k-1 are whole wherever k is
-// missing on some rank.
+// missing on some rank. Elsewhere they may have been written to; open_step() looks.
 RecordStore::Impl::Content RecordStore::Impl::load() {
   Superblock superblocks[2];
   BlockState states[2];
@@ -171,6 +172,32 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
   return Content::kSome;
 }
 
+// What the older table, which is in the table buffer, has elsewhere or otherwise than the newer one. Slots that both
+// name were verified as often as the newer step was read, and going back makes nothing of them worse.
+void RecordStore::Impl::verify_older(int64_t step) {
+  const std::span<const TableEntry> older = table_entries(table.span(), record_count());
+  AlignedBuffer bytes(kStoreBlockBytes);
+  for (uint32_t i = 0; i < older.size(); ++i) {
+    const int slot = older[i].slot & 1;
+    if (slot == entries[i].committed_slot && std::ranges::equal(older[i].crc, entries[i].committed)) continue;
+    const RecordId record{.chunk = i / 2, .group = static_cast<Group>(i % 2)};
+    const RecordLayout planes = layout.layout(record);
+    if (planes.bytes > bytes.bytes()) bytes = AlignedBuffer(planes.bytes);
+    run_now({.op = IoOp::kRead, .memory = bytes.data()}, layout.extents(record, slot).span());
+    const auto found = sums_of(planes, record, bytes.data());
+    for (size_t plane = 0; plane < static_cast<size_t>(planes.plane_count); ++plane) {
+      if (found[plane] == older[i].crc[plane]) continue;
+      const Extent at = layout.place_of(record, slot, planes.plane_offset[plane]);
+      throw CorruptionError(fmt::format(
+          "step {} is not whole any more: chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found (offset {} of "
+          "{}): the store opens at step {} only",
+          step, record.chunk, name_of(record.group), planes_of(identity.format(), record.group)[plane].name,
+          older[i].crc[plane], found[plane], at.offset, drives[static_cast<size_t>(at.drive)].path().string(),
+          committed.step));
+    }
+  }
+}
+
 // The newer superblock is blanked before anything else is written: from then on its slots are the working ones, and a
 // crash must not find its way back to it.
 void RecordStore::Impl::open_step(int64_t step) {
@@ -178,6 +205,7 @@ void RecordStore::Impl::open_step(int64_t step) {
   if (has_generation && step == committed.step) return;
   SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
   const int newer = current_area, older = 1 - current_area;
+  previous_step = -1;  // where it is refused it is not offered again
   Superblock superblocks[2];
   BlockState states[2];
   read_superblocks(superblocks, states);
@@ -185,8 +213,8 @@ void RecordStore::Impl::open_step(int64_t step) {
     throw CorruptionError(fmt::format("the table of step {} in {} is damaged: the store opens at step {} only", step,
                                       drives[0].path().string(), committed.step));
   }
+  verify_older(step);
   adopt_table(older, superblocks[older]);
-  previous_step = -1;
   std::fill_n(block.data(), block.bytes(), std::byte{0});
   run_block(IoOp::kWrite, kSuperblockOffset[newer]);
   run_now({.op = IoOp::kSync}, everywhere().first(1));

@@ -19,6 +19,7 @@ namespace {
 
 using testing::Contains;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 // Over one drive and over two.
 class StoreAfterPowerCut : public testing::TestWithParam<int> {
@@ -96,15 +97,20 @@ class StoreAfterPowerCut : public testing::TestWithParam<int> {
       if (HasFatalFailure()) return;
       check(state);
       if (++visited_ % 101 == 0) go_on(state);
+      if (visited_ % kEveryNthTakenBack == 0) take_back(state);
     });
     EXPECT_GE(run_.records().size(), 12u);
     EXPECT_GE(states, 10000);
     for (const auto& [number, records] : records_of_) {  // a sample may leave out the few states of a step
       EXPECT_TRUE(opened_.contains(number) || SLUICE_EVERY_NTH_STATE > 1) << number;
     }
+    if (SLUICE_EVERY_NTH_STATE == 1) {
+      EXPECT_GE(taken_back_, 1);
+    }
     EXPECT_EQ(drives_->images.size(), static_cast<size_t>(GetParam()));
     std::cout << states << " crash states of " << run_.records().size() << " records on " << GetParam()
-              << " drives opened as they must\n";
+              << " drives opened as they must; of those tried " << taken_back_ << " went back a step and " << refused_
+              << " refused to\n";
   }
 
   void check(const CrashState& crash) {
@@ -113,15 +119,41 @@ class StoreAfterPowerCut : public testing::TestWithParam<int> {
     ASSERT_THAT(crash.allowed, Contains(found)) << crash.description;
     opened_.insert(found);
     if (!store) return;
-    const StepState expected = state(found);
-    ASSERT_EQ(store->committed().caller, expected.caller) << crash.description;
-    ASSERT_EQ(store->committed().applied_steps, expected.applied_steps) << crash.description;
-    ASSERT_EQ(store->committed().data_position, expected.data_position) << crash.description;
+    check_content(*store, found, crash);
+  }
+
+  void check_content(RecordStore& store, int64_t step, const CrashState& crash) {
+    const StepState expected = state(step);
+    ASSERT_EQ(store.committed().caller, expected.caller) << crash.description;
+    ASSERT_EQ(store.committed().applied_steps, expected.applied_steps) << crash.description;
+    ASSERT_EQ(store.committed().data_position, expected.data_position) << crash.description;
     for (RecordId record : run_.records()) {
-      const std::vector<std::byte>& content = content_of(record, records_of_.at(found));
-      ASSERT_TRUE(read_verified(*store, run_, record) == content)
-          << crash.description << ": chunk " << record.chunk << ", " << name_of(record.group) << ", step " << found;
+      const std::vector<std::byte>& content = content_of(record, records_of_.at(step));
+      ASSERT_TRUE(read_verified(store, run_, record) == content)
+          << crash.description << ": chunk " << record.chunk << ", " << name_of(record.group) << ", step " << step;
     }
+  }
+
+  // The step before is there with every byte of it, or it is refused and the newer one stays.
+  void take_back(const CrashState& crash) {
+    auto store = open(crash.drives);
+    if (!store || store->openable_steps().size() < 2) return;
+    const std::vector<int64_t> steps = store->openable_steps();
+    int64_t step = steps[1];
+    try {
+      store->open_step(step);
+      ++taken_back_;
+    } catch (const CorruptionError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the store opens at step " + std::to_string(steps[0]) + " only"));
+      ++refused_;
+      step = steps[0];
+    }
+    EXPECT_THAT(store->openable_steps(), ElementsAre(step));
+    store.reset();
+    store = open(crash.drives);
+    ASSERT_NE(store, nullptr) << crash.description;
+    ASSERT_EQ(store->committed().step, step) << crash.description;
+    check_content(*store, step, crash);
   }
 
   // Training goes on from the state, and what it commits is what opens next.
@@ -151,7 +183,8 @@ class StoreAfterPowerCut : public testing::TestWithParam<int> {
   std::map<int64_t, int64_t> records_of_;
   std::set<int64_t> opened_;
   std::map<std::tuple<uint32_t, Group, int64_t>, std::vector<std::byte>> contents_;
-  int64_t visited_ = 0;
+  static constexpr int64_t kEveryNthTakenBack = 37;
+  int64_t visited_ = 0, taken_back_ = 0, refused_ = 0;
 };
 
 TEST_P(StoreAfterPowerCut, a_run_that_commits_every_step_opens_at_the_last_one) {

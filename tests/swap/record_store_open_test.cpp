@@ -240,6 +240,26 @@ TEST_F(StoreOpening, a_step_whose_table_was_damaged_meanwhile_is_not_gone_back_t
   expect_step(*open(), run_, 3);
 }
 
+TEST_F(StoreOpening, a_step_that_has_been_written_over_in_part_is_not_gone_back_to) {
+  make_steps(3);
+  {
+    auto store = open();
+    const RecordId last = run_.records().back();
+    AlignedBuffer buffer(run_.layout(last).bytes);
+    fill_content(run_, last, 4, buffer.span());
+    write_now(*store, last, buffer.data());  // of a step that is cut off
+  }
+  auto store = open();
+  EXPECT_THAT(store->openable_steps(), ElementsAre(3, 2));
+  EXPECT_THAT(refusal<CorruptionError>([&] { store->open_step(2); }),
+              AllOf(HasSubstr("step 2 is not whole"), HasSubstr("chunk 4, state"), HasSubstr(file().string()),
+                    HasSubstr("opens at step 3 only")));
+  EXPECT_THAT(store->openable_steps(), ElementsAre(3));
+  expect_step(*store, run_, 3);
+  store.reset();
+  expect_step(*open(), run_, 3);
+}
+
 TEST_F(StoreOpening, damage_to_the_older_copy_costs_nothing) {
   make_steps(3);
   flip_bit(kSuperblockOffset[1 - newest()] + 24);
