@@ -135,6 +135,7 @@ TEST_P(RunAfterPowerCut, opens_at_the_last_committed_step_with_every_byte_of_it)
     if (!HasFatalFailure()) check(crash);
   });
   EXPECT_GE(2 * geometry_->chunks().size(), 12u);
+  EXPECT_GE(states, 15000 / SLUICE_EVERY_NTH_STATE);
   std::cout << states << " crash states of a run of " << 2 * geometry_->chunks().size() << " records, committed at "
             << steps_.size() << " steps\n";
 }

@@ -34,7 +34,7 @@ int64_t CrashExplorer::explore(const Visit& visit) {
     // In between, a cut leaves nothing that an earlier one has not left.
     if (marked || events_[cut - 1].kind == DriveEvent::Kind::kWrite) visit_subsets(cut, visit);
   }
-  return states_;
+  return visited_;
 }
 
 void CrashExplorer::take(size_t at) {
@@ -94,6 +94,7 @@ void CrashExplorer::visit_subsets(size_t cut, const Visit& visit) {
 
 void CrashExplorer::visit_state(size_t cut, const std::vector<size_t>& survivors, Torn torn, const Visit& visit) {
   if (states_++ % every_nth_ != 0) return;
+  ++visited_;
   const size_t surely_torn = torn == Torn::kNot ? survivors.size() : random_() % survivors.size();
   for (size_t i = 0; i < survivors.size(); ++i) {
     const DriveEvent& write = events_[survivors[i]];

@@ -34,7 +34,7 @@ class CrashExplorer {
   // The marks are in the order of their events. Copies of the traffic only.
   // every_nth: one of so many states is visited, for builds in which a visit takes long.
   CrashExplorer(const RecordedDrives& recorded, std::vector<StepMark> marks, int every_nth = 1);
-  // States gone through.
+  // States visited.
   int64_t explore(const Visit& visit);
 
  private:
@@ -53,7 +53,7 @@ class CrashExplorer {
   std::vector<std::pair<size_t, std::vector<size_t>>> covering_;  // syncs under way and the writes they cover
   std::set<int64_t> allowed_ = {-1};
   size_t next_mark_ = 0;
-  int64_t states_ = 0;
+  int64_t states_ = 0, visited_ = 0;
   int every_nth_;
   std::mt19937_64 random_{7};
 };
