@@ -64,7 +64,7 @@ class UringQueue final : public IoQueue {
       std::array<IoCompletion, 16> dropped;
       while (in_the_ring() > 0) {
         do_flush();
-        if (reap(dropped) == 0) wait_for_events();
+        if (reap(dropped) == 0 && wait_for_events() == Event::kInterrupt) take_interrupt();
       }
     } catch (const std::exception& error) {
       say(log_, LogLevel::kError, fmt::format("closing io_uring: {}", error.what()));
@@ -209,16 +209,19 @@ class UringQueue final : public IoQueue {
     return events[0].revents != 0 ? Event::kRing : Event::kInterrupt;
   }
 
+  // All that have come; false: none has.
+  bool take_interrupt() {
+    uint64_t interrupts = 0;
+    return read(wake_, &interrupts, sizeof interrupts) == sizeof interrupts;
+  }
+
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
     do_flush();
     for (;;) {
       const size_t count = reap(completions);
       if (count > 0 || wait == Wait::kNo) return count;
       // An interrupt is taken only when it ends a wait: with completions to report it stays for the next one.
-      if (wait_for_events() == Event::kInterrupt) {
-        uint64_t interrupts = 0;
-        if (read(wake_, &interrupts, sizeof interrupts) == sizeof interrupts) return 0;
-      }
+      if (wait_for_events() == Event::kInterrupt && take_interrupt()) return 0;
     }
   }
 

@@ -1,12 +1,15 @@
 // `sluice bench io`: what it prints for programs, that its sweep can be used, and that it leaves nothing behind; a run
 // on two drives. Figures are not judged here.
+#include <sys/syscall.h>
+
+#include <cerrno>
 #include <csignal>
 #include <future>
 #include <thread>
 
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
-#include "tests/fakes/forbidden_io_uring.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
@@ -73,7 +76,7 @@ TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_dri
 TEST_F(BenchIo, says_why_threads_move_the_bytes_where_io_uring_cannot_be_had) {
   Ended text, json;
   std::thread([&] {
-    forbid_io_uring();
+    forbid({.number = SYS_io_uring_setup, .error_number = EPERM});
     text = io({"--rounds", "1"});
     json = io({"--rounds", "1", "--json"});
   }).join();

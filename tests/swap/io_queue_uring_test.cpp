@@ -2,17 +2,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/io_queue.h"
-#include "tests/fakes/forbidden_io_uring.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -27,7 +32,7 @@ TEST(UringQueue, auto_takes_it_where_it_works) {
 
 TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_it_fails) {
   std::thread([] {
-    forbid_io_uring();
+    forbid({.number = SYS_io_uring_setup, .error_number = EPERM});
     LogLines lines;
     EXPECT_THAT(make_io_queue({.depth = 3, .log = lines.log()})->describe(), HasSubstr("threads"));
     EXPECT_THAT(lines.text(), HasSubstr("Operation not permitted"));
@@ -98,6 +103,37 @@ TEST(UringQueue, an_interrupt_ends_a_wait_for_a_request_that_does_not_come) {
   EXPECT_EQ(write(ends[1], "12345", 5), 5);
   EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
   EXPECT_EQ(done.result, 5);
+  for (int end : ends) close(end);
+}
+
+char state_of(pid_t thread) {
+  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string number, name;
+  char state = '?';
+  stat >> number >> name >> state;
+  return state;
+}
+
+TEST(UringQueue, its_end_sleeps_while_it_waits_though_an_interrupt_is_pending) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  std::array<std::byte, 5> memory{};
+  auto queue = make_io_queue_uring({.depth = 2});
+  queue->submit({.op = IoOp::kRead, .file = ends[0], .memory = memory.data(), .bytes = 5});
+  queue->flush();
+  queue->interrupt();
+  std::atomic<pid_t> thread = 0;
+  std::thread other([&] {
+    thread = gettid();
+    queue.reset();
+  });
+  while (thread == 0) std::this_thread::yield();
+  bool sleeps = false;
+  for (int looks = 0; looks < 20000 && !sleeps; ++looks, std::this_thread::yield()) sleeps = state_of(thread) == 'S';
+  EXPECT_TRUE(sleeps) << "it spins";
+  EXPECT_EQ(write(ends[1], "12345", 5), 5);
+  other.join();
+  EXPECT_EQ(memory[4], std::byte{'5'});
   for (int end : ends) close(end);
 }
 
