@@ -33,6 +33,9 @@ struct IoCompletion {
   int64_t result = 0;  // bytes moved (may be short), 0 for a sync, or -errno
 };
 
+// A request that ends with EINTR or EAGAIN is tried again, so many times in all; then that is its result.
+constexpr int kMostIoTries = 10000;
+
 enum class Wait { kNo, kUntilOne };
 
 class IoQueue {

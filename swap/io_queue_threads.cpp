@@ -38,7 +38,7 @@ class Fifo {
 };
 
 int64_t move_bytes(const IoRequest& request) {
-  for (;;) {
+  for (int tries = 1;; ++tries) {
     int64_t moved = 0;
     if (request.op == IoOp::kSync) {
       moved = fdatasync(request.file);
@@ -48,7 +48,9 @@ int64_t move_bytes(const IoRequest& request) {
       moved = pwrite(request.file, request.memory, request.bytes, static_cast<off_t>(request.offset));
     }
     if (moved >= 0) return moved;
-    if (errno != EINTR && errno != EAGAIN) return -errno;
+    const int error_number = errno;
+    if ((error_number != EINTR && error_number != EAGAIN) || tries == kMostIoTries) return -error_number;
+    std::this_thread::yield();
   }
 }
 

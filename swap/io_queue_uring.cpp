@@ -38,6 +38,7 @@ class UringQueue final : public IoQueue {
  public:
   explicit UringQueue(const IoQueueOptions& options) : IoQueue(options.depth) {
     requests_.resize(static_cast<size_t>(depth()));
+    tries_.resize(requests_.size());
     free_.reserve(requests_.size());
     for (int slot = depth() - 1; slot >= 0; --slot) free_.push_back(slot);
     wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -168,6 +169,7 @@ class UringQueue final : public IoQueue {
     const int slot = free_.back();
     free_.pop_back();
     requests_[static_cast<size_t>(slot)] = request;
+    tries_[static_cast<size_t>(slot)] = 1;
     prepare(slot);
   }
 
@@ -188,7 +190,8 @@ class UringQueue final : public IoQueue {
       const int slot = static_cast<int>(io_uring_cqe_get_data64(cqe));
       const int result = cqe->res;
       io_uring_cqe_seen(&ring_, cqe);
-      if (is_transient(-result)) {
+      if (is_transient(-result) && tries_[static_cast<size_t>(slot)] < kMostIoTries) {
+        ++tries_[static_cast<size_t>(slot)];
         prepare(slot);
         do_flush();
         if (count == 0) return 0;  // a file that is never ready must not keep the caller here
@@ -228,6 +231,7 @@ class UringQueue final : public IoQueue {
   io_uring ring_{};
   int wake_ = -1;
   std::vector<IoRequest> requests_;  // by slot
+  std::vector<int> tries_;           // by slot
   std::vector<int> free_;            // slots
   std::vector<iovec> regions_;       // registered
   Log log_;

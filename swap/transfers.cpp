@@ -11,6 +11,8 @@
 namespace sluice {
 namespace {
 
+constexpr int kMostRetries = 16;  // of a block whose queue has given up trying; while it makes no progress
+
 const char* name_of(IoOp op) {
   if (op == IoOp::kSync) return "fdatasync";
   return op == IoOp::kRead ? "read" : "write";
@@ -21,6 +23,9 @@ std::string advice_for(int error_number) {
   if (error_number == ENOSPC || error_number == EDQUOT) return std::string("make room on the drive; ") + kResume;
   if (error_number == EROFS || error_number == EACCES)
     return std::string("the drive has become read-only (dmesg says why): make it writable; ") + kResume;
+  if (error_number == EINTR || error_number == EAGAIN)
+    return std::string("the system has turned the request away every time it was tried (dmesg may say why); ") +
+           kResume;
   if (error_number == 0) return std::string("has the file been cut short? ") + kResume;
   return std::string("look at the drive's health (dmesg); ") + kResume;
 }
@@ -105,6 +110,7 @@ void Transfers::cut_block(Lanes& lanes, Line& line) {
   const int64_t bytes = part.op == IoOp::kSync ? 0 : std::min(block_bytes_, part.extent.bytes - part.cut);
   blocks_[static_cast<size_t>(block)] = {.part = line.front(),
                                          .stalls = 0,
+                                         .retries = 0,
                                          .memory = part.memory + part.cut,
                                          .offset = part.extent.offset + part.cut,
                                          .bytes = bytes};
@@ -145,6 +151,7 @@ bool Transfers::resume(Block& block, int64_t moved) {
   const int64_t alignment = drives_[static_cast<size_t>(drive)].alignment_bytes();
   const int64_t whole = moved / alignment * alignment;
   block.stalls = whole > 0 ? 0 : block.stalls + 1;
+  if (whole > 0) block.retries = 0;
   block.memory += whole;
   block.offset += whole;
   block.bytes -= whole;
@@ -154,7 +161,8 @@ bool Transfers::resume(Block& block, int64_t moved) {
 void Transfers::handle(const IoCompletion& completion) {
   const int index = static_cast<int>(completion.tag);
   Block& block = blocks_[static_cast<size_t>(index)];
-  if (completion.result == -EINTR || completion.result == -EAGAIN) return submit(index);
+  const bool is_transient = completion.result == -EINTR || completion.result == -EAGAIN;
+  if (is_transient && block.retries++ < kMostRetries) return submit(index);
   if (completion.result < 0) return finish_block(index, error_of(block, static_cast<int>(-completion.result)));
   if (completion.result >= block.bytes) return finish_block(index, nullptr);
   if (resume(block, completion.result)) return submit(index);

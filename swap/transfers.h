@@ -67,7 +67,7 @@ class Transfers {
     bool all_cut = false;
   };
   struct Block {
-    int part = 0, stalls = 0;
+    int part = 0, stalls = 0, retries = 0;
     std::byte* memory = nullptr;
     int64_t offset = 0, bytes = 0;
   };

@@ -2,16 +2,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <functional>
+#include <thread>
 
 #include "core/arena.h"
 #include "core/errors.h"
 #include "swap/io_queue.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -70,6 +73,21 @@ TEST(ThreadsQueue, without_a_thread_for_each_file_is_refused_saying_what_to_rais
   });
   if (ended == kSkipped) GTEST_SKIP() << "no other user can be taken on here, and root's threads are not limited";
   EXPECT_EQ(ended, 0);
+}
+
+TEST(ThreadsQueue, a_request_that_is_turned_away_every_time_ends_with_that) {
+  const TempFolder folder;
+  const int file = open((folder.path() / "file").c_str(), O_RDWR | O_CREAT, 0644);
+  const Arena memory(4096);
+  std::thread([&] {
+    forbid({.number = SYS_pread64, .error_number = EAGAIN});
+    const auto queue = make_io_queue_threads({.depth = 2});
+    queue->submit({.op = IoOp::kRead, .file = file, .memory = memory.at(0), .bytes = 4096});
+    IoCompletion done;
+    EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
+    EXPECT_EQ(done.result, -EAGAIN);
+  }).join();
+  close(file);
 }
 
 }  // namespace

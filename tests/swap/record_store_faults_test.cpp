@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <vector>
 
 #include "swap/record_store.h"
@@ -107,6 +108,25 @@ TEST_P(FaultyStore, interrupted_requests_are_tried_again) {
       expect_step(*store, run_, error_number);
     }
   }
+}
+
+TEST_P(FaultyStore, a_request_that_is_turned_away_every_time_is_an_error_that_names_it) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  for (const IoOp op : {IoOp::kRead, IoOp::kWrite}) {
+    plan({.op = op, .times = INT64_MAX / 2, .error_number = EAGAIN});
+    const auto [details, message] = failure_of([&] {
+      if (op == IoOp::kRead) read_verified(*store, run_, state_);
+      if (op == IoOp::kWrite) write_one(*store, state_, 1);
+    });
+    EXPECT_EQ(details.error_number, EAGAIN);
+    EXPECT_EQ(details.action, op == IoOp::kRead ? "read" : "write");
+    EXPECT_THAT(message, testing::AllOf(HasSubstr("turned the request away"), HasSubstr("--resume")));
+    EXPECT_EQ(store->in_flight(), 0);
+  }
+  store.reset();
+  faults_->list.clear();
+  expect_step(*open(), run_, 0);
 }
 
 TEST_P(FaultyStore, a_failed_read_names_path_offset_bytes_and_errno) {
