@@ -198,7 +198,9 @@ INSTANTIATE_TEST_SUITE_P(OneDrive, FaultSweep,
                                  Values(Kind::kEio, Kind::kShort, Kind::kNoSpace, Kind::kWrongData)),
                          word_of);
 INSTANTIATE_TEST_SUITE_P(TwoDrives, FaultSweep,
-                         Combine(Values(Drives::kTwo), Values(Kind::kEio, Kind::kShort, Kind::kWrongData)), word_of);
+                         Combine(Values(Drives::kTwo),
+                                 Values(Kind::kEio, Kind::kShort, Kind::kNoSpace, Kind::kWrongData)),
+                         word_of);
 
 }  // namespace
 }  // namespace sluice::testing
