@@ -82,7 +82,8 @@ struct StoreOptions {
 };
 
 enum class StoreExists { kNo, kYes };
-// Does the folder hold a store of this rank, or a part of one? (It may be damaged; opening tells.)
+// Does the folder hold a store of this rank, or a part of one? (It may be damaged; opening tells.) A folder that is not
+// there holds none; one that cannot be looked into throws IoError.
 StoreExists find_store(const std::filesystem::path& folder, int rank = 0);
 StoreExists find_store(std::span<const std::filesystem::path> folders, int rank = 0);  // any of them
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -134,6 +135,21 @@ TEST_F(TrimDrives, removes_nothing_where_one_is_in_use_or_no_store) {
   std::ofstream(file(1)) << std::string(10000, 'a');
   EXPECT_THAT(refusal(folders_), HasSubstr(file(1).string() + " is not a store of sluice"));
   EXPECT_TRUE(std::filesystem::exists(file(0)));
+}
+
+TEST_F(TrimDrives, removes_nothing_where_a_folder_cannot_be_looked_into) {
+  write_step(*create(), run_, 0);
+  const auto own = number(folders_[0]);
+  std::filesystem::rename(folders_[1], folder_.path() / "away");
+  std::filesystem::create_symlink(folders_[1], folders_[1]);  // goes round in a circle
+  const auto [details, message] = failure_of([&] { trim_stores(folders_, own); });
+  EXPECT_EQ(details.error_number, ELOOP);
+  EXPECT_THAT(message, HasSubstr(file(1).string()));
+  EXPECT_TRUE(std::filesystem::exists(file(0)));
+  EXPECT_EQ(failure_of([&] { find_store(folders_[1]); }).details.error_number, ELOOP);
+  std::filesystem::remove(folders_[1]);
+  EXPECT_EQ(find_store(folders_[1]), StoreExists::kNo);
+  EXPECT_EQ(trim_stores(folders_, own).size(), 1u) << "a folder that is not there is passed over";
 }
 
 TEST_F(Trim, leaves_a_store_in_use_alone) {
