@@ -93,7 +93,10 @@ void RecordStore::Impl::end_record(const TransferEnd& end) {
 }
 
 void RecordStore::Impl::end_transfer(const TransferEnd& end) {
-  if (end.owner == kRehearsalOwner) return;
+  if (end.owner == kRehearsalOwner) {
+    if (end.error && !failed) failed = end.error;
+    return;
+  }
   static_cast<int64_t>(end.owner) < record_count() ? end_record(end) : end_scratch(end);
 }
 
@@ -229,10 +232,12 @@ void RecordStore::rehearse_write(RecordId record, const std::byte* from, uint64_
   Impl& impl = *impl_;
   const Impl::Entry& e = impl.entry(record);
   SLUICE_CHECK(e.is_committed && e.writers == 0, "a rehearsal would overwrite what is not committed");
+  const Transfer transfer{
+      .op = IoOp::kWrite, .memory = const_cast<std::byte*>(from), .tag = tag, .owner = Impl::kRehearsalOwner};
+  if (impl.failed) return impl.transfers.start_failed(transfer, impl.failed);
+  impl.written_bytes += impl.layout.layout(record).bytes;
   impl.previous_step = -1;  // its slots are the ones written to
-  impl.transfers.start(
-      {.op = IoOp::kWrite, .memory = const_cast<std::byte*>(from), .tag = tag, .owner = Impl::kRehearsalOwner},
-      impl.layout.extents(record, 1 - e.committed_slot).span());
+  impl.transfers.start(transfer, impl.layout.extents(record, 1 - e.committed_slot).span());
 }
 
 void RecordStore::commit(const StepState& state, uint64_t tag) {

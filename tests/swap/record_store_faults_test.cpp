@@ -162,6 +162,37 @@ TEST_P(FaultyStore, after_a_failed_write_nothing_is_committed_and_the_last_step_
   }
 }
 
+TEST_P(FaultyStore, a_rehearsed_write_counts_as_written_and_after_a_failure_nothing_is_rehearsed) {
+  const AlignedBuffer buffer(run_.layout(state_).bytes);
+  const auto rehearse = [&](RecordStore& store) {
+    store.rehearse_write(state_, buffer.data(), 0);
+    StoreCompletion done;
+    while (store.poll({&done, 1}, Wait::kUntilOne) == 0) {
+    }
+    if (done.error) std::rethrow_exception(done.error);
+  };
+  for (const bool rehearsal_fails : {true, false}) {
+    auto store = create();
+    write_step(*store, run_, 1);
+    const int64_t before = store->written_bytes();
+    rehearse(*store);
+    EXPECT_EQ(store->written_bytes() - before, run_.layout(state_).bytes);
+    plan({.op = IoOp::kWrite, .error_number = EIO});
+    EXPECT_EQ(failure_of([&] {
+                rehearsal_fails ? rehearse(*store) : write_one(*store, {0, Group::kState}, 2);
+              }).details.error_number,
+              EIO);
+    const int64_t writes = faults_->writes, bytes = store->written_bytes();
+    EXPECT_EQ(failure_of([&] { rehearse(*store); }).details.error_number, EIO);
+    EXPECT_EQ(failure_of([&] { write_one(*store, {0, Group::kState}, 2); }).details.error_number, EIO);
+    EXPECT_EQ(failure_of([&] { commit_now(*store, run_.state(2)); }).details.error_number, EIO);
+    EXPECT_EQ(faults_->writes, writes);
+    EXPECT_EQ(store->written_bytes(), bytes);
+    store.reset();
+    expect_step(*open(), run_, 1);
+  }
+}
+
 TEST_P(FaultyStore, a_drive_that_has_become_read_only_is_to_be_made_writable) {
   for (const int error_number : {EROFS, EACCES}) {
     auto store = create();
