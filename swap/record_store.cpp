@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "core/bytes.h"
@@ -319,11 +318,6 @@ int64_t RecordStore::predicted_table_bytes(const TableNeeds& needs) {
 
 int64_t RecordStore::commit_bytes(int64_t chunk_count, int64_t caller_bytes) {
   return table_buffer_bytes_for(2 * chunk_count, caller_bytes) + kStoreBlockBytes;
-}
-
-double RecordStore::largest_drive_share() const {
-  const std::vector<uint32_t>& weights = impl_->weights;
-  return static_cast<double>(std::ranges::max(weights)) / std::accumulate(weights.begin(), weights.end(), 0.0);
 }
 
 int64_t RecordStore::written_bytes() const { return impl_->written_bytes; }

@@ -180,7 +180,6 @@ class RecordStore {
   CorruptionError corruption(RecordId record, int plane, uint32_t found, const std::string& block) const;
 
   const std::filesystem::path& path() const;  // of the first drive's file
-  double largest_drive_share() const;         // of the drive that takes most of every record
   int64_t written_bytes() const;              // to the drives since this was created or opened, tables included
   int64_t table_bytes() const;                // host memory of the table and buffers, for the ledger
   std::string describe() const;               // the queue's words, and how records are split over several drives
