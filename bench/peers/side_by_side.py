@@ -6,8 +6,9 @@
 Each run is a process of its own; a figure is the median over the rounds of the runs' medians. sluice: every state
 record at home on NVMe, a commit every step, 512 MiB of device and 1 GiB of host memory, weights in host memory and as a
 copy on the device; "sluice-host" has no copy there but of blocks whose graphs are kept, "sluice-nvme" keeps the weights
-on NVMe. "plain" and "zero": train_torch.py; "zero" is left out where deepspeed is not installed. The folders made below
---drive are removed.
+on NVMe. "sluice-budgets" has the same budgets and commits and says nothing of homes, as people's configurations do: the
+planner chooses them. "plain" and "zero": train_torch.py; "zero" is left out where deepspeed is not installed. The
+folders made below --drive are removed.
 """
 import argparse
 import importlib.util
@@ -30,8 +31,9 @@ parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--warm", type=int, default=3, help="first steps that do not count")
 parser.add_argument("--shapes", nargs="+", choices=list(shapes.SHAPES), default=list(shapes.SHAPES))
 parser.add_argument("--accumulation", nargs="+", type=int, default=[1, 4], help="micro-batches in a step")
-WEIGHTS = {"sluice": "host+device", "sluice-host": "host", "sluice-nvme": "nvme"}
-ENGINES = [*WEIGHTS, "plain", "zero"]
+PLACEMENTS = {"sluice": dict(state="nvme", weights="host+device"), "sluice-host": dict(state="nvme", weights="host"),
+              "sluice-nvme": dict(state="nvme", weights="nvme"), "sluice-budgets": {}}
+ENGINES = [*PLACEMENTS, "plain", "zero"]
 parser.add_argument("--clipping", type=float, default=shapes.CLIPPING,
                     help="the largest norm of a step's gradients: 1 engages in every one of these first steps")
 parser.add_argument("--engines", nargs="+", choices=ENGINES,
@@ -40,7 +42,7 @@ parser.add_argument("--json", action="store_true", help="one JSON line for each 
 options = parser.parse_args()
 
 
-def run_sluice(folder, shape, accumulation, weights):
+def run_sluice(folder, shape, accumulation, placement):
     size = shapes.SHAPES[shape]
     config = dict(
         model=dict(type="gpt2", n_layer=size["layers"], n_embd=size["width"], n_head=size["heads"],
@@ -50,8 +52,7 @@ def run_sluice(folder, shape, accumulation, weights):
         optimizer=dict(type="AdamW", params=dict(lr=shapes.LEARNING_RATE, betas=list(shapes.BETAS),
                                                  eps=shapes.EPSILON, weight_decay=shapes.WEIGHT_DECAY)),
         gradient_clipping=options.clipping, bf16=dict(enabled=True),
-        sluice=dict(device_memory="512MiB", host_memory="1GiB", commit_interval=1,
-                    placement=dict(state="nvme", weights=weights)))
+        sluice=dict(device_memory="512MiB", host_memory="1GiB", commit_interval=1, placement=placement))
     with open(os.path.join(folder, "run.json"), "w") as file:
         json.dump(config, file)
     with open(os.path.join(folder, "text.txt"), "w") as file:
@@ -83,8 +84,8 @@ def run_peer(engine, folder, shape, accumulation):
 def run(engine, shape, accumulation):
     folder = tempfile.mkdtemp(prefix="sluice-peers-", dir=options.drive)
     try:
-        if engine in WEIGHTS:
-            return run_sluice(folder, shape, accumulation, WEIGHTS[engine])
+        if engine in PLACEMENTS:
+            return run_sluice(folder, shape, accumulation, PLACEMENTS[engine])
         return run_peer(engine, folder, shape, accumulation)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
