@@ -122,8 +122,11 @@ std::string prediction_words(const Prediction& prediction, int64_t tokens_of_mic
   const Busiest busiest = prediction.busiest();
   fmt::format_to(out, " ms{} {}\n", busiest.binds() ? ":" : ";", binding_words(busiest));
   const auto tokens = critical_tokens(prediction, tokens_of_micro_batch);
-  text += tokens ? fmt::format("             compute takes the longest where a step has more than {} tokens\n", *tokens)
-                 : std::string("             compute takes the longest with no number of tokens a step\n");
+  if (tokens) {
+    fmt::format_to(out, "             compute binds where a step has more than {} tokens\n", *tokens);
+  } else if (prediction.binding != LaneGroup::kCompute) {
+    text += "             compute binds with no number of tokens a step\n";
+  }
   return text;
 }
 
