@@ -21,11 +21,13 @@
 #include "engine/probe_time.h"
 #include "offload/gpu.h"
 #include "swap/bare_io.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
 
-constexpr int64_t kScratchBytes = 64 * kMiB;  // of each drive
+// Of each drive: as far as there is room, more than the caches hold of whatever serves it.
+constexpr int64_t kScratchBytes = 512 * kMiB, kLeastScratchBytes = 64 * kMiB;
 constexpr int64_t kDriveNs = 200'000'000;
 // More than caches hold, as in a step.
 constexpr int64_t kMemoryBytes = 128 * kMiB;      // of the drives' requests
@@ -39,7 +41,10 @@ class Drives {
   explicit Drives(const StoreOptions& store)
       : memory_(std::max(kMemoryBytes, kLeastMemoryBytes * static_cast<int64_t>(store.folders().size()))),
         depth_(store.queue.depth) {
-    for (const auto& folder : store.folders()) files_.emplace_back(folder, kScratchBytes);
+    for (const auto& folder : store.folders()) {
+      const int64_t room = free_drive_bytes({&folder, 1}) / 4 / kMiB * kMiB;
+      files_.emplace_back(folder, std::clamp(room, kLeastScratchBytes, kScratchBytes));
+    }
     IoQueueOptions queue = for_drives(store.queue, static_cast<int>(files_.size()));
     queue.memory = {memory_.span()};
     queue.log = nullptr;
@@ -48,7 +53,8 @@ class Drives {
   }
 
   void measure(MachineSpeeds& speeds) {
-    const int64_t whole = kScratchBytes * static_cast<int64_t>(files_.size());
+    int64_t whole = 0;
+    for (const ScratchFile& file : files_) whole += file.bytes();
     run(BareOp::kWrite, whole, INT64_MAX);  // the first write of a block costs more than the next ones
     speeds.write_gb_per_s = run(BareOp::kWrite, INT64_MAX, kDriveNs);
     speeds.read_gb_per_s = run(BareOp::kRead, INT64_MAX, kDriveNs);
