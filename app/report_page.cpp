@@ -22,8 +22,7 @@ Advice advice_for(LaneGroup group) {
   static constexpr Advice kByGroup[kLaneGroupCount] = {
       {"the NVMe drives, which reads and writes share",
        "More host memory keeps part of what they carry at home there; one more drive takes a share of both; more "
-       "tokens "
-       "per step (gradient_accumulation_steps) give every byte more compute to hide behind."},
+       "tokens per step (gradient_accumulation_steps) give every byte more compute to hide behind."},
       {"the update threads",
        "More cores (sluice.update_threads) or faster host memory; more tokens per step "
        "(gradient_accumulation_steps) give the update more compute to hide behind."},

@@ -36,12 +36,12 @@ std::optional<double> maybe_number(const Json& json, const char* key) {
   return found->get<double>();
 }
 
-int64_t state_bytes(const Json& line, const char* lane) {
-  const Json lanes = line.value("lanes", Json::object());
+int64_t state_bytes(const Json& lanes, const char* lane) {
   return static_cast<int64_t>(number(lanes.value(lane, Json::object()), "state_bytes"));
 }
 
 StepFiguresOfRun step_of(const Json& line) {
+  const Json lanes = line.value("lanes", Json::object());
   StepFiguresOfRun step{.step = line["step"].get<int64_t>(),
                         .since_start = static_cast<int64_t>(number(line, "since_start")),
                         .loss = maybe_number(line, "loss"),
@@ -50,10 +50,9 @@ StepFiguresOfRun step_of(const Json& line) {
                         .skipped = line.value("skipped", false),
                         .predicted_step_ms = maybe_number(line, "predicted_step_ms"),
                         .drive_ms = maybe_number(line, "drive_ms"),
-                        .state_read_bytes = state_bytes(line, "read"),
-                        .state_written_bytes = state_bytes(line, "write"),
+                        .state_read_bytes = state_bytes(lanes, "read"),
+                        .state_written_bytes = state_bytes(lanes, "write"),
                         .lanes = {}};
-  const Json lanes = line.value("lanes", Json::object());
   for (size_t i = 0; i < kLaneNames.size(); ++i) {
     const Json lane = lanes.value(kLaneNames[i], Json::object());
     step.lanes[i] = {.ms = number(lane, "ms"),

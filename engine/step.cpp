@@ -55,7 +55,7 @@ class Step {
 
   Slot take_slot(int chunk);
   WeightsInHost update_chunk(int chunk);
-  void update_on_device(const RecordsOnDevice& records);
+  void update_on_device(int chunk);
   bool updates_wait_for_buffers() const;
   void write_homes(size_t chunks, When when);
   void undo(int chunk);
@@ -188,8 +188,8 @@ void Step::commit() {
 }
 
 // Where state is at home on the device, so are weights and gradient: the update itself moves nothing.
-void Step::update_on_device(const RecordsOnDevice& records) {
-  const int chunk = records.state.chunk;
+void Step::update_on_device(int chunk) {
+  const RecordsOnDevice records = passage_.records(chunk);
   const ClosedOnDevice gradient{{}, chunk, plan_.chunks[chunk].gradient_offset};
   verbs_.update(records.state, records.weights, gradient, When::kPending);
   unwritten_.push_back(chunk);
@@ -224,7 +224,7 @@ void Step::fetch_partition(int p, int64_t at) {
     const bool done = half_ == UpdateHalf::kDeferred && plan_.speculated(c);  // by the unit before
     const bool kept_gradient = plan_.chunks[c].gradient != Home::kNowhere;
     if (on_device(c)) {
-      if (first && !done && kept_gradient) update_on_device(passage_.records(c));
+      if (first && !done && kept_gradient) update_on_device(c);
       continue;
     }
     if (first && !done) undo(c);

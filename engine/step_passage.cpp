@@ -22,15 +22,14 @@ RecordsOnDevice Passage::records(int chunk) const {
           .weights = {{}, chunk, plan_.kept_weights_offset(chunk)}};
 }
 
-RecordsOnDevice Passage::bring_records(int chunk) {
+void Passage::bring_records(int chunk) {
   constexpr When kWhen = When::kNotOnDevice;
-  RecordsOnDevice brought = records(chunk);
   const int64_t state_at = staging_.take(verbs_.record(chunk, Group::kState).bytes);
-  verbs_.upload(verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, state_at, kWhen), kWhen), brought.state, kWhen);
+  verbs_.upload(verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, state_at, kWhen), kWhen), records(chunk).state,
+                kWhen);
   const int64_t weights_at = staging_.take(verbs_.record(chunk, Group::kWeights).bytes);
   verbs_.upload(verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, weights_at, kWhen), kWhen),
                 plan_.kept_offset[verbs_.chunk(chunk).partition], kWhen);
-  return brought;
 }
 
 void Passage::copy_to_store(const RecordsOnDevice& records, When when) {

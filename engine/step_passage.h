@@ -19,7 +19,7 @@ class Passage {
   WeightsInHost weights_from_home(int chunk, When when);
   // Of a chunk that the device updates. They come when a run begins, and where an update in the backward was wrong;
   // what commits write is a copy.
-  RecordsOnDevice bring_records(int chunk);
+  void bring_records(int chunk);
   RecordsOnDevice records(int chunk) const;  // which this unit has brought
   void copy_to_store(const RecordsOnDevice& records, When when);
 
