@@ -14,10 +14,10 @@
 #include <utility>
 
 #include "bench/scratch_folder.h"
-#include "core/checksum.h"
 #include "core/clock.h"
 #include "core/errors.h"
 #include "swap/drive.h"
+#include "swap/record_checksums.h"
 #include "swap/store_drives.h"
 #include "swap/store_format.h"
 
@@ -167,28 +167,10 @@ RecordLayout IoStore::layout_of(RecordId record) const {
   return record_layout(Precision::kBf16, record.group, geometry_.chunks()[record.chunk].elements);
 }
 
-std::vector<uint32_t> IoStore::checksums_of(RecordId record, const std::byte* bytes) const {
-  const RecordLayout layout = layout_of(record);
-  std::vector<uint32_t> crcs;
-  for (int plane = 0; plane < layout.plane_count; ++plane) {
-    crcs.push_back(crc32c(plane_seed(record.chunk, record.group, plane),
-                          {bytes + layout.plane_offset[plane], static_cast<size_t>(layout.plane_bytes[plane])}));
-  }
-  return crcs;
-}
-
-void IoStore::verify(const Slot& slot, const std::byte* bytes) const {
-  const std::vector<uint32_t> found = checksums_of(slot.record, bytes);
-  for (size_t plane = 0; plane < found.size(); ++plane) {
-    if (found[plane] != store_->checksums(slot.record)[plane])
-      throw store_->corruption(slot.record, static_cast<int>(plane), found[plane], "of the benchmark");
-  }
-}
-
 void IoStore::check(int slot) {
   const Slot& s = slots_[static_cast<size_t>(slot)];
-  if (s.direction != Direction::kWrite) verify(s, memory_of(slot));
-  if (s.direction != Direction::kRead) store_->set_checksums(s.record, checksums_of(s.record, memory_of(slot)));
+  if (s.direction != Direction::kWrite) verify_record(*store_, s.record, memory_of(slot), "of the benchmark");
+  if (s.direction != Direction::kRead) sum_record(*store_, s.record, memory_of(slot));
 }
 
 void IoStore::start(int slot) {

@@ -69,9 +69,7 @@ class IoStore {
   void finish(int slot);
   // On the checksum lane: what was read is compared, what will be written is summed.
   void check(int slot);
-  void verify(const Slot& slot, const std::byte* bytes) const;
   RecordLayout layout_of(RecordId record) const;
-  std::vector<uint32_t> checksums_of(RecordId record, const std::byte* bytes) const;
   std::byte* memory_of(int slot) const { return memory_.at(slot * slot_bytes_); }
 
   IoStoreOptions options_;
