@@ -16,11 +16,10 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/io_queue.h"
+#include "swap/uring_buffers.h"
 
 namespace sluice {
 namespace {
-
-constexpr int64_t kMaxRegisteredBytes = kGiB;  // of one buffer: the kernel's limit
 
 [[noreturn]] void refuse(std::string action, int error_number) {
   std::string advice = "set sluice.io_backend to \"threads\" or \"auto\"";
@@ -82,7 +81,7 @@ class UringQueue final : public IoQueue {
   }
 
   std::string describe() const override {
-    return fmt::format("io_uring, depth {}, {} buffers", depth(), regions_.empty() ? "unregistered" : "registered");
+    return fmt::format("io_uring, depth {}, {} buffers", depth(), buffers_.pieces().empty() ? "unregistered" : "registered");
   }
 
  private:
@@ -112,14 +111,8 @@ class UringQueue final : public IoQueue {
 
   void register_memory(const IoQueueOptions& options) {
     log_ = options.log;
-    std::vector<iovec> pieces;
-    for (std::span<std::byte> memory : options.memory) {
-      while (!memory.empty()) {
-        const size_t part = std::min(memory.size(), static_cast<size_t>(kMaxRegisteredBytes));
-        pieces.push_back({.iov_base = memory.data(), .iov_len = part});
-        memory = memory.subspan(part);
-      }
-    }
+    UringBuffers buffers(options.memory);
+    const std::span<const iovec> pieces = buffers.pieces();
     if (pieces.empty()) return;
     const int registered = io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
     if (registered < 0) {
@@ -130,35 +123,24 @@ class UringQueue final : public IoQueue {
               std::generic_category().message(-registered)));
       return;
     }
-    regions_ = std::move(pieces);
+    buffers_ = std::move(buffers);
   }
 
   int in_the_ring() const { return depth() - static_cast<int>(free_.size()); }
-
-  // The registered buffer that holds all of the request's memory, or -1.
-  int region_of(const IoRequest& request) const {
-    for (size_t i = 0; i < regions_.size(); ++i) {
-      const auto* first = static_cast<const std::byte*>(regions_[i].iov_base);
-      if (request.memory >= first && request.memory + request.bytes <= first + regions_[i].iov_len) {
-        return static_cast<int>(i);
-      }
-    }
-    return -1;
-  }
 
   void prepare(int slot) {
     const IoRequest& request = requests_[static_cast<size_t>(slot)];
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
     SLUICE_CHECK(sqe != nullptr, "the submission ring is as deep as the queue");
-    const int region = request.op == IoOp::kSync ? -1 : region_of(request);
+    const int piece = request.op == IoOp::kSync ? -1 : buffers_.piece_of(request.memory, request.bytes);
     if (request.op == IoOp::kSync) {
       io_uring_prep_fsync(sqe, request.file, IORING_FSYNC_DATASYNC);
-    } else if (request.op == IoOp::kRead && region >= 0) {
-      io_uring_prep_read_fixed(sqe, request.file, request.memory, request.bytes, request.offset, region);
+    } else if (request.op == IoOp::kRead && piece >= 0) {
+      io_uring_prep_read_fixed(sqe, request.file, request.memory, request.bytes, request.offset, piece);
     } else if (request.op == IoOp::kRead) {
       io_uring_prep_read(sqe, request.file, request.memory, request.bytes, request.offset);
-    } else if (region >= 0) {
-      io_uring_prep_write_fixed(sqe, request.file, request.memory, request.bytes, request.offset, region);
+    } else if (piece >= 0) {
+      io_uring_prep_write_fixed(sqe, request.file, request.memory, request.bytes, request.offset, piece);
     } else {
       io_uring_prep_write(sqe, request.file, request.memory, request.bytes, request.offset);
     }
@@ -233,7 +215,7 @@ class UringQueue final : public IoQueue {
   std::vector<IoRequest> requests_;  // by slot
   std::vector<int> tries_;           // by slot
   std::vector<int> free_;            // slots
-  std::vector<iovec> regions_;       // registered
+  UringBuffers buffers_;             // registered
   Log log_;
 };
 

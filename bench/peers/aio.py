@@ -6,8 +6,10 @@ usage: aio.py FOLDER --sluice build/release/sluice [--rounds 3]
 Two patterns, each in both directions:
   many  2 GiB in pieces of 4 MiB: a file each there (32 requests submitted, then wait), a record each here
   one   one tensor of 4 GiB there, the best of its settings tried; the store's largest records here
-Every round runs all of them once, in an order of its own; medians over rounds, in GB/s (10^9 bytes). The handle moves
-bytes from its own page-locked buffer in huge pages (glibc.malloc.hugetlb), which it does not do by itself.
+The store moves with checksums and without; the handle has none. A round is the handle with all of its settings, then the
+store, or the other way round, each on files of its own that are gone before the other's are made: where on a drive a
+file lies may change how fast it is written by a fifth. Medians over rounds, in GB/s (10^9 bytes). The handle moves bytes
+from its own page-locked buffer in huge pages (glibc.malloc.hugetlb), which it does not do by itself.
 Needs a Python that has torch and deepspeed, libaio's headers, and 9 GiB in the folder.
 """
 import argparse
@@ -60,12 +62,47 @@ class Handles:
             rates[way] = MANY_FILES * FILE_BYTES / (time.perf_counter() - begin) / 1e9
         return rates
 
+    def remove_files(self):
+        for name in os.listdir(self.folder):
+            os.unlink(os.path.join(self.folder, name))
+
 
 def store(command, folder, *more):
     done = subprocess.run([command, "bench", "io", "--path", folder, "--rounds", "1", "--pattern", "sequential",
                            "--json", *more], check=True, capture_output=True, text=True)
     figures = json.loads(done.stdout)
     return {way: figures[way]["gb_per_s"] for way in ("read", "write")}
+
+
+def store_round(command, folder):
+    """{(name, setting): rates}"""
+    sizes = {"many": ["--size", "2GiB", "--record", "4MiB"], "one": ["--size", "4GiB"]}
+    return {(f"store {pattern}", f"checksums {verify}"): store(command, folder, *size, "--verify", verify)
+            for pattern, size in sizes.items() for verify in ("off", "on")}
+
+
+def handle_round(handles):
+    runs = [("aio many", handles.many, setting) for setting in MANY_SETTINGS]
+    runs += [("aio one", handles.one, setting) for setting in ONE_SETTINGS]
+    for _, move, setting in (runs[0], runs[-1]):
+        move(setting)  # makes the files: not counted
+    rates = {(name, setting): move(setting) for name, move, setting in random.sample(runs, len(runs))}
+    handles.remove_files()
+    return rates
+
+
+def print_results(found):
+    best = {}
+    for (name, way, setting), rates in sorted(found.items(), key=lambda each: (each[0][0], each[0][1])):
+        median = statistics.median(rates)
+        print(f"{name:<12}{way:<7}{median:>7.2f} GB/s  ({min(rates):.2f} - {max(rates):.2f})  {setting}")
+        best[name, way] = max(best.get((name, way), 0), median)
+    for pattern in ("many", "one"):
+        for way in ("read", "write"):
+            for setting in ("checksums off", "checksums on"):
+                rate = statistics.median(found[f"store {pattern}", way, setting])
+                print(f"{pattern:<5} {way:<6} the store, {setting}, moves {rate / best[f'aio {pattern}', way]:.2f} "
+                      "times the handle's best")
 
 
 def main():
@@ -81,26 +118,16 @@ def main():
     os.makedirs(folder, exist_ok=True)
     try:
         handles = Handles(folder)
-        runs = [("aio many", s, lambda s=s: handles.many(s)) for s in MANY_SETTINGS]
-        runs += [("aio one", s, lambda s=s: handles.one(s)) for s in ONE_SETTINGS]
-        runs += [("store many", "", lambda: store(arguments.sluice, folder, "--size", "2GiB", "--record", "4MiB")),
-                 ("store one", "", lambda: store(arguments.sluice, folder, "--size", "4GiB"))]
+        sides = [lambda: handle_round(handles), lambda: store_round(arguments.sluice, folder)]
         found = {}
-        for number in range(arguments.rounds + 1):  # the first round writes new files: not counted
-            for name, setting, run in random.Random(number).sample(runs, len(runs)):
-                rates = run()
-                if number > 0:
+        for number in range(arguments.rounds):
+            print(f"\rround {number + 1} of {arguments.rounds} ", end="", file=sys.stderr)
+            for side in sides[number % 2:] + sides[:number % 2]:
+                for (name, setting), rates in side().items():
                     for way, rate in rates.items():
                         found.setdefault((name, way, setting), []).append(rate)
-        best = {}
-        for (name, way, setting), rates in found.items():
-            median = statistics.median(rates)
-            print(f"{name:<12}{way:<7}{median:>7.2f} GB/s  {setting}")
-            best[name, way] = max(best.get((name, way), 0), median)
-        for pattern in ("many", "one"):
-            for way in ("read", "write"):
-                ratio = best[f"store {pattern}", way] / best[f"aio {pattern}", way]
-                print(f"{pattern:<5} {way:<6} the store moves {ratio:.2f} times the handle's best")
+        print(file=sys.stderr)
+        print_results(found)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

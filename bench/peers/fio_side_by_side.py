@@ -6,9 +6,10 @@ usage: fio_side_by_side.py FOLDER --sluice build/release/sluice [--size 4GiB] [-
 For requests of 1, 4 and 16 MiB: fio (io_uring, O_DIRECT, huge pages) reads and writes one file, `sluice bench io` its
 records in file order; both with so many requests in flight that they are 16, 32 or 64 MiB together, and each figure is
 of the best of these. The store also moves a model's chunks, checksums included, in its default requests of 1 MiB. Every
-round runs all of them once, in an order of its own; medians over rounds, in GB/s (10^9 bytes).
+round runs all of them once, in an order of its own, each on a file made for it: where on a drive a file lies may change
+how fast it is written by a fifth. Medians over rounds, in GB/s (10^9 bytes).
 Needs fio (Debian package fio), 40 huge pages (`sysctl vm.nr_hugepages=40` before and `=0` after), and room in the folder
-for three times --size.
+for twice --size.
 """
 import argparse
 import json
@@ -51,11 +52,12 @@ def run(command):
 
 def fio(options, file, block_mib, in_flight_mib):
     rates = {}
-    for way in ("write", "read"):
+    for way in ("write", "write", "read"):  # the first one meets extents that were never written: not counted
         end = run(["fio", "--name=peer", f"--filename={file}", f"--size={options.size}", f"--rw={way}",
                    "--ioengine=io_uring", "--direct=1", f"--bs={block_mib}m", f"--iodepth={in_flight_mib // block_mib}",
                    "--iomem=mmaphuge", "--hugepage-size=2m", "--output-format=json", *options.fio.split()])
         rates[way] = end["jobs"][0][way]["bw_bytes"] / 1e9
+    os.unlink(file)
     return rates
 
 
@@ -75,7 +77,6 @@ def measure(options, folder):
     runs += [("sequential", *size, lambda size=size: store(options, folder, "sequential", *size)) for size in sizes]
     runs += [("chunks", CHUNKS_MIB, flight, lambda flight=flight: store(options, folder, "chunks", CHUNKS_MIB, flight))
              for flight in IN_FLIGHT_MIB]
-    fio(options, file, BLOCKS_MIB[0], IN_FLIGHT_MIB[0])  # makes the file: not counted
     found = {}
     for number in range(options.rounds):
         for i, (what, block, flight, measured) in enumerate(random.Random(number).sample(runs, len(runs))):

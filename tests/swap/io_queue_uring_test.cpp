@@ -12,11 +12,14 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/io_queue.h"
+#include "swap/uring_buffers.h"
 #include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/test_store.h"
 
@@ -69,13 +72,13 @@ TEST(UringQueue, memory_that_the_kernel_does_not_register_is_used_all_the_same) 
 TEST(UringQueue, a_request_may_cross_from_one_registered_piece_into_the_next) {
   TempFolder folder;
   const int file = open((folder.path() / "file").c_str(), O_RDWR | O_CREAT | O_DIRECT, 0644);
-  const Arena arena(kGiB + 2 * kMiB);
+  const Arena arena(UringBuffers::kMostBytes + 2 * kMiB);
   auto queue = make_io_queue_uring({.depth = 2, .memory = {arena.span()}});
   if (queue->describe().find("unregistered") != std::string::npos) {
     close(file);
-    GTEST_SKIP() << "more than 1 GiB cannot be registered here (ulimit -l)";
+    GTEST_SKIP() << "258 MiB cannot be registered here (ulimit -l)";
   }
-  std::byte* memory = arena.at(kGiB - 4096);
+  std::byte* memory = arena.at(UringBuffers::kMostBytes - 4096);
   std::memset(memory, 0x5A, 8192);
   IoCompletion done;
   queue->submit({.op = IoOp::kWrite, .file = file, .memory = memory, .bytes = 8192});
@@ -87,6 +90,45 @@ TEST(UringQueue, a_request_may_cross_from_one_registered_piece_into_the_next) {
   EXPECT_EQ(done.result, 8192);
   EXPECT_EQ(memory[8191], std::byte{0x5A});
   close(file);
+}
+
+// Addresses alone: nothing is behind them.
+std::span<std::byte> made_up(int64_t address, int64_t bytes) {
+  return {reinterpret_cast<std::byte*>(address), static_cast<size_t>(bytes)};
+}
+
+TEST(UringBuffers, no_piece_has_whole_large_pages_and_others) {
+  constexpr int64_t kPage = 4096, kLarge = 2 * kMiB, kBase = 64 * kGiB;
+  struct Case {
+    std::vector<std::span<std::byte>> memory;
+    std::vector<std::pair<int64_t, int64_t>> pieces;  // where they begin, bytes
+  };
+  const std::vector<Case> cases = {
+      {{made_up(kBase, 3 * kLarge + 2 * kPage)}, {{kBase, 3 * kLarge}, {kBase + 3 * kLarge, 2 * kPage}}},
+      {{made_up(kBase - kPage, kPage + kLarge)}, {{kBase - kPage, kPage}, {kBase, kLarge}}},
+      {{made_up(kBase + kPage, 5 * kPage)}, {{kBase + kPage, 5 * kPage}}},
+      {{made_up(kBase + kPage, kLarge)}, {{kBase + kPage, kLarge - kPage}, {kBase + kLarge, kPage}}},
+      {{made_up(kBase + kGiB, kLarge), made_up(kBase, 300 * kMiB)},
+       {{kBase, 256 * kMiB}, {kBase + 256 * kMiB, 44 * kMiB}, {kBase + kGiB, kLarge}}},
+  };
+  for (const Case& each : cases) {
+    const UringBuffers buffers(each.memory);
+    std::vector<std::pair<int64_t, int64_t>> found;
+    for (const iovec& piece : buffers.pieces()) {
+      found.emplace_back(reinterpret_cast<int64_t>(piece.iov_base), static_cast<int64_t>(piece.iov_len));
+    }
+    EXPECT_EQ(found, each.pieces);
+    for (int i = 0; i < static_cast<int>(found.size()); ++i) {
+      const auto [first, bytes] = found[static_cast<size_t>(i)];
+      const auto piece_of = [&](int64_t at, int64_t size) {
+        return buffers.piece_of(reinterpret_cast<std::byte*>(at), static_cast<size_t>(size));
+      };
+      EXPECT_EQ(piece_of(first, bytes), i);
+      EXPECT_EQ(piece_of(first + bytes - 512, 512), i);
+      EXPECT_EQ(piece_of(first + bytes - 512, 1024), -1) << "it lies in two, or in none behind";
+      EXPECT_EQ(piece_of(first - 512, 1024), -1);
+    }
+  }
 }
 
 TEST(UringQueue, an_interrupt_ends_a_wait_for_a_request_that_does_not_come) {
