@@ -11,6 +11,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/median.h"
 #include "engine/plan.h"
 
 namespace sluice {
@@ -185,13 +186,6 @@ std::optional<double> mean_of(std::span<const StepFiguresOfRun> steps, const Fig
     count += one ? 1 : 0;
   }
   return count > 0 ? std::optional(sum / count) : std::nullopt;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 // State at home on the drives is read for every update and written after it; what is written beyond that is at home

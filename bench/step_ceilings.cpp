@@ -26,8 +26,8 @@ namespace {
 
 constexpr int64_t kRequestBytes = kMiB, kHalfBytes = 256 * kMiB;  // the file's halves: what is read, what is written
 constexpr int kDepth = 32;
-constexpr int64_t kUpdateElements = 4 * kMiB;  // of a thread: more than its caches hold
-constexpr int kSweeps = 3;                     // of which the median is taken
+constexpr int64_t kUpdateElements = 4 * kMiB;                      // of a thread: more than its caches hold
+constexpr int kSweeps = 3;                                         // of which the median is taken
 constexpr int64_t kCopyBytes = 4 * kMiB, kColdBytes = 128 * kMiB;  // no cache holds that much
 
 double ms_since(int64_t begin_ns) { return static_cast<double>(now_ns() - begin_ns) / 1e6; }
@@ -259,9 +259,7 @@ double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
     }
   };
   const int64_t begin = now_ns();
-  {
-    const std::jthread up(copy_up), down(copy_down);
-  }
+  { const std::jthread up(copy_up), down(copy_down); }
   return ms_since(begin);
 }
 

@@ -15,7 +15,8 @@ constexpr double kWorthChanging = 0.99;  // a difference that small is none
 constexpr double kWorthLosing = 0.85;    // ... and one that small not the steps that a crash then loses
 constexpr int64_t kFewChunks = 512;
 constexpr int kFewMicroBatches = 8;
-constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};
+constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
+constexpr double kGradientShares[] = {1, 0.5};                 // on the device: all, or where it has no room a half
 
 void take_larger_chunks(FewPieces& pieces) {
   PlanOptions& options = pieces.options;
@@ -68,6 +69,12 @@ void merge_micro_batches(FewPieces& pieces) {
   pieces.fewer = true;
 }
 
+HomeShares shares_on_device(double share) {
+  HomeShares shares = {{HomeKind::kDevice, share}};
+  if (share < 1) shares.push_back({HomeKind::kHost, 1 - share});
+  return shares;
+}
+
 }  // namespace
 
 FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options) {
@@ -81,6 +88,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   PlanOptions options = options_;
   options.commit_interval = choice.commit_interval;
   options.speculated_share = choice.speculated_share;
+  if (choice.gradients_on_device > 0) options.placement.gradient = shares_on_device(choice.gradients_on_device);
   const HomePrices* prices = nullptr;
   if (choice.homes == HomesBy::kSpeeds) {
     auto known = prices_.find(choice.commit_interval);
@@ -95,6 +103,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
           .attempt(budgets,
                    {.prices = prices, .depth = choice.depth, .state = choice.state, .table_bytes = table_bytes_});
   if (!plan) return std::nullopt;
+  plan->options.placement = options_.placement;  // as asked for
   table_bytes_ = std::max(table_bytes_, plan->table_bytes);
   if (plan->homes_by != choice.homes) return std::nullopt;
   if (!options.speeds) return Candidate{choice, std::move(*plan)};
@@ -130,6 +139,33 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
   return best;
 }
 
+// How deep the update ring is, and so how much a backward reads ahead, is nothing that prices know.
+PlanSearch::Candidate PlanSearch::best_gradients(Candidate start) {
+  const auto may_move = [](const ChunkHomes& homes) {
+    return homes.gradient == Home::kHost || homes.gradient == Home::kNvme;
+  };
+  const bool free = free_to_choose(options_.placement.gradient) && options_.update != UpdateMode::kReplay;
+  if (!free || std::ranges::none_of(start.plan.chunks, may_move)) return start;
+  Candidate best = std::move(start);
+  for (const double share : kGradientShares) {
+    bool fits = false;
+    const auto consider = [&](HomesBy homes, RingDepth depth) {
+      Choice choice = best.choice;
+      choice.gradients_on_device = share;
+      choice.homes = homes;
+      choice.depth = depth;
+      std::optional<Candidate> other = attempt(choice);
+      fits |= other.has_value();
+      if (other && other->step_ms < best.step_ms) best = std::move(*other);
+    };
+    consider(HomesBy::kOrder, RingDepth::kAsInOrder);
+    consider(HomesBy::kSpeeds, RingDepth::kAsInOrder);
+    consider(HomesBy::kSpeeds, RingDepth::kWanted);
+    if (fits) break;
+  }
+  return best;
+}
+
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
   Candidate best = best_homes(start);
@@ -141,6 +177,7 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
       if (found.step_ms < best.step_ms) best = std::move(found);
     }
   }
+  best = best_gradients(std::move(best));
   return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }
 

@@ -34,6 +34,7 @@ class PlanSearch {
     HomesBy homes = HomesBy::kOrder;
     RingDepth depth = RingDepth::kAsInOrder;
     StateOnDevice state = StateOnDevice::kWhereItFits;
+    double gradients_on_device = 0;  // the share that is put there, the rest in host memory; 0: as in other groups
   };
   struct Candidate {
     Choice choice;
@@ -49,6 +50,8 @@ class PlanSearch {
   Candidate best_like(Candidate start);
   // Of them, those that may put state on the device as `start` may, or may not.
   Candidate best_homes(Candidate start);
+  // With gradients on the device, where they leave host memory to the update ring; `start` where that is no shorter.
+  Candidate best_gradients(Candidate start);
   std::optional<int> other_interval(const Plan& plan) const;
 
   const ModelSpec& model_;

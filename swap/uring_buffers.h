@@ -16,8 +16,8 @@ namespace sluice {
 // Immutable; the memory must outlive it.
 class UringBuffers {
  public:
-  // Of a piece: pages of another size somewhere in it (memory is fragmented) cost its requests alone, and a request that
-  // lies in two pieces uses none.
+  // Of a piece: pages of another size somewhere in it (memory is fragmented) cost its requests alone, and a request
+  // that lies in two pieces uses none.
   static constexpr int64_t kMostBytes = int64_t{256} << 20;
 
   UringBuffers() = default;

@@ -65,6 +65,36 @@ TEST_F(Homes, rings_get_what_they_want_where_a_step_is_then_shorter) {
   EXPECT_LT(predict(model_, taken, *wish.speeds).step_ms, 0.8 * predict(model_, order, *wish.speeds).step_ms);
 }
 
+// The drive has the same bytes to move wherever gradients rest, but while a backward runs it can only read what the
+// update ring holds: host memory that gradients do not take lets it go on.
+TEST_F(Homes, gradients_rest_on_the_device_where_a_backward_then_reads_further_ahead) {
+  model_ = toy_model({.visits = 24}, Precision::kBf16);
+  for (PartitionSpec& partition : model_.partitions) partition.parameters.back().shape = {16384};
+  PlanOptions wish = options(1);
+  wish.chunk_elements = 1 << 15;  // every partition is one chunk
+  wish.update = UpdateMode::kDeferred;
+  wish.placement.state = {{HomeKind::kNvme, 1}};
+  wish.placement.activations = {{HomeKind::kDevice, 1}};
+  MachineSpeeds& machine = wish.speeds->machine;
+  machine = machine_of(1);
+  set_drives(machine, 0.3);
+  machine.update_ns_per_element = 0.1;
+  for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.4};
+  wish.device_bytes = kMiB;
+  wish.host_bytes = 3 * kMiB;
+  const Plan order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}).value();
+  const Plan taken = make_plan(model_, wish);
+  const auto on_device = [](const ChunkHomes& homes) { return homes.gradient == Home::kDevice; };
+  EXPECT_TRUE(std::ranges::none_of(order.chunks, on_device));
+  EXPECT_TRUE(std::ranges::all_of(taken.chunks, on_device));
+  EXPECT_GT(taken.host_update.bytes, order.host_update.bytes);
+  EXPECT_LT(predict(model_, taken, *wish.speeds).step_ms, 0.97 * predict(model_, order, *wish.speeds).step_ms);
+  EXPECT_TRUE(free_to_choose(taken.options.placement.gradient)) << "nobody has asked for it";
+
+  wish.placement.gradient = {{HomeKind::kHost, 1}};
+  EXPECT_TRUE(std::ranges::none_of(make_plan(model_, wish).chunks, on_device));
+}
+
 TEST_F(Homes, of_many_chunks_the_choice_is_made_on_few_and_the_chunks_stay) {
   model_ = toy_model({.visits = 6, .elements = 60000}, Precision::kBf16);
   PlanOptions wish = options(7);
