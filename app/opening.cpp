@@ -87,12 +87,13 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
                   folder.path().string(), joined(stores_before, ", ")));
 }
 
-// What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, and
-// the shape of a model whose weights came from a Hugging Face folder.
+// What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, the
+// threads among which sums are divided, and the shape of a model whose weights came from a Hugging Face folder.
 void take_over(Opening& opening, const TrainOptions& options) {
   RunConfig& config = opening.config;
   const RunConfig& before = *opening.before;
   if (!options.seed && config.seed == 0) config.seed = before.seed;
+  if (config.sluice.compute_threads == 0) config.sluice.compute_threads = before.sluice.compute_threads;
   if (config.data.path.empty()) config.data.path = before.data.path;
   if (config.data.path == before.data.path) opening.cache = CacheUse::kWithoutText;
   const Json now = Json::parse(config.model);

@@ -1,4 +1,7 @@
 // What training does with a folder where something is already: nothing of a run is lost to a command that is refused.
+#include <nlohmann/json.hpp>
+#include <thread>
+
 #include "tests/app/command_fixture.h"
 
 namespace sluice {
@@ -65,6 +68,24 @@ TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still
   fs::rename(file("text.txt"), file("moved.txt"));
   ASSERT_EQ(resume_on("moved.txt").exit_code, 0);
   EXPECT_EQ(metrics("run").size(), 7u);
+}
+
+// They divide LibTorch's sums, so another machine's number of cores would change last digits.
+TEST_F(OpeningTest, a_resumed_run_keeps_its_compute_threads_unless_others_are_asked_for) {
+  const std::string many = std::to_string(std::thread::hardware_concurrency() + 1);  // no default
+  const auto train_with = [this](const std::string& value, std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", "sluice.compute_threads=" + value});
+    ASSERT_EQ(train("run", more).exit_code, 0);
+  };
+  const auto threads = [this] {
+    return nlohmann::json::parse(content_of("run").at("config.json"))["sluice"]["compute_threads"].dump();
+  };
+  train_with(many, {"--steps", "1"});
+  EXPECT_EQ(threads(), many);
+  train_with("auto", {"--steps", "2", "--resume"});
+  EXPECT_EQ(threads(), many);
+  train_with("1", {"--steps", "3", "--resume"});
+  EXPECT_EQ(threads(), "1");
 }
 
 TEST_F(OpeningTest, a_file_of_a_trace_that_cannot_be_written_is_refused_before_a_store_is_made) {
