@@ -45,6 +45,7 @@ CopiedBytes::CopiedBytes(const Plan& plan)
     : up{.in_host = plan.host_staging.bytes, .on_device = plan.device_weights.bytes},
       down{.in_host = plan.host_gradients.bytes, .on_device = plan.device_open.bytes} {
   const auto chunks = plan.geometry.chunks();
+  bool to_updates = false;  // gradients at home on the device come to the update's slots
   for (size_t c = 0; c < chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
     const int64_t weights = plan.weights_bytes(chunks[c].elements);
@@ -53,7 +54,9 @@ CopiedBytes::CopiedBytes(const Plan& plan)
     const int64_t gradient = plan.gradient_bytes(chunks[c].elements);
     if (homes.gradient == Home::kHost) down.in_host += gradient;
     if (homes.gradient == Home::kDevice) down.on_device += gradient;
+    to_updates |= homes.gradient == Home::kDevice && !homes.updated_on_device();
   }
+  if (to_updates) down.in_host += plan.host_update.bytes;
   for (int64_t* const bytes : {&up.in_host, &up.on_device, &down.in_host, &down.on_device}) {
     *bytes = std::clamp(round_up(*bytes, kCopyBytes), kCopyBytes, kColdBytes);
   }
@@ -244,22 +247,23 @@ double StepCeilings::Impl::verify_ms(int64_t bytes) const {
 
 double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
   if (replayed.upload.bytes + replayed.download.bytes == 0) return 0;
-  // What goes down lies behind what goes up, in both memories.
-  const auto copy_up = [&] {
-    for (int64_t done = 0; done < replayed.upload.bytes; done += kCopyBytes) {
-      device->copy_now(device->memory() + done % copied.up.on_device, copied_host.at(done % copied.up.in_host),
-                       std::min(replayed.upload.bytes - done, kCopyBytes));
-    }
-  };
-  const auto copy_down = [&] {
-    for (int64_t done = 0; done < replayed.download.bytes; done += kCopyBytes) {
-      device->copy_now(copied_host.at(copied.up.in_host + done % copied.down.in_host),
-                       device->memory() + copied.up.on_device + done % copied.down.on_device,
-                       std::min(replayed.download.bytes - done, kCopyBytes));
+  // Each goes through memory of its own, block after block; what goes down lies behind what goes up.
+  const auto copy = [this](CopyLane lane, int64_t bytes) {
+    const bool goes_up = lane == CopyLane::kUpload;
+    const CopiedMemory& memory = goes_up ? copied.up : copied.down;
+    std::byte* const in_host = copied_host.at(goes_up ? 0 : copied.up.in_host);
+    std::byte* const on_device = device->memory() + (goes_up ? 0 : copied.up.on_device);
+    for (int64_t done = 0; done < bytes; done += kCopyBytes) {
+      std::byte* const host = in_host + done % memory.in_host;
+      std::byte* const other = on_device + done % memory.on_device;
+      device->copy_now(goes_up ? other : host, goes_up ? host : other, std::min(bytes - done, kCopyBytes));
     }
   };
   const int64_t begin = now_ns();
-  { const std::jthread up(copy_up), down(copy_down); }
+  {
+    const std::jthread up(copy, CopyLane::kUpload, replayed.upload.bytes);
+    const std::jthread down(copy, CopyLane::kDownload, replayed.download.bytes);
+  }
   return ms_since(begin);
 }
 

@@ -18,7 +18,6 @@ namespace sluice {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
-constexpr int64_t kHugePageBytes = 2 * kMiB;
 
 [[noreturn]] void refuse(int64_t bytes, std::string_view why) {
   throw ConfigError(

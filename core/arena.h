@@ -8,6 +8,8 @@
 
 namespace sluice {
 
+constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
 // Move-only owner of a mapping. The mapping starts at a 2 MiB boundary. Exactly round_up(bytes, 4096) bytes are
 // resident: a last partial 2 MiB page is touched in 4 KiB pages. Reading and writing is the callers' affair; the object
 // itself is not synchronised.

@@ -112,18 +112,21 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   return Candidate{choice, std::move(*plan), prediction.step_ms};
 }
 
+bool PlanSearch::consider(const Choice& choice, Candidate& best) {
+  std::optional<Candidate> other = attempt(choice);
+  if (!other) return false;
+  if (other->step_ms < best.step_ms) best = std::move(*other);
+  return true;
+}
+
 // Homes first, then the share of early updates, which may ask for other homes.
 PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
   Candidate best = std::move(start);
-  const auto consider = [&](const Choice& choice) {
-    std::optional<Candidate> other = attempt(choice);
-    if (other && other->step_ms < best.step_ms) best = std::move(*other);
-  };
   const auto consider_homes = [&](Choice choice) {
     choice.homes = HomesBy::kSpeeds;
     for (const RingDepth depth : {RingDepth::kAsInOrder, RingDepth::kWanted}) {
       choice.depth = depth;
-      consider(choice);
+      consider(choice, best);
     }
   };
   consider_homes(best.choice);
@@ -133,7 +136,7 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
   for (const double share : kShares) {
     if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
     choice.speculated_share = share;
-    consider(choice);
+    consider(choice, best);
   }
   if (best.choice.speculated_share) consider_homes(best.choice);
   return best;
@@ -149,18 +152,16 @@ PlanSearch::Candidate PlanSearch::best_gradients(Candidate start) {
   Candidate best = std::move(start);
   for (const double share : kGradientShares) {
     bool fits = false;
-    const auto consider = [&](HomesBy homes, RingDepth depth) {
+    const std::pair<HomesBy, RingDepth> ways[] = {{HomesBy::kOrder, RingDepth::kAsInOrder},
+                                                  {HomesBy::kSpeeds, RingDepth::kAsInOrder},
+                                                  {HomesBy::kSpeeds, RingDepth::kWanted}};
+    for (const auto& [homes, depth] : ways) {
       Choice choice = best.choice;
       choice.gradients_on_device = share;
       choice.homes = homes;
       choice.depth = depth;
-      std::optional<Candidate> other = attempt(choice);
-      fits |= other.has_value();
-      if (other && other->step_ms < best.step_ms) best = std::move(*other);
-    };
-    consider(HomesBy::kOrder, RingDepth::kAsInOrder);
-    consider(HomesBy::kSpeeds, RingDepth::kAsInOrder);
-    consider(HomesBy::kSpeeds, RingDepth::kWanted);
+      fits |= consider(choice, best);
+    }
     if (fits) break;
   }
   return best;

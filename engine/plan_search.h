@@ -45,6 +45,8 @@ class PlanSearch {
     return {.commit_interval = options_.commit_interval, .speculated_share = options_.speculated_share};
   }
   std::optional<Candidate> attempt(const Choice& choice);
+  // Takes this choice's plan in place of `best` where its step is shorter. False: there is none.
+  bool consider(const Choice& choice, Candidate& best);
   std::optional<Candidate> best_candidate();
   // Among the plans that commit as often as `start`.
   Candidate best_like(Candidate start);

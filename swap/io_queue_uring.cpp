@@ -81,7 +81,8 @@ class UringQueue final : public IoQueue {
   }
 
   std::string describe() const override {
-    return fmt::format("io_uring, depth {}, {} buffers", depth(), buffers_.pieces().empty() ? "unregistered" : "registered");
+    return fmt::format("io_uring, depth {}, {} buffers", depth(),
+                       buffers_.pieces().empty() ? "unregistered" : "registered");
   }
 
  private:

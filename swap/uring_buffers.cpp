@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "core/arena.h"
 #include "core/bytes.h"
 
 namespace sluice {
 namespace {
-
-constexpr int64_t kHugePageBytes = 2 * kMiB;
 
 int64_t address_of(const void* memory) { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory)); }
 

@@ -26,6 +26,7 @@ MIB = 1 << 20
 MANY_FILES, FILE_BYTES, ONE_BYTES = 512, 4 * MIB, 4096 * MIB
 MANY_SETTINGS = [(MIB, 8, 1), (MIB, 32, 2), (8 * MIB, 128, 8)]  # block, queue depth, threads
 ONE_SETTINGS = [(MIB, 32, 1), (MIB, 128, 2), (8 * MIB, 32, 8)]
+CHECKSUMS = {"checksums off": "off", "checksums on": "on"}
 
 
 class Handles:
@@ -77,16 +78,16 @@ def store(command, folder, *more):
 def store_round(command, folder):
     """{(name, setting): rates}"""
     sizes = {"many": ["--size", "2GiB", "--record", "4MiB"], "one": ["--size", "4GiB"]}
-    return {(f"store {pattern}", f"checksums {verify}"): store(command, folder, *size, "--verify", verify)
-            for pattern, size in sizes.items() for verify in ("off", "on")}
+    return {(f"store {pattern}", setting): store(command, folder, *size, "--verify", verify)
+            for pattern, size in sizes.items() for setting, verify in CHECKSUMS.items()}
 
 
-def handle_round(handles):
+def handle_round(handles, number):
     runs = [("aio many", handles.many, setting) for setting in MANY_SETTINGS]
     runs += [("aio one", handles.one, setting) for setting in ONE_SETTINGS]
     for _, move, setting in (runs[0], runs[-1]):
         move(setting)  # makes the files: not counted
-    rates = {(name, setting): move(setting) for name, move, setting in random.sample(runs, len(runs))}
+    rates = {(name, setting): move(setting) for name, move, setting in random.Random(number).sample(runs, len(runs))}
     handles.remove_files()
     return rates
 
@@ -99,7 +100,7 @@ def print_results(found):
         best[name, way] = max(best.get((name, way), 0), median)
     for pattern in ("many", "one"):
         for way in ("read", "write"):
-            for setting in ("checksums off", "checksums on"):
+            for setting in CHECKSUMS:
                 rate = statistics.median(found[f"store {pattern}", way, setting])
                 print(f"{pattern:<5} {way:<6} the store, {setting}, moves {rate / best[f'aio {pattern}', way]:.2f} "
                       "times the handle's best")
@@ -118,12 +119,12 @@ def main():
     os.makedirs(folder, exist_ok=True)
     try:
         handles = Handles(folder)
-        sides = [lambda: handle_round(handles), lambda: store_round(arguments.sluice, folder)]
+        sides = [lambda number: handle_round(handles, number), lambda _: store_round(arguments.sluice, folder)]
         found = {}
         for number in range(arguments.rounds):
             print(f"\rround {number + 1} of {arguments.rounds} ", end="", file=sys.stderr)
             for side in sides[number % 2:] + sides[:number % 2]:
-                for (name, setting), rates in side().items():
+                for (name, setting), rates in side(number).items():
                     for way, rate in rates.items():
                         found.setdefault((name, way, setting), []).append(rate)
         print(file=sys.stderr)
