@@ -1,6 +1,8 @@
 // What the executor asks of the engine while a unit runs.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/errors.h"
 #include "engine/engine_impl.h"
 
@@ -109,7 +111,7 @@ void Engine::Impl::update_task(void* self, int hop_number) {
   } catch (...) {
     error = std::current_exception();
   }
-  impl->executor->ended(hop_number, error);
+  impl->executor->ended(hop_number, std::move(error));
 }
 
 std::span<const std::byte> Engine::Impl::bytes_of(const Hop& hop) const {

@@ -1,6 +1,7 @@
 #include "tests/fakes/late_device.h"
 
 #include <cstring>
+#include <utility>
 
 #include "core/errors.h"
 #include "offload/gradient_kernels.h"
@@ -69,16 +70,17 @@ void LateDevice::run(Queue queue) {
     if (mine.waiting.empty()) return;
     const Work work = std::move(mine.waiting.front());
     mine.waiting.pop_front();
-    const bool fails = mine.ended + 1 == mine.failing;
+    std::exception_ptr error;
+    if (mine.ended + 1 == mine.failing) error = std::make_exception_ptr(DeviceError("this copy was to fail"));
     lock.unlock();
-    if (!fails) {
+    if (!error) {
       for (const auto& step : work.steps) step();
     }
     lock.lock();
     ++mine.ended;
     changed_.notify_all();
     lock.unlock();
-    sink_->copied(work.tag, fails ? std::make_exception_ptr(DeviceError("this copy was to fail")) : nullptr);
+    sink_->copied(work.tag, std::move(error));  // who is told may be done with it first: nothing of it stays here
     lock.lock();
   }
 }
