@@ -186,8 +186,9 @@ std::string memory_table(const RunData& run) {
   return html;
 }
 
-std::string timeline(const RunData& run) {
-  if (run.timeline.empty()) return "<p class=\"quiet\">No step has been sampled yet.</p>";
+std::string one_step(const std::optional<Timeline>& timeline) {
+  if (!timeline) return "<p class=\"quiet\">timeline.json of the run's folder cannot be read.</p>";
+  if (timeline->rows.empty()) return "<p class=\"quiet\">No step has been sampled yet.</p>";
   std::string html = "<div class=\"legend\">";
   for (const auto& [kind, words] :
        {std::pair("forward", "forward"), std::pair("backward", "backward"), std::pair("state", "optimizer state"),
@@ -197,7 +198,7 @@ std::string timeline(const RunData& run) {
         "<span><svg viewBox=\"0 0 12 12\"><rect class=\"hop {}\" width=\"12\" height=\"12\"/></svg>{}</span>", kind,
         words);
   }
-  return html + "</div>" + timeline_chart(run.timeline, run.timeline_ms) +
+  return html + "</div>" + timeline_chart(timeline->rows, timeline->ms) +
          "<p class=\"quiet\">Point at a hop for its name and times. The same step opens in Perfetto or "
          "chrome://tracing as "
          "timeline.json of the run's folder.</p>";
@@ -249,7 +250,8 @@ std::string what_bound(const Steady& steady) {
   return text;
 }
 
-std::string report_page(const RunData& run, const std::optional<WouldHelp>& help) {
+std::string report_page(const RunData& run, const std::optional<Timeline>& timeline,
+                        const std::optional<WouldHelp>& help) {
   const Steady steady = steady_figures(run);
   LineChart loss{.x_name = "step", .y_name = "loss", .points = {}};
   LineChart speed{.x_name = "step", .y_name = "tokens/s", .points = {}};
@@ -271,7 +273,7 @@ std::string report_page(const RunData& run, const std::optional<WouldHelp>& help
           section("Throughput, tokens/s", line_chart(speed)) + "</div>";
   html += section(steady.steps_of_mean > 1 ? "Lanes, a step with its share of a commit" : "Lanes, median of the steps",
                   lanes_table(steady));
-  html += section("One step, lane by lane", timeline(run));
+  html += section("One step, lane by lane", one_step(timeline));
   html += section("Memory", memory_table(run));
   html += section("Configuration", facts(run));
   return html + "</main></body></html>\n";

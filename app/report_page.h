@@ -4,12 +4,14 @@
 #include <string>
 
 #include "app/run_data.h"
+#include "app/run_timeline.h"
 #include "app/what_if.h"
 
 namespace sluice {
 
-// `help`: nothing where the run keeps no offers.
-std::string report_page(const RunData& run, const std::optional<WouldHelp>& help);
+// `timeline`: nothing where it cannot be understood. `help`: nothing where the run keeps no offers.
+std::string report_page(const RunData& run, const std::optional<Timeline>& timeline,
+                        const std::optional<WouldHelp>& help);
 // What bound the run, in a sentence or two, and what would help.
 std::string what_bound(const Steady& steady);
 

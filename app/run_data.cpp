@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -112,56 +111,6 @@ void add_facts(const Json& config, RunData& run) {
   run.update = sluice.value("update", "");
 }
 
-// What a hop's name says it moves or does: decides its colour.
-std::string kind_of(const std::string& name) {
-  const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
-  if (name.starts_with("compute")) return has("backward") ? "backward" : "forward";
-  if (name.starts_with("update")) return "update";
-  if (name.starts_with("verify")) return "verify";
-  if (has(" tensor ")) return "tensor";
-  if (has(" state ")) return "state";
-  if (has(" weights ")) return "weights";
-  if (has(" gradient ") || name.starts_with("close")) return "gradient";
-  return "control";
-}
-
-// A lane has as many threads as it had hops at once, named "read", "read 2", ...
-std::map<int, size_t> lanes_of_threads(const Json& trace) {
-  std::map<int, size_t> lanes;
-  for (const Json& event : trace.value("traceEvents", Json::array())) {
-    if (event.value("name", "") != "thread_name") continue;
-    const std::string name = event.value(Json::json_pointer("/args/name"), "");
-    const auto lane = std::ranges::find(kLaneNames, name.substr(0, name.find(' ')));
-    if (lane == kLaneNames.end()) continue;
-    lanes[static_cast<int>(number(event, "tid"))] = static_cast<size_t>(lane - kLaneNames.begin());
-  }
-  return lanes;
-}
-
-void read_timeline(const std::filesystem::path& path, RunData& run) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return;
-  const Json json = read_json(path);
-  std::vector<TimelineRow> rows(kLaneNames.size());
-  for (size_t i = 0; i < rows.size(); ++i) rows[i].name = kLaneNames[i];
-  double begin_us = -1;
-  for (const Json& event : json.value("traceEvents", Json::array())) {
-    if (event.value("ph", "") != "X") continue;
-    if (begin_us < 0 || number(event, "ts") < begin_us) begin_us = number(event, "ts");
-  }
-  const std::map<int, size_t> lanes = lanes_of_threads(json);
-  for (const Json& event : json.value("traceEvents", Json::array())) {
-    const auto lane = lanes.find(static_cast<int>(number(event, "tid")));
-    if (event.value("ph", "") != "X" || lane == lanes.end()) continue;
-    const std::string name = event.value("name", "");
-    const double begin_ms = (number(event, "ts") - begin_us) / 1e3, ms = number(event, "dur") / 1e3;
-    rows[lane->second].bars.push_back(
-        {.begin_ms = begin_ms, .end_ms = begin_ms + ms, .kind = kind_of(name), .words = name});
-    run.timeline_ms = std::max(run.timeline_ms, begin_ms + ms);
-  }
-  if (begin_us >= 0) run.timeline = std::move(rows);
-}
-
 // Those of the last process that went on with the run, without those that filled its pipeline.
 std::span<const StepFiguresOfRun> steady_steps(std::span<const StepFiguresOfRun> steps) {
   constexpr size_t kFilling = 2, kEnough = 5;
@@ -211,7 +160,6 @@ RunData read_run(const RunFolder& folder) {
   RunData run{.name = folder.path().filename().string(), .folder = folder.path().string()};
   add_facts(read_json(folder.config_file()), run);
   read_metrics(folder.metrics_file(), run);
-  read_timeline(folder.timeline_file(), run);
   return run;
 }
 

@@ -1,4 +1,4 @@
-// What the files of a run say, for its report: config.json, metrics.jsonl, timeline.json.
+// What the files of a run say, for its report: config.json, metrics.jsonl.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "app/run_folder.h"
-#include "app/svg_chart.h"
 
 namespace sluice {
 
@@ -46,9 +45,6 @@ struct RunData {
   std::string update;  // sluice.update
   std::vector<TierMemory> memory;
   int64_t resident_bytes = 0;
-  // One step's hops; empty where the run has not kept any yet.
-  std::vector<TimelineRow> timeline;
-  double timeline_ms = 0;
 };
 
 // Throws ConfigError where no run is there, or a file of it cannot be understood.

@@ -12,12 +12,13 @@
 namespace sluice {
 namespace {
 
-// The rest of a report does not depend on it.
-std::optional<WouldHelp> would_help_of(const RunFolder& folder, const Log& log) {
+// The rest of a report depends on neither.
+template <typename Read>
+auto or_left_out(const char* part, const Log& log, const Read& read) -> std::optional<decltype(read())> {
   try {
-    return read_would_help(folder.would_help_file());
+    return read();
   } catch (const ConfigError& error) {
-    say(log, LogLevel::kWarning, fmt::format("the report leaves out what would help: {}", error.what()));
+    say(log, LogLevel::kWarning, fmt::format("the report leaves out {}: {}", part, error.what()));
     return std::nullopt;
   }
 }
@@ -29,8 +30,12 @@ void run_report(const ReportCommand& command, Console& console) {
   const RunData run = read_run(folder);
   const std::filesystem::path out =
       command.out.empty() ? folder.path() / "report.html" : std::filesystem::path(command.out);
+  const auto timeline =
+      or_left_out("a step's timeline", console.log(), [&] { return read_timeline(folder.timeline_file()); });
+  const auto help =
+      or_left_out("what would help", console.log(), [&] { return read_would_help(folder.would_help_file()); });
   PendingFile file(out);
-  file.append(report_page(run, would_help_of(folder, console.log())));
+  file.append(report_page(run, timeline, help.value_or(std::nullopt)));
   file.publish();
   console.print(what_bound(steady_figures(run)));
   console.print(out.string());

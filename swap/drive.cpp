@@ -101,6 +101,13 @@ std::filesystem::path store_path(const std::filesystem::path& folder, int rank) 
   return folder / fmt::format("sluice-{}.swap", rank);
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;  // none where there is no such file
+  const bool exists = std::filesystem::exists(path, error);
+  if (error) fail("stat", path, error.value(), "make the folder and those above it readable, or give another one (sluice.nvme)");
+  return exists;
+}
+
 Drive::Drive(const std::filesystem::path& path, Open how)
     : path_(path), file_(how == Open::kThere ? ::open(path.c_str(), kOpenFlags) : open_or_make(path)) {
   if (file_ >= 0) return;

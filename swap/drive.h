@@ -73,4 +73,7 @@ void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 // "sluice-0.swap" in the folder.
 std::filesystem::path store_path(const std::filesystem::path& folder, int rank);
 
+// Throws IoError where that cannot be told: it may be there.
+bool is_there(const std::filesystem::path& path);
+
 }  // namespace sluice

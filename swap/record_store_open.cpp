@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <numeric>
 #include <string>
-#include <system_error>
 
 #include "core/bytes.h"
 #include "core/checksum.h"
@@ -282,16 +281,7 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
 }
 
 StoreExists find_store(const std::filesystem::path& folder, int rank) {
-  const std::filesystem::path path = store_path(folder, rank);
-  std::error_code error;  // none where there is no such file
-  const bool exists = std::filesystem::exists(path, error);
-  if (error) {
-    throw IoError({.action = "stat",
-                   .path = path.string(),
-                   .error_number = error.value(),
-                   .advice = "make the folder and those above it readable, or give another one (sluice.nvme)"});
-  }
-  return exists ? StoreExists::kYes : StoreExists::kNo;
+  return is_there(store_path(folder, rank)) ? StoreExists::kYes : StoreExists::kNo;
 }
 
 StoreExists find_store(std::span<const std::filesystem::path> folders, int rank) {

@@ -164,9 +164,7 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
 
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
 Drive open_first(const std::vector<std::filesystem::path>& paths) {
-  std::error_code ignored;
-  const auto is_there = [&](const std::filesystem::path& path) { return std::filesystem::exists(path, ignored); };
-  if (is_there(paths[0]) || !std::any_of(paths.begin(), paths.end(), is_there)) return Drive::open(paths[0]);
+  if (is_there(paths[0]) || std::ranges::none_of(paths, is_there)) return Drive::open(paths[0]);
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
                   "drive back, or start over with --overwrite",

@@ -116,6 +116,19 @@ TEST_F(ReportTest, says_what_is_missing_of_a_run_that_has_no_steps_yet) {
   EXPECT_THAT(text_of("page.html"), testing::HasSubstr("No step has been sampled yet"));
 }
 
+TEST_F(ReportTest, leaves_out_a_timeline_that_it_cannot_understand_and_says_so) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const std::string whole = text_of("run/timeline.json");
+  for (const std::string& broken :
+       {whole.substr(0, whole.size() / 2), std::string("[1]"), std::string("{\"traceEvents\": [{}]}")}) {
+    std::ofstream(file("run/timeline.json")) << broken;
+    const Ended ended = sluice({"report", "@run", "--out", "@page.html"});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_THAT(ended.err, testing::HasSubstr("the report leaves out a step's timeline"));
+    EXPECT_THAT(text_of("page.html"), testing::HasSubstr("timeline.json of the run's folder cannot be read"));
+  }
+}
+
 TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest) {
   ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
   const std::string both = report_of({{"read", 55}, {"write", 50}, {"compute", 60}});

@@ -154,6 +154,18 @@ TEST_P(StoreDrives, a_missing_drive_is_refused_by_its_name) {
                                               HasSubstr("--overwrite")));
 }
 
+// It may be whole behind what stands in the way, so nobody is told to bring it back or to start over.
+TEST_P(StoreDrives, a_drive_that_cannot_be_looked_for_is_not_said_to_be_missing) {
+  make_two();
+  fs::rename(folder(0), folder_.path() / "elsewhere");
+  fs::create_directory_symlink(folder(0), folder(0));
+  EXPECT_THAT(
+      [this] {
+        open(options({1, 1}));
+      },
+      testing::ThrowsMessage<IoError>(AllOf(HasSubstr("stat"), HasSubstr(file(0).string()))));
+}
+
 TEST_P(StoreDrives, fewer_or_more_folders_than_the_store_has_are_refused_with_those_it_was_made_in) {
   make_two();
   EXPECT_THAT(refusal(options({1})), AllOf(HasSubstr("lies on 2 drives, this run names 1"),

@@ -1,0 +1,82 @@
+#include "app/run_timeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/run_data.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+// What a hop's name says it moves or does: decides its colour.
+std::string kind_of(const std::string& name) {
+  const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
+  if (name.starts_with("compute")) return has("backward") ? "backward" : "forward";
+  if (name.starts_with("update")) return "update";
+  if (name.starts_with("verify")) return "verify";
+  if (has(" tensor ")) return "tensor";
+  if (has(" state ")) return "state";
+  if (has(" weights ")) return "weights";
+  if (has(" gradient ") || name.starts_with("close")) return "gradient";
+  return "control";
+}
+
+// A lane has as many threads as it had hops at once, named "read", "read 2", ...
+std::map<int, size_t> lanes_of_threads(const Json& trace) {
+  std::map<int, size_t> lanes;
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.value("name", "") != "thread_name") continue;
+    const std::string name = event.value(Json::json_pointer("/args/name"), "");
+    const auto lane = std::ranges::find(kLaneNames, name.substr(0, name.find(' ')));
+    if (lane == kLaneNames.end()) continue;
+    lanes[event.at("tid").get<int>()] = static_cast<size_t>(lane - kLaneNames.begin());
+  }
+  return lanes;
+}
+
+Timeline timeline_of(const Json& trace) {
+  const std::map<int, size_t> lanes = lanes_of_threads(trace);
+  std::vector<const Json*> hops;
+  double begin_us = std::numeric_limits<double>::infinity();
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X" || !lanes.contains(event.at("tid").get<int>())) continue;
+    hops.push_back(&event);
+    begin_us = std::min(begin_us, event.at("ts").get<double>());
+  }
+  if (hops.empty()) return {};
+  Timeline timeline;
+  for (const char* name : kLaneNames) timeline.rows.push_back({.name = name, .bars = {}});
+  for (const Json* hop : hops) {
+    const std::string name = hop->at("name").get<std::string>();
+    const double begin_ms = (hop->at("ts").get<double>() - begin_us) / 1e3;
+    const double end_ms = begin_ms + hop->at("dur").get<double>() / 1e3;
+    timeline.rows[lanes.at(hop->at("tid").get<int>())].bars.push_back(
+        {.begin_ms = begin_ms, .end_ms = end_ms, .kind = kind_of(name), .words = name});
+    timeline.ms = std::max(timeline.ms, end_ms);
+  }
+  return timeline;
+}
+
+}  // namespace
+
+Timeline read_timeline(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  std::ifstream file(path);
+  try {
+    return timeline_of(Json::parse(file));
+  } catch (const Json::exception& wrong) {
+    throw ConfigError(fmt::format("{}: is no trace of a step: {}", path.string(), wrong.what()));
+  }
+}
+
+}  // namespace sluice
