@@ -137,6 +137,7 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {
           .update = config.sluice.update,
           .io_depth = config.sluice.io_depth,
           .drives = std::max(1, static_cast<int>(config.sluice.nvme.size())),
+          .progress_bytes = sizeof(uint32_t),  // the text's fingerprint
           .placement = config.sluice.placement};
 }
 
@@ -178,6 +179,7 @@ OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides
   RunSetup setup = set_up(std::move(config), log);
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
   options.open = OpenMode::kOpen;
+  options.store.access = Drive::Access::kReadWhereItMust;
   auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), ParameterSource{});
   setup.model.use_memory(*engine);
   return {.setup = std::move(setup), .engine = std::move(engine)};

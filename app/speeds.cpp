@@ -29,7 +29,10 @@ std::string device_of(const fs::path& folder) {
 std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) {
   const auto topology = make_topology();
   const SluiceConfig& sluice = setup.config.sluice;
-  Json key = {{"cpu", topology->cpu_name()}, {"cores", usable_cores(*topology)}, {"drives", Json::array()}};
+  Json key = {{"probe", kMachineProbeVersion},
+              {"cpu", topology->cpu_name()},
+              {"cores", usable_cores(*topology)},
+              {"drives", Json::array()}};
   for (const fs::path& folder : folders) key["drives"].push_back(device_of(folder));
   key["io"] = {{"backend", name_of(sluice.io_backend)}, {"block", sluice.io_block_bytes}, {"depth", sluice.io_depth}};
   if (setup.device == DeviceKind::kCuda) {

@@ -1,6 +1,7 @@
 #include "app/what_if.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <fstream>
@@ -16,6 +17,8 @@ namespace sluice {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr double kWorthOffering = 1.005;  // times as many tokens a second
 
 // "host_memory=64GiB, drives=2": without the blanks.
 std::string trimmed(const std::string& text) {
@@ -108,13 +111,21 @@ std::string step_times_words(const StepTime& before, const StepTime& after) {
 
 std::string would_help_words(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch) {
   std::string text = "would help   (predicted, the most first)\n";
+  const auto row = [&text](const std::string& raised, const std::string& outcome) {
+    text += fmt::format("             {:<28} {}\n", raised, outcome);
+  };
+  std::vector<std::string> no_help;
   for (const Offer& offer : offers) {
-    const std::string outcome =
-        offer.step_ms
-            ? step_times_words(present, {*offer.step_ms, offer.resources.micro_batches * tokens_of_micro_batch})
-            : std::string("does not fit the budgets");
-    text += fmt::format("             {:<28} {}\n", raised_words(offer) + ":", outcome);
+    const StepTime after{offer.step_ms.value_or(0), offer.resources.micro_batches * tokens_of_micro_batch};
+    if (!offer.step_ms) {
+      row(raised_words(offer) + ":", "does not fit the budgets");
+    } else if (after.tokens_per_s() < present.tokens_per_s() * kWorthOffering) {
+      no_help.push_back(raised_words(offer));
+    } else {
+      row(raised_words(offer) + ":", step_times_words(present, after));
+    }
   }
+  if (!no_help.empty()) row("no help:", fmt::format("{}", fmt::join(no_help, ", ")));
   return text;
 }
 

@@ -274,7 +274,8 @@ void Engine::Impl::drain() {
 
 void Engine::Impl::set_progress(int64_t data_position, std::span<const std::byte> caller) {
   ready();
-  SLUICE_CHECK(static_cast<int64_t>(caller.size()) <= kMaxCallerBytes, "progress carries 1 MiB at most");
+  SLUICE_CHECK(static_cast<int64_t>(caller.size()) <= plan.options.progress_bytes,
+               "progress carries PlanOptions::progress_bytes at most");
   if (captured.data_position == data_position && std::ranges::equal(captured.caller, caller)) return;
   captured.data_position = data_position;
   captured.caller.assign(caller.begin(), caller.end());

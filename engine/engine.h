@@ -185,8 +185,8 @@ class Engine {
   // After an exception: the step never happened, nor did one that is to run again; the one before it is committed.
   void abort_step();
 
-  // The samples consumed and the embedder's own bytes (1 MiB at most) go with the commit of the step that has just
-  // ended or, where that is over, with the next commit: drain() makes one.
+  // The samples consumed and the embedder's own bytes (PlanOptions::progress_bytes at most) go with the commit of the
+  // step that has just ended or, where that is over, with the next commit: drain() makes one.
   void set_progress(int64_t data_position, std::span<const std::byte> caller);
   // Runs one resource's hops of a step in the middle of training, and nothing else: its own time. Drains first. For
   // benchmarks: steps go on afterwards, but their numbers are no training's any more.

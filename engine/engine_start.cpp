@@ -34,10 +34,20 @@ void refuse_existing(const EngineOptions& options) {
 }
 
 [[noreturn]] void refuse_empty(const std::filesystem::path& folder) {
+  throw ConfigError(fmt::format(
+      "{}: the store has no committed step: its creation was cut off, or it was cut short or damaged since; "
+      "bring the file back, or start over with --overwrite",
+      folder.string()));
+}
+
+// Whoever made the store had more to keep.
+void check_progress(const RecordStore& store, int64_t progress_bytes) {
+  const auto kept = static_cast<int64_t>(store.committed().caller.size());
+  if (kept <= progress_bytes) return;
   throw ConfigError(
-      fmt::format("{}: the store has no committed step: its creation was cut off, or it was cut short or damaged since; "
-                  "bring the file back, or start over with --overwrite",
-                  folder.string()));
+      fmt::format("{}: its last commit carries {} bytes of progress, this run makes room for {}: give "
+                  "PlanOptions::progress_bytes of {} or more",
+                  store.path().string(), kept, progress_bytes, kept));
 }
 
 }  // namespace
@@ -156,6 +166,7 @@ void Engine::Impl::probe(StoreOptions& store_options) const {
 void Engine::Impl::open_store(const ParameterSource& source) {
   StoreOptions store_options = options.store;
   store_options.scratch_bytes = plan.scratch_bytes;
+  store_options.caller_bytes = plan.options.progress_bytes;
   store_options.queue.memory = {host.span()};
   store_options.queue.depth = plan.options.io_depth;
   store_options.queue.log = options.log;
@@ -171,6 +182,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
                     store_options.folder.string()));
   }
   const bool opened = store != nullptr;
+  if (opened) check_progress(*store, plan.options.progress_bytes);
   if (!opened) {
     store = RecordStore::create(plan.geometry, identity(), store_options);
     if (options.on_new_store) options.on_new_store();
@@ -210,8 +222,8 @@ void Engine::Impl::reserve_scratch() {
   for (const Partition& partition : plan.geometry.partitions())
     most_chunks = std::max(most_chunks, partition.chunk_count);
   pieces.reserve(most_chunks + 1);
-  const int64_t tables = plan.table_bytes;
-  SLUICE_CHECK(store->table_bytes() <= tables, "the store's table outgrew what was planned for it");
+  SLUICE_CHECK(store->table_bytes() <= RecordStore::predicted_table_bytes(table_needs(plan)),
+               "the store's table outgrew what was planned for it");
 }
 
 }  // namespace sluice

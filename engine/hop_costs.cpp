@@ -68,7 +68,7 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
 
 HopCost UnitCosts::transfer(const Hop& hop) const {
   const bool in = hop.verb == Verb::kSwapIn;
-  return {.work_ms = ms_of(hop.bytes, in ? machine_.read_gb_per_s : machine_.write_gb_per_s),
+  return {.work_ms = ms_of(plan_.drive_bytes(hop), in ? machine_.read_gb_per_s : machine_.write_gb_per_s),
           .latency_ms = (machine_.transfer_us + machine_.hop_us) / 1e3};
 }
 
@@ -156,7 +156,7 @@ std::array<GroupForms, kLaneGroupCount> group_forms(const MachineSpeeds& machine
   const auto lanes = lane_models(machine);
   const double reads = lanes[static_cast<size_t>(Lane::kRead)].beside;
   const double writes = lanes[static_cast<size_t>(Lane::kWrite)].beside;
-  const double slowed = std::max(1.0, std::ceil(machine.compute_cores / machine.cores));
+  const double slowed = slowed_by(machine.compute_cores, machine.cores);
   std::array<GroupForms, kLaneGroupCount> forms;
   auto& drive = forms[static_cast<size_t>(LaneGroup::kNvme)].sums;
   if (reads + writes < 1) {

@@ -8,7 +8,9 @@
 #include "core/errors.h"
 #include "engine/plan_search.h"
 #include "engine/planner.h"
+#include "offload/program.h"
 #include "swap/record_store.h"
+#include "swap/store_format.h"
 
 namespace sluice {
 namespace {
@@ -43,6 +45,22 @@ bool Plan::any_speculated() const {
   return std::find(update_times.begin(), update_times.end(), UpdateTime::kEarly) != update_times.end();
 }
 
+int64_t Plan::record_bytes(int chunk, Group group) const {
+  return record_layout(options.format(), group, geometry.chunks()[chunk].elements).bytes;
+}
+
+int64_t Plan::drive_bytes(const Hop& hop) const {
+  return hop.operands >= 0 ? scratch_bytes[hop.operands] : record_bytes(hop.index, hop.group);
+}
+
+TableNeeds table_needs(const Plan& plan) {
+  return {.chunk_count = static_cast<int64_t>(plan.chunks.size()),
+          .scratch_count = static_cast<int64_t>(plan.scratch_bytes.size()),
+          .depth = plan.options.io_depth,
+          .drives = plan.options.drives,
+          .caller_bytes = plan.options.progress_bytes};
+}
+
 UpdateLayout Plan::update_layout(int chunk) const {
   const ChunkHomes& homes = chunks[chunk];
   const int64_t elements = geometry.chunks()[chunk].elements;
@@ -66,6 +84,9 @@ UpdateLayout Plan::update_layout(int chunk) const {
 std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options) {
   model.validate();
   options.placement.validate();
+  if (options.progress_bytes < 0 || options.progress_bytes > kMaxCallerBytes)
+    throw ConfigError(
+        fmt::format("PlanOptions::progress_bytes is {}: a commit carries 1 MiB at most", options.progress_bytes));
   check_update_mode(options.update, options.commit_interval, options.placement);
   return PlanSearch(model, options).best();
 }

@@ -19,6 +19,9 @@
 
 namespace sluice {
 
+struct Hop;
+struct TableNeeds;
+
 // Buffers on the device start at multiples of this, so that kernels see the same alignment in every placement.
 constexpr int64_t kDeviceAlignmentBytes = 256;
 
@@ -48,6 +51,7 @@ struct PlanOptions {
   std::optional<StepSpeeds> speeds;        // known: the planner chooses by predicted time where it can
   int io_depth = 64;                       // of the store's queue for each drive, for its share of the host budget
   int drives = 1;                          // of the store; an engine counts its folders
+  int64_t progress_bytes = 4096;           // what Engine::set_progress may carry, 1 MiB at the most; of the host budget
   Placement placement;
   RecordFormat format() const { return {precision, optimizer, moments}; }
   AdamFormat adam_format() const { return {precision, gradient_dtype, moments}; }
@@ -140,7 +144,7 @@ struct Plan {
   int64_t disk_bytes = 0;
   double written_bytes_per_step = 0;  // to the drives: records with their padding, tables of commits
   std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
-  std::vector<MoveRow> moves;         // per step
+  std::vector<MoveRow> moves;         // per step; a drive's with their padding
   HomesBy homes_by = HomesBy::kOrder;
   std::optional<Busiest> busiest;  // by what takes the longest alone, where speeds are known
 
@@ -159,6 +163,8 @@ struct Plan {
   bool keeps_graph(int visit) const { return graphs[visit] >= 0; }
   int64_t graph_bytes(int visit) const { return round_up(options.graph_bytes[visit], kDeviceAlignmentBytes); }
   int scratch_extent(int chunk) const { return static_cast<int>(chunks[chunk].gradient_offset); }  // home on NVMe
+  int64_t record_bytes(int chunk, Group group) const;  // of weights or state, padding included
+  int64_t drive_bytes(const Hop& hop) const;  // that a swap_in or swap_out moves: a record, or a scratch extent
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
   // Where a chunk's weights lie in the device arena; its partition is kept there.
@@ -172,6 +178,9 @@ struct Plan {
  private:
   OpenSlot open_slot(int slot) const { return slot >= 0 ? open_slots[slot] : OpenSlot{.home = Home::kNowhere}; }
 };
+
+// What a store that keeps this plan's records takes of the host.
+TableNeeds table_needs(const Plan& plan);
 
 // Throws ConfigError when the budgets cannot hold it: names the smallest device budget and the smallest host budget
 // that would do, each with the other as given (or that none would, and the smallest pair). Also where an update mode

@@ -59,10 +59,10 @@ void Planner::assign_offsets(Plan& plan) const {
   for (int c : plan.update_order) {
     ChunkHomes& homes = plan.chunks[c];
     if (homes.weights == Home::kHost) {
-      homes.weights_offset = host.take(record_bytes(plan, c, Group::kWeights), kPlaneAlignmentBytes);
+      homes.weights_offset = host.take(plan.record_bytes(c, Group::kWeights), kPlaneAlignmentBytes);
     }
     if (homes.state == Home::kHost) {
-      homes.state_offset = host.take(record_bytes(plan, c, Group::kState), kPlaneAlignmentBytes);
+      homes.state_offset = host.take(plan.record_bytes(c, Group::kState), kPlaneAlignmentBytes);
     }
   }
   for (int c : plan.update_order) {
@@ -179,7 +179,7 @@ void Planner::assign_device(Plan& plan) const {
     }
     if (plan.chunks[c].updated_on_device()) {
       plan.chunks[c].state_offset =
-          device.take(record_bytes(plan, static_cast<int>(c), Group::kState), kDeviceAlignmentBytes);
+          device.take(plan.record_bytes(static_cast<int>(c), Group::kState), kDeviceAlignmentBytes);
     }
   }
   for (int visit = 0; visit < static_cast<int>(model_.visits.size()); ++visit) {
@@ -205,8 +205,7 @@ void Planner::describe(Plan& plan) const {
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const int chunk = static_cast<int>(c);
     const ChunkHomes& homes = plan.chunks[c];
-    const int64_t weights = record_bytes(plan, chunk, Group::kWeights),
-                  state = record_bytes(plan, chunk, Group::kState);
+    const int64_t weights = plan.record_bytes(chunk, Group::kWeights), state = plan.record_bytes(chunk, Group::kState);
     if (homes.weights == Home::kHost) uses.add(Tier::kHost, "weights", weights);
     if (homes.state == Home::kHost) uses.add(Tier::kHost, "optimizer state", state);
     if (homes.state == Home::kDevice) uses.add(Tier::kDevice, "optimizer state", state);
@@ -253,18 +252,19 @@ void Planner::count_moves(Plan& plan, const UnitProgram& steady) const {
     }
     plan.moves.push_back({link, std::move(what), bytes});
   };
-  plan.written_bytes_per_step =
-      static_cast<double>(RecordStore::commit_bytes(static_cast<int64_t>(plan.chunks.size()))) / plan.commit_interval;
+  plan.written_bytes_per_step = static_cast<double>(RecordStore::commit_bytes(static_cast<int64_t>(plan.chunks.size()),
+                                                                              plan.options.progress_bytes)) /
+                                plan.commit_interval;
   for (const Hop& hop : steady.program.hops()) {
     const int lane = static_cast<int>(hop.lane);
     if (lane >= static_cast<int>(Lane::kCompute) || hop.verb == Verb::kCommit) continue;
     if (!due_in_steady_step(plan, kind, hop)) continue;
-    const int64_t bytes = hop.when == When::kCommitDirty ? hop.bytes / plan.commit_interval : hop.bytes;
+    const bool by_drive = hop.lane == Lane::kRead || hop.lane == Lane::kWrite;
+    const int64_t moved = by_drive ? plan.drive_bytes(hop) : hop.bytes;
+    const int64_t bytes = hop.when == When::kCommitDirty ? moved / plan.commit_interval : moved;
     const double due = hop.when == When::kCommitDirty ? 1.0 / plan.commit_interval : 1;
     if (hop.lane == Lane::kWrite) {
-      const int64_t blocks =
-          hop.operands >= 0 ? plan.scratch_bytes[hop.operands] : record_bytes(plan, hop.index, hop.group);
-      plan.written_bytes_per_step += due * static_cast<double>(blocks);
+      plan.written_bytes_per_step += due * static_cast<double>(moved);
     }
     const bool tensor = hop.group == Group::kActivations;
     add(kLinks[lane], tensor ? "activations and their gradients" : std::string(name_of(hop.group)), bytes);

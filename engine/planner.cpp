@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
+constexpr int kMostHalvings = 1;  // of a size derived from the host budget, where that fits no plan
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -68,10 +69,6 @@ int64_t Planner::chunk_elements(int64_t host_bytes) const {
   return elements;
 }
 
-int64_t Planner::record_bytes(const Plan& plan, int chunk, Group group) const {
-  return record_layout(options_.format(), group, plan.geometry.chunks()[chunk].elements).bytes;
-}
-
 // Under replay none is kept.
 int64_t Planner::gradient_home_bytes(const Plan& plan, int chunk) const {
   if (options_.update == UpdateMode::kReplay) return 0;
@@ -83,8 +80,7 @@ int64_t Planner::kept_bytes(const Plan& plan, int partition) const {
 }
 
 // Everything at its lowest tier, but for what the user forces.
-Plan Planner::draft(int64_t host_bytes) const {
-  const int64_t elements = chunk_elements(host_bytes);
+Plan Planner::draft(int64_t elements) const {
   Plan plan(Geometry(model_.partitions, elements));
   plan.options = options_;
   plan.options.chunk_elements = elements;
@@ -145,22 +141,21 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
     const int chunk = static_cast<int>(c);
-    if (homes.weights == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kWeights);
-    if (homes.state == Home::kHost) needs.host_fixed += record_bytes(plan, chunk, Group::kState);
+    if (homes.weights == Home::kHost) needs.host_fixed += plan.record_bytes(chunk, Group::kWeights);
+    if (homes.state == Home::kHost) needs.host_fixed += plan.record_bytes(chunk, Group::kState);
     if (homes.gradient == Home::kHost) needs.host_fixed += gradient_home_bytes(plan, chunk);
     if (homes.gradient == Home::kDevice) needs.device_fixed += gradient_home_bytes(plan, chunk);
     if (homes.updated_on_device()) {
-      needs.device_fixed += record_bytes(plan, chunk, Group::kState);
-      needs.staging.pass(record_bytes(plan, chunk, Group::kState), record_bytes(plan, chunk, Group::kWeights));
+      needs.device_fixed += plan.record_bytes(chunk, Group::kState);
+      needs.staging.pass(plan.record_bytes(chunk, Group::kState), plan.record_bytes(chunk, Group::kWeights));
     }
     if (homes.gradient == Home::kNvme) {
       needs.gradient_slot = std::max(needs.gradient_slot, gradient_block_bytes(plan, chunk));
     }
-    if (homes.weights == Home::kNvme) needs.staging.pass(0, record_bytes(plan, chunk, Group::kWeights));
+    if (homes.weights == Home::kNvme) needs.staging.pass(0, plan.record_bytes(chunk, Group::kWeights));
     // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
-    needs.update_slot =
-        std::max({needs.update_slot, plan.update_layout(chunk).bytes,
-                  record_bytes(plan, chunk, Group::kWeights) + record_bytes(plan, chunk, Group::kState)});
+    needs.update_slot = std::max({needs.update_slot, plan.update_layout(chunk).bytes,
+                                  plan.record_bytes(chunk, Group::kWeights) + plan.record_bytes(chunk, Group::kState)});
   }
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
     const int partition = static_cast<int>(p);
@@ -193,21 +188,26 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
   if (options_.update == UpdateMode::kAuto) {
     ways.push_back({.state = StateOnDevice::kWhereForced, .early = EarlyUpdates::kNone});
   }
-  for (Pricing& way : ways) {
-    way.table_bytes = pricing.table_bytes;
-    if (std::optional<Plan> plan = settle(budgets, way)) return plan;
+  for (Pricing& way : ways) way.table_bytes = pricing.table_bytes;
+  // What a ring's buffers take too much of may be had in smaller ones.
+  int64_t elements = chunk_elements(budgets.host_bytes);
+  for (int halved = 0; halved <= kMostHalvings; ++halved, elements /= 2) {
+    for (const Pricing& way : ways) {
+      if (std::optional<Plan> plan = settle(budgets, elements, way)) return plan;
+    }
+    if (options_.chunk_elements > 0 || elements <= kSmallestDefaultChunkElements) break;
   }
   return std::nullopt;
 }
 
-std::optional<Plan> Planner::settle(Budgets budgets, const Pricing& pricing) const {
+std::optional<Plan> Planner::settle(Budgets budgets, int64_t elements, const Pricing& pricing) const {
   // Tables cost host memory and their size depends on the plan: a few rounds settle it. A guess neither refuses a plan
   // that fits nor takes from it what it would miss, so there is none where memory is about as small as tables.
   const int64_t little = budgets.host_bytes / 1024;
   int64_t table_bytes = pricing.table_bytes < 16 * little ? pricing.table_bytes : 0;
   bool guessed = table_bytes > 0;
   for (int round = 0; round < 6; ++round, guessed = false) {
-    std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, pricing);
+    std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, elements, pricing);
     if (!plan && !guessed) return std::nullopt;
     if (!plan) {
       table_bytes = 0;
@@ -239,9 +239,9 @@ Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
               least.staging.slot - least.gradient_slot - least.tensor_slot};
 }
 
-std::optional<Plan> Planner::place(Budgets budgets, const Pricing& pricing) const {
+std::optional<Plan> Planner::place(Budgets budgets, int64_t elements, const Pricing& pricing) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
-  Plan plan = draft(budgets.host_bytes);
+  Plan plan = draft(elements);
   if (pricing.early == EarlyUpdates::kNone) plan.options.speculated_share = 0;
   spill_to_host(plan, budgets);
   Room room = room_beside(plan, budgets);
@@ -260,10 +260,7 @@ std::optional<Plan> Planner::place(Budgets budgets, const Pricing& pricing) cons
 Planner::Tables Planner::tables(const Plan& plan) const {
   // What does not grow with the model: queues, threads, the topology; then names.
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
-  bytes += RecordStore::predicted_table_bytes({.chunk_count = static_cast<int64_t>(plan.chunks.size()),
-                                               .scratch_count = static_cast<int64_t>(plan.scratch_bytes.size()),
-                                               .depth = options_.io_depth,
-                                               .drives = options_.drives});
+  bytes += RecordStore::predicted_table_bytes(table_needs(plan)) + options_.progress_bytes;  // the engine has it, too
   size_t longest = 0;
   UnitProgram steady;
   for (UnitKind kind : unit_kinds(plan)) {
@@ -281,7 +278,7 @@ Planner::Tables Planner::tables(const Plan& plan) const {
 
 Plan Planner::roomy() const {
   const int64_t enough = everything_bytes();
-  std::optional<Plan> plan = place({enough, enough}, {});
+  std::optional<Plan> plan = place({enough, enough}, chunk_elements(enough), {});
   SLUICE_CHECK(plan.has_value(), "all of it is enough");
   return std::move(*plan);
 }

@@ -85,14 +85,14 @@ class Planner {
 
   static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room
 
-  Plan draft(int64_t host_bytes) const;
+  Plan draft(int64_t chunk_elements) const;
   void force_homes(Plan& plan) const;
   static void update_on_device(Plan& plan, int chunk);
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
   int64_t boundary_need(const Plan& plan, int visit) const;
-  std::optional<Plan> settle(Budgets budgets, const Pricing& pricing) const;
-  std::optional<Plan> place(Budgets budgets, const Pricing& pricing) const;
+  std::optional<Plan> settle(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
+  std::optional<Plan> place(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
   void spill_to_host(Plan& plan, Budgets budgets) const;
   void spill(Plan& plan, Budgets budgets, Room& room) const;
@@ -159,7 +159,6 @@ class Planner {
   int64_t tensor_block_bytes(int tensor) const { return round_up(tensor_bytes(tensor), kPlaneAlignmentBytes); }
   int64_t gradient_home_bytes(const Plan& plan, int chunk) const;
   int64_t kept_bytes(const Plan& plan, int partition) const;
-  int64_t record_bytes(const Plan& plan, int chunk, Group group) const;
 
   const ModelSpec& model_;
   const PlanOptions& options_;

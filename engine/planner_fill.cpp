@@ -94,7 +94,7 @@ void Planner::fill_state(Plan& plan, Room& room) const {
   for (const int c : plan.update_order) {
     const ChunkHomes& homes = plan.chunks[c];
     if (homes.updated_on_device() || plan.kept_offset[plan.geometry.chunks()[c].partition] < 0) continue;
-    const int64_t state = record_bytes(plan, c, Group::kState), weights = record_bytes(plan, c, Group::kWeights);
+    const int64_t state = plan.record_bytes(c, Group::kState), weights = plan.record_bytes(c, Group::kWeights);
     const int64_t gradient = gradient_home_bytes(plan, c);
     const int64_t taken = state + (homes.gradient == Home::kDevice ? 0 : gradient);
     if (taken > left.device) continue;
@@ -126,10 +126,10 @@ void Planner::fill_host(Plan& plan, Room& room) const {
     for (int c : plan.update_order) move(plan.chunks[c].gradient, gradient_home_bytes(plan, c));
   }
   if (free_to_choose(options_.placement.weights)) {
-    for (int c : plan.update_order) move(plan.chunks[c].weights, record_bytes(plan, c, Group::kWeights));
+    for (int c : plan.update_order) move(plan.chunks[c].weights, plan.record_bytes(c, Group::kWeights));
   }
   if (free_to_choose(options_.placement.state)) {
-    for (int c : plan.update_order) move(plan.chunks[c].state, record_bytes(plan, c, Group::kState));
+    for (int c : plan.update_order) move(plan.chunks[c].state, plan.record_bytes(c, Group::kState));
   }
 }
 

@@ -120,7 +120,7 @@ Planner::Room Planner::bytes_at(const Plan& plan, Group group, int item, HomeKin
   } else if (group == Group::kGradient) {
     device = host = gradient_home_bytes(plan, item);
   } else {
-    host = record_bytes(plan, item, group);
+    host = plan.record_bytes(item, group);
     device = plan.weights_bytes(plan.geometry.chunks()[item].elements);
     if (group == Group::kState) device += host + gradient_home_bytes(plan, item);
   }

@@ -21,7 +21,7 @@ void Planner::ring_needs(const Plan& plan, Needs& needs) const {
       if (plan.partition_open(p).home != Home::kDevice) open += plan.geometry.partitions()[p].elements * 4;
       const Partition& partition = plan.geometry.partitions()[p];
       for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
-        if (plan.chunks[c].weights == Home::kNvme) staging += record_bytes(plan, c, Group::kWeights);
+        if (plan.chunks[c].weights == Home::kNvme) staging += plan.record_bytes(c, Group::kWeights);
       }
     }
     needs.weights_group = std::max(needs.weights_group, weights);

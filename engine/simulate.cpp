@@ -106,7 +106,7 @@ void Simulator::set_speeds() {
       wanted += options_.costs[each.hop].cores;
     }
   }
-  const double share = 1 / std::max(1.0, std::ceil(wanted / options_.cores - kNothing));
+  const double share = 1 / slowed_by(wanted, options_.cores);
   const auto served_in = [&](Lane lane) { return served[static_cast<size_t>(lane)] > 0; };
   const bool both_ways = served_in(Lane::kRead) && served_in(Lane::kWrite);
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -145,6 +145,11 @@ void Simulator::advance(size_t lane, double ms) {
 }
 
 }  // namespace
+
+double slowed_by(double wanted_cores, double cores) {
+  const double each = wanted_cores / cores;
+  return std::max(1.0, cores == std::floor(cores) ? std::ceil(each - kNothing) : each);
+}
 
 Simulation simulate(const Program& program, const SimulationOptions& options) {
   return Simulator(program, options).run();

@@ -8,7 +8,8 @@
 //
 // What is shared:
 //   - the drive: while a read and a write are served, each goes at a speed of its own (LaneModel::beside);
-//   - the CPU: `cores` of them. A hop that is served wants some, as many threads. Where all together want more than there
+//   - the CPU: `cores` of them. A hop that is served wants some, as many threads. Where all together want more than
+//   there
 //     are, the fullest core has ceil(wanted / cores) threads, and every hop that wants CPU goes so many times slower:
 //     compute's threads meet at barriers, so a visit is as slow as its slowest core, and what shares that core as slow.
 // Nothing else is: no memory bandwidth, no caches. Units of a step never overlap (a unit ends when all its hops have),
@@ -31,6 +32,10 @@ struct HopCost {
   double latency_ms = 0;  // afterwards
   double cores = 0;       // wanted while it is served
 };
+
+// How many times as long work takes where all that runs wants so many cores: the threads of the fullest core share it.
+// A fraction of a core is a quota's, of which every thread has the same part.
+double slowed_by(double wanted_cores, double cores);
 
 struct LaneModel {
   int in_flight = 1;  // at most

@@ -1,9 +1,9 @@
 #include "engine/what_if.h"
 
 #include <algorithm>
+#include <future>
 
 #include "core/errors.h"
-#include "engine/plan_search.h"
 #include "engine/predict.h"
 #include "swap/record_store.h"
 
@@ -56,35 +56,24 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
   SLUICE_CHECK(options.speeds.has_value(), "a prediction starts from speeds");
   PlanOptions present = options;
   present.chunk_elements = plan.geometry.chunk_elements();
-  // Plans of large models and batches are compared in few pieces: by how much a step then changes.
-  FewPieces few = in_few_pieces(model, present);
-  double scale = 1;
-  if (few.fewer) {
-    const auto small = find_plan(few.model, few.options);
-    if (small) {
-      scale = predict(model, plan, *options.speeds).step_ms / predict(few.model, *small, *few.options.speeds).step_ms;
-    } else {
-      few = {model, present};
-    }
-  }
-  const auto in_pieces = [&](Resources resources) {
-    resources.device_bytes += few.options.device_bytes - options.device_bytes;
-    resources.host_bytes += few.options.host_bytes - options.host_bytes;
-    resources.micro_batches = resources.micro_batches / options.micro_batches * few.options.micro_batches;
-    return resources;
-  };
   std::vector<Offer> offers;
   for (const auto raised :
        {Offer::Raised::kHostMemory, Offer::Raised::kDeviceMemory, Offer::Raised::kDrives, Offer::Raised::kTokens}) {
     if (raised == Offer::Raised::kDrives && options.drives == kMaxDrives) continue;
-    Offer offer{.raised = raised, .resources = raise(resources_of(options), raised), .step_ms = {}};
-    const PlanOptions changed = with_resources(few.options, in_pieces(offer.resources));
-    if (const auto changed_plan = find_plan(few.model, changed)) {
-      offer.step_ms = scale * predict(few.model, *changed_plan, *changed.speeds).step_ms;
-      offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
-    }
-    offers.push_back(offer);
+    offers.push_back({.raised = raised, .resources = raise(resources_of(options), raised), .step_ms = {}});
   }
+  // Plans of large models take seconds each.
+  std::vector<std::future<void>> predictions;
+  for (Offer& offer : offers) {
+    predictions.push_back(std::async(std::launch::async, [&] {
+      const PlanOptions changed = with_resources(present, offer.resources);
+      const auto changed_plan = find_plan(model, changed);
+      if (!changed_plan) return;
+      offer.step_ms = predict(model, *changed_plan, *changed.speeds).step_ms;
+      offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
+    }));
+  }
+  for (std::future<void>& each : predictions) each.get();
   std::stable_sort(offers.begin(), offers.end(),
                    [](const Offer& a, const Offer& b) { return a.micro_batches_per_s > b.micro_batches_per_s; });
   return offers;

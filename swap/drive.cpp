@@ -28,10 +28,14 @@ namespace {
   throw IoError({.action = action, .path = path.string(), .error_number = error_number, .advice = std::move(advice)});
 }
 
+bool is_refusal_to_write(int error_number) {
+  return error_number == EROFS || error_number == EACCES || error_number == EPERM;
+}
+
 std::string advice_for(int error_number) {
   if (error_number == EINVAL)
     return "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs (sluice.nvme)";
-  if (error_number == EROFS || error_number == EACCES)
+  if (is_refusal_to_write(error_number))
     return "the store is written while it trains: make the drive and the file writable, or give another folder "
            "(sluice.nvme)";
   return {};
@@ -104,15 +108,20 @@ std::filesystem::path store_path(const std::filesystem::path& folder, int rank) 
 bool is_there(const std::filesystem::path& path) {
   std::error_code error;  // none where there is no such file
   const bool exists = std::filesystem::exists(path, error);
-  if (error) fail("stat", path, error.value(), "make the folder and those above it readable, or give another one (sluice.nvme)");
+  if (error)
+    fail("stat", path, error.value(), "make the folder and those above it readable, or give another one (sluice.nvme)");
   return exists;
 }
 
 Drive::Drive(const std::filesystem::path& path, Open how)
-    : path_(path), file_(how == Open::kThere ? ::open(path.c_str(), kOpenFlags) : open_or_make(path)) {
+    : path_(path), file_(how == Open::kOrMake ? open_or_make(path) : ::open(path.c_str(), kOpenFlags)) {
   if (file_ >= 0) return;
   const int error_number = errno;
-  fail("open", path, error_number, advice_for(error_number));
+  if (how == Open::kThereOrReadOnly && is_refusal_to_write(error_number)) {
+    write_refused_ = error_number;
+    file_ = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  }
+  if (file_ < 0) fail("open", path, error_number, advice_for(error_number));
 }
 
 Drive::Drive(Drive&& other) noexcept
@@ -120,7 +129,8 @@ Drive::Drive(Drive&& other) noexcept
       file_(std::exchange(other.file_, -1)),
       alignment_bytes_(other.alignment_bytes_),
       allocated_bytes_(other.allocated_bytes_),
-      goes_with_owner_(other.goes_with_owner_) {}
+      goes_with_owner_(other.goes_with_owner_),
+      write_refused_(other.write_refused_) {}
 
 // The lock is held until the name is gone: nobody else's file has it.
 Drive::~Drive() {
@@ -147,9 +157,22 @@ void Drive::check_whole() const {
 }
 
 void Drive::check_named() const {
-  if (!is_nameless()) return;
+  struct stat own {
+  }, named{};
+  if (fstat(file_, &own) != 0) fail("stat", path_, errno);
+  if (stat(path_.c_str(), &named) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino) return;
+  if (own.st_nlink == 0) {
+    fail(
+        "commit", path_, ENOENT,
+        "the file has been deleted while it was in use; nothing more is committed to it; begin again with --overwrite");
+  }
   fail("commit", path_, ENOENT,
-       "the file has been deleted while it was in use; nothing more is committed to it; begin again with --overwrite");
+       "the file has been moved away while it was in use; nothing more is committed to it; bring it back to where it "
+       "was, then --resume");
+}
+
+void Drive::check_writable() const {
+  if (write_refused_ != 0) fail("open for writing", path_, write_refused_, advice_for(write_refused_));
 }
 
 void Drive::count_allocated() {
@@ -163,14 +186,21 @@ void Drive::count_allocated() {
 // The lock belongs to the open file description: it refuses a second opening in this process as well, and ends with the
 // process however that ends. Requests that a killed process left in the kernel hold it until they have moved their
 // bytes, so whoever has it meets no late writes; that takes a moment, which is waited for.
-void Drive::lock() {
+int lock_file(int file) {
   constexpr int kTries = 50;
   constexpr std::chrono::milliseconds kBetweenTries{20};
   for (int tries = 0; tries < kTries; ++tries) {
-    if (retried([this] { return flock(file_, LOCK_EX | LOCK_NB); }) == 0) return;
-    if (errno != EWOULDBLOCK) fail("lock", path_, errno);
+    if (retried([file] { return flock(file, LOCK_EX | LOCK_NB); }) == 0) return 0;
+    if (errno != EWOULDBLOCK) return errno;
     std::this_thread::sleep_for(kBetweenTries);
   }
+  return EWOULDBLOCK;
+}
+
+void Drive::lock() {
+  const int error_number = lock_file(file_);
+  if (error_number == 0) return;
+  if (error_number != EWOULDBLOCK) fail("lock", path_, error_number);
   throw ConfigError(
       fmt::format("the store {} is in use by another run: wait until that has ended, or give this one another "
                   "folder (--out, sluice.nvme)",
@@ -235,8 +265,8 @@ Drive Drive::make(const std::filesystem::path& path) {
   }
 }
 
-Drive Drive::open(const std::filesystem::path& path) {
-  Drive drive(path, Open::kThere);
+Drive Drive::open(const std::filesystem::path& path, Access access) {
+  Drive drive(path, access == Access::kWrite ? Open::kThere : Open::kThereOrReadOnly);
   drive.lock();
   if (drive.is_nameless()) fail("open", path, ENOENT);
   drive.find_alignment();

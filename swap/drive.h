@@ -19,7 +19,10 @@ struct Extent {
 // IoQueue. A file that make_drives() made or allocate_drives() emptied goes with its owner, still locked, until keep().
 class Drive {
  public:
-  static Drive open(const std::filesystem::path& path);
+  // kReadWhereItMust: a file that may not be written (its drive is read-only, its owner somebody else) is opened for
+  // reading alone.
+  enum class Access : uint8_t { kWrite, kReadWhereItMust };
+  static Drive open(const std::filesystem::path& path, Access access = Access::kWrite);
   ~Drive();
   Drive(Drive&& other) noexcept;
   Drive& operator=(Drive&&) = delete;
@@ -34,12 +37,13 @@ class Drive {
   // Of offsets, lengths and memory of transfers.
   int64_t alignment_bytes() const { return alignment_bytes_; }
   void keep() { goes_with_owner_ = false; }
+  void check_writable() const;  // throws IoError, with why, where it was opened for reading alone
 
  private:
   friend std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
   friend void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   friend void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
-  enum class Open : uint8_t { kThere, kOrMake };
+  enum class Open : uint8_t { kThere, kThereOrReadOnly, kOrMake };
   Drive(const std::filesystem::path& path, Open how);
   static Drive make(const std::filesystem::path& path);
   void lock();
@@ -55,6 +59,7 @@ class Drive {
   int64_t alignment_bytes_ = 4096;
   int64_t allocated_bytes_ = 0;  // when it was opened
   bool goes_with_owner_ = false;
+  int write_refused_ = 0;  // errno, where it is open for reading alone
 };
 
 // The first half of a creation, which loses nothing: makes the folders and, where there are no files, empty ones; locks
@@ -69,6 +74,10 @@ void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 // Makes files that are there exactly that long: what is new is allocated, what is beyond is given back. Throws IoError
 // (space), and then leaves every file as long as it was.
 void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
+
+// flock() of an open file or folder, for this process alone, tried for a second. 0, EWOULDBLOCK where another one has
+// it, or what else errno says.
+int lock_file(int file);
 
 // "sluice-0.swap" in the folder.
 std::filesystem::path store_path(const std::filesystem::path& folder, int rank);

@@ -69,6 +69,8 @@ class Rounds {
   }
 
   void round() {
+    const int64_t whole = options_.scratch_bytes * static_cast<int64_t>(files_.size());
+    const Pass pass{.bytes = 2 * whole, .limit_ns = pass_ns_};
     for (Figures& each : figures_) {
       std::unique_ptr<IoQueue> queue;
       try {
@@ -79,21 +81,24 @@ class Rounds {
         if (!refused_) refused_ = std::current_exception();
         continue;
       }
-      // The first write of a block costs more than the next ones.
-      if (!is_warm_) move(*queue, each.settings, BareOp::kWrite);
+      // The first write of a block costs more than the next ones, and what was never written is read without the drive.
+      if (!is_warm_) move(*queue, each.settings, BareOp::kWrite, {.bytes = whole, .limit_ns = INT64_MAX});
       is_warm_ = true;
-      each.write.push_back(move(*queue, each.settings, BareOp::kWrite));
-      each.read.push_back(move(*queue, each.settings, BareOp::kRead));
+      each.write.push_back(move(*queue, each.settings, BareOp::kWrite, pass));
+      each.read.push_back(move(*queue, each.settings, BareOp::kRead, pass));
     }
   }
 
-  double move(IoQueue& queue, const IoSettings& with, BareOp op) const {
+  struct Pass {
+    int64_t bytes = 0, limit_ns = 0;
+  };
+  double move(IoQueue& queue, const IoSettings& with, BareOp op, Pass pass) const {
     BareRun run{.op = op,
-                .bytes = 2 * options_.scratch_bytes * static_cast<int64_t>(files_.size()),
+                .bytes = pass.bytes,
                 .block_bytes = with.block_bytes,
                 .depth = with.depth,
                 .memory = options_.memory,
-                .limit_ns = pass_ns_,
+                .limit_ns = pass.limit_ns,
                 .clock = options_.clock};
     for (const ScratchFile& file : files_) run.ranges.push_back(file.whole());
     return run_bare(queue, run).gb_per_s();

@@ -73,8 +73,8 @@ struct IoQueueOptions {
   IoBackend backend = IoBackend::kAuto;
   int depth = 64;
   int files = 1;  // that requests go to, about: the threads twin works on each with threads of its own
-  // Memory that requests will use; registered with the kernel where it allows that (split at 1 GiB; a refusal falls
-  // back to unregistered memory and is logged once).
+  // Memory that requests will use; registered with the kernel where it allows that (in pieces: swap/uring_buffers.h; a
+  // refusal falls back to unregistered memory and is logged once).
   std::vector<std::span<std::byte>> memory{};
   Log log{};
 };

@@ -35,12 +35,14 @@ RecordStore::Impl::Impl(const Geometry& geometry, const StoreIdentity& store_ide
       fingerprint(fingerprint_of(store_identity)),
       entries(2 * geometry.chunks().size()),
       scratch(options.scratch_bytes.size()),
-      table(table_buffer_bytes_for(static_cast<int64_t>(entries.size()), 0)),
+      table(table_buffer_bytes_for(static_cast<int64_t>(entries.size()), options.caller_bytes)),
       block(kStoreBlockBytes),
       transfers(options.make_queue(queue_options(options, layout.drives())), drives, options.block_bytes) {
   SLUICE_CHECK(static_cast<int>(drives.size()) == layout.drives(), "one weight for each drive");
   SLUICE_CHECK(identity.chunk_count == layout.chunk_count() && identity.chunk_elements == geometry.chunk_elements(),
                "the identity is not that of the geometry");
+  for (StepState* const state : {&committed, &pending})
+    state->caller.reserve(static_cast<size_t>(options.caller_bytes));
 }
 
 void RecordStore::Impl::grow_table_buffer(int64_t payload_bytes) {

@@ -21,6 +21,7 @@
 #include "core/errors.h"
 #include "core/geometry.h"
 #include "core/log.h"
+#include "swap/drive.h"
 #include "swap/io_queue.h"
 
 namespace sluice {
@@ -75,7 +76,9 @@ struct StoreOptions {
   IoQueueOptions queue;
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size, a multiple of 4096
   FileNames names = FileNames::kStay;
-  std::vector<int64_t> scratch_bytes{};  // of each scratch extent, multiples of 4096; each run's own choice
+  Drive::Access access = Drive::Access::kWrite;  // for opening
+  std::vector<int64_t> scratch_bytes{};          // of each scratch extent, multiples of 4096; each run's own choice
+  int64_t caller_bytes = 0;                      // of StepState::caller: a commit of no more allocates nothing
   Log log;
 
   std::vector<std::filesystem::path> folders() const;  // of all drives
@@ -121,7 +124,9 @@ class RecordStore {
   // a damaged copy of a drive's identity header, which is mended once all else has been accepted. Throws
   // ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing or not
   // in its place (naming it), or a locked store; IoError where there is no space for its scratch extents; returns null
-  // where no generation is valid. Opening burns a generation number.
+  // where no generation is valid. Opening burns a generation number, but for a store that is open for reading alone
+  // (StoreOptions::access; a warning is logged): nothing in it changes, and writes and commits end with the IoError
+  // that says why.
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
@@ -132,8 +137,8 @@ class RecordStore {
   ~RecordStore();
 
   const StepState& committed() const;  // of the open generation
-  // At most two, newest first: {k, k-1}. Of k-1 only the table is known to be whole: its records may have been written
-  // to by a step k+1 that was never committed.
+  // At most two, newest first: the last commit's and the one before (k-1, or k-n where commits are rare). Of the older
+  // only the table is known to be whole: its records may have been written to by a step that was never committed.
   std::vector<int64_t> openable_steps() const;
   // Takes a store just opened to one of openable_steps(), so that ranks agree on the newest step that all of them have.
   // A newer step is given up for good, before this returns. All that the two have not in common is read and verified

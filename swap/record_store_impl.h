@@ -42,6 +42,8 @@ struct RecordStore::Impl {
   void write_headers();
   void mend_headers(std::span<const DamagedHeader> damaged);
   enum class Content : uint8_t { kNone, kSome };
+  bool find_writable();
+  bool read_older_table(int area, const Superblock& superblock);
   void check_length() const;
   Content load();
   void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);

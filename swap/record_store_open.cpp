@@ -66,6 +66,17 @@ void RecordStore::Impl::mend_headers(std::span<const DamagedHeader> damaged) {
   }
 }
 
+// What may not be written is as if a write of it had failed already.
+bool RecordStore::Impl::find_writable() {
+  try {
+    for (const Drive& drive : drives) drive.check_writable();
+  } catch (const IoError& refused) {
+    failed = std::current_exception();
+    say(options.log, LogLevel::kWarning, fmt::format("the store is opened for reading alone: {}", refused.what()));
+  }
+  return !failed;
+}
+
 void RecordStore::Impl::check_length() const {
   for (int drive = 0; drive < layout.drives(); ++drive) {
     const Drive& file = drives[static_cast<size_t>(drive)];
@@ -86,6 +97,16 @@ void RecordStore::Impl::read_superblocks(Superblock (&superblocks)[2], BlockStat
     say(options.log, LogLevel::kWarning,
         fmt::format("superblock {} of {} is damaged: {}", i, drives[0].path().string(),
                     states[1 - i] == BlockState::kValid ? "the other copy is used" : "there is no other copy"));
+  }
+}
+
+// As read_table(), of a table that can be done without: one that cannot be read is a damaged one.
+bool RecordStore::Impl::read_older_table(int area, const Superblock& superblock) {
+  try {
+    return read_table(area, superblock);
+  } catch (const IoError& error) {
+    say(options.log, LogLevel::kWarning, error.what());
+    return false;
   }
 }
 
@@ -126,14 +147,21 @@ void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
 // reader has seen. There is one such write at the most, so leaving out one number beyond the highest seen is enough,
 // once that is durable. It is written beside the superblocks, to the older of two blocks of its own: a crash in the
 // middle of it touches neither a superblock nor a table nor the newer opening, so the committed step cannot be lost to
-// it.
+// it. An opening that cannot be read had a number less than kUnread higher than those that can.
 void RecordStore::Impl::burn_generation(uint64_t highest_seen) {
+  constexpr uint64_t kUnread = uint64_t{1} << 32;
   uint64_t burnt[2] = {};
+  uint64_t unused = 1;
   for (int i = 0; i < 2; ++i) {
-    run_block(IoOp::kRead, kOpeningOffset[i]);
-    read_opening(block.span(), burnt[i]);
+    try {
+      run_block(IoOp::kRead, kOpeningOffset[i]);
+      read_opening(block.span(), burnt[i]);
+    } catch (const IoError& error) {
+      say(options.log, LogLevel::kWarning, error.what());
+      unused = kUnread;
+    }
   }
-  generation = std::max({highest_seen, burnt[0], burnt[1]}) + 1;
+  generation = std::max({highest_seen, burnt[0], burnt[1]}) + unused;
   write_opening(block.span(), generation);
   run_block(IoOp::kWrite, kOpeningOffset[burnt[0] > burnt[1] ? 1 : 0]);
   run_now({.op = IoOp::kSync}, everywhere().first(1));
@@ -155,7 +183,7 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
   uint64_t highest = 0;
   for (int area : areas) {
     highest = std::max(highest, superblocks[area].generation);
-    if (!read_table(area, superblocks[area])) {
+    if (!(has_generation ? read_older_table(area, superblocks[area]) : read_table(area, superblocks[area]))) {
       say(options.log, LogLevel::kWarning,
           fmt::format("the table of step {} in {} is damaged: {}", superblocks[area].step, drives[0].path().string(),
                       has_generation || area != areas.back() ? "the other copy is used if it is whole"
@@ -167,7 +195,7 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     }
   }
   if (!has_generation) return Content::kNone;
-  burn_generation(highest);
+  if (!failed) burn_generation(highest);
   return Content::kSome;
 }
 
@@ -203,6 +231,7 @@ void RecordStore::Impl::open_step(int64_t step) {
   SLUICE_CHECK(transfers.in_flight() == 0 && stage == Stage::kIdle, "a step is opened before anything is moved");
   if (has_generation && step == committed.step) return;
   SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
+  if (failed) std::rethrow_exception(failed);
   const int newer = current_area, older = 1 - current_area;
   previous_step = -1;  // where it is refused it is not offered again
   Superblock superblocks[2];
@@ -215,8 +244,13 @@ void RecordStore::Impl::open_step(int64_t step) {
   verify_older(step);
   adopt_table(older, superblocks[older]);
   std::fill_n(block.data(), block.bytes(), std::byte{0});
-  run_block(IoOp::kWrite, kSuperblockOffset[newer]);
-  run_now({.op = IoOp::kSync}, everywhere().first(1));
+  try {
+    run_block(IoOp::kWrite, kSuperblockOffset[newer]);
+    run_now({.op = IoOp::kSync}, everywhere().first(1));
+  } catch (const IoError&) {  // the newer step may still be what a crash leaves: nothing is written into its slots
+    failed = std::current_exception();
+    throw;
+  }
 }
 
 int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, int drives,
@@ -274,9 +308,10 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
       std::make_unique<Impl>(geometry, identity, std::move(options),
                              Impl::Place{.drives = std::move(opened->drives), .weights = std::move(opened->weights)});
   store->impl_->check_length();
-  fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
+  const bool may_write = store->impl_->find_writable();
+  if (may_write) fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   if (store->impl_->load() == Impl::Content::kNone) return nullptr;
-  store->impl_->mend_headers(opened->damaged);
+  if (may_write) store->impl_->mend_headers(opened->damaged);
   return store;
 }
 
@@ -296,7 +331,7 @@ namespace {
 // nullopt: there is no store, or none whose identity header can be read. Writes nothing: the store may be open.
 std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, int rank) {
   const std::filesystem::path path = store_path(folder, rank);
-  const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK);  // it may be a pipe
   if (file < 0) return std::nullopt;
   const std::array blocks = {AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
   CopyBlocks read;

@@ -50,6 +50,9 @@ class BlockReader {
     const int copy = *header.damaged;
     damaged.push_back({.drive = drive, .copy = copy, .whole = std::move(copies_[1 - copy])});
   }
+  bool has_superblocks(uint64_t fingerprint) {
+    return drive_.bytes() >= kTablesOffset && !superblocks_are_blank(fingerprint);
+  }
   // A file is as long as it will be before anything is written to it.
   bool superblocks_are_blank(uint64_t fingerprint) {
     Superblock ignored;
@@ -100,7 +103,11 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
     case HeaderState::kValid:
       break;
     case HeaderState::kBlank:
-      return std::nullopt;
+      if (!reader.has_superblocks(fingerprint_of(identity))) return std::nullopt;
+      throw ConfigError(
+          fmt::format("both copies of the identity header of {} have been emptied, and steps were "
+                      "committed to it: bring back the file, or start over with --overwrite",
+                      path));
     case HeaderState::kForeign:
       throw ConfigError(
           fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
@@ -163,8 +170,8 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
 }
 
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
-Drive open_first(const std::vector<std::filesystem::path>& paths) {
-  if (is_there(paths[0]) || std::ranges::none_of(paths, is_there)) return Drive::open(paths[0]);
+Drive open_first(const std::vector<std::filesystem::path>& paths, Drive::Access access) {
+  if (is_there(paths[0]) || std::ranges::none_of(paths, is_there)) return Drive::open(paths[0], access);
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
                   "drive back, or start over with --overwrite",
@@ -172,9 +179,9 @@ Drive open_first(const std::vector<std::filesystem::path>& paths) {
 }
 
 // A file that is not there gets a message of its own.
-Drive open_further(const std::filesystem::path& path, int number, const DrivePlace& first) {
+Drive open_further(const std::filesystem::path& path, int number, const DrivePlace& first, Drive::Access access) {
   try {
-    return Drive::open(path);
+    return Drive::open(path, access);
   } catch (const IoError& error) {
     if (error.details().error_number != ENOENT) throw;
     throw ConfigError(
@@ -227,7 +234,9 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
 }
 
 std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {
-  std::ifstream file(store_path(folders.front(), rank), std::ios::binary);
+  const std::filesystem::path path = store_path(folders.front(), rank);
+  if (!std::filesystem::is_regular_file(path)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
   std::array<std::array<char, kStoreBlockBytes>, 2> blocks = {};
   CopyBlocks read;
   for (size_t i : {0, 1}) {
@@ -245,7 +254,7 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
   OpenedDrives opened;
   opened.drives.reserve(paths.size());
-  opened.drives.push_back(open_first(paths));
+  opened.drives.push_back(open_first(paths, options.access));
   const std::string path = paths[0].string();
   DrivePlace first;
   {
@@ -257,7 +266,7 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
   }
   if (first.weights.size() != paths.size()) refuse_count(path, first, paths.size());
   for (size_t i = 1; i < paths.size(); ++i) {
-    opened.drives.push_back(open_further(paths[i], static_cast<int>(i), first));
+    opened.drives.push_back(open_further(paths[i], static_cast<int>(i), first, options.access));
     check_further(options, first, opened);
   }
   opened.weights = first.weights;

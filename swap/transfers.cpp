@@ -26,7 +26,10 @@ std::string advice_for(int error_number) {
   if (error_number == EINTR || error_number == EAGAIN)
     return std::string("the system has turned the request away every time it was tried (dmesg may say why); ") +
            kResume;
-  if (error_number == 0) return std::string("has the file been cut short? ") + kResume;
+  if (error_number == EFBIG) return std::string("raise the limit on the size of a file (ulimit -f); ") + kResume;
+  if (error_number == 0)
+    return "has the file been cut short? bring it back: one that is whole goes on from the last committed step "
+           "(--resume)";
   return std::string("look at the drive's health (dmesg); ") + kResume;
 }
 

@@ -29,6 +29,11 @@ class DriveTest : public CommandTest {
   int64_t half_traffic_ = 0;
 };
 
+std::string bytes_of(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
 // What the run's folder takes without the store, the lines of metrics and the timeline.
 int64_t fixed_bytes(const fs::path& run) {
   int64_t bytes = 0;
@@ -95,6 +100,28 @@ TEST_F(DriveTest, a_drive_that_has_turned_read_only_is_refused_by_name_and_the_r
   const Ended resumed = train("run", store_in(drive.path(), {"--resume"}));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(numbers(metrics("run")), expected);
+}
+
+// A drive with errors is mounted so by many systems: what was trained can be had from it still.
+TEST_F(DriveTest, a_run_on_a_drive_that_is_read_only_can_be_exported_and_generated_from_and_nothing_in_it_changes) {
+  MountedDrive drive(MountedDrive::Kind::kExt4, file("drive"), 64 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  ASSERT_EQ(train("drive/run", {"--steps", "3"}).exit_code, 0);
+  const auto all_of_it = [&] {
+    EXPECT_EQ(sluice({"checkpoint", "export", "@drive/run", "@model"}).exit_code, 0);
+    return bytes_of(file("model/model.safetensors")) + sluice({"generate", "@drive/run", "--tokens", "8"}).out;
+  };
+  const std::string expected = all_of_it();
+  const std::string store = bytes_of(file("drive/run/sluice-0.swap"));
+  drive.make_read_only();
+  fs::remove_all(file("model"));
+  EXPECT_EQ(all_of_it(), expected);
+  const Ended exported = sluice({"checkpoint", "export", "@drive/run", "@model"});
+  EXPECT_THAT(exported.err, AllOf(HasSubstr("opened for reading alone"), HasSubstr("Read-only file system")));
+  EXPECT_EQ(bytes_of(file("drive/run/sluice-0.swap")), store);
+  drive.make_writable();
+  const Ended resumed = train("drive/run", {"--steps", "4", "--resume"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
 }
 
 // What was cut off is gone. The run says so, trains on none of it, and starts anew when it is told to.

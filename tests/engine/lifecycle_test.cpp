@@ -63,6 +63,7 @@ TEST_F(Lifecycle, a_plan_tells_to_the_byte_what_steps_write_to_the_drives) {
     for (const int interval : {1, 3}) {
       EngineOptions with = options();
       with.plan.commit_interval = interval;
+      with.plan.progress_bytes = 0;
       put_records(with.plan, home);
       with.plan.placement.gradient = with.plan.placement.activations = {{home, 1}};
       auto running = engine(with);

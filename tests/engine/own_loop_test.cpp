@@ -117,6 +117,26 @@ TEST_F(OwnLoop, progress_told_after_its_step_was_committed_is_committed_by_a_dra
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
 }
 
+TEST_F(OwnLoop, progress_of_any_size_that_was_planned_for_comes_back_and_less_room_for_it_is_refused) {
+  const std::vector<std::byte> large(1 << 20, std::byte{7});
+  EngineOptions with = options();
+  with.plan.host_bytes += 8 * kMiB;
+  with.plan.progress_bytes = static_cast<int64_t>(large.size());
+  {
+    auto running = engine(with);
+    step(*running);
+    running->set_progress(17, large);
+    running->drain();
+  }
+  with.open = OpenMode::kOpen;
+  EXPECT_EQ(engine(with)->committed().caller, large);
+  with.plan.progress_bytes = 1000;
+  EXPECT_THAT([&] { engine(with); },
+              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("progress_bytes of 1048576")));
+  with.plan.progress_bytes = (1 << 20) + 1;
+  EXPECT_THROW(engine(with), ConfigError);
+}
+
 // Weights at home on NVMe with a copy on the device are there until an update changes them.
 TEST_F(OwnLoop, what_is_on_the_device_already_is_not_read_again_for_an_evaluation) {
   auto faults = std::make_shared<Faults>();

@@ -95,6 +95,19 @@ TEST_F(Homes, gradients_rest_on_the_device_where_a_backward_then_reads_further_a
   EXPECT_TRUE(std::ranges::none_of(make_plan(model_, wish).chunks, on_device));
 }
 
+TEST_F(Homes, are_the_same_whether_the_size_of_chunks_is_derived_or_given) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    PlanOptions wish = options(seed);
+    wish.chunk_elements = 0;
+    make_scarce(wish, seed);
+    const Plan derived = make_plan(model_, wish);
+    wish.chunk_elements = derived.geometry.chunk_elements();
+    const Plan given = make_plan(model_, wish);
+    EXPECT_EQ(given.table(), derived.table()) << "seed " << seed;
+    EXPECT_EQ(given.homes_words(), derived.homes_words()) << "seed " << seed;
+  }
+}
+
 TEST_F(Homes, of_many_chunks_the_choice_is_made_on_few_and_the_chunks_stay) {
   model_ = toy_model({.visits = 6, .elements = 60000}, Precision::kBf16);
   PlanOptions wish = options(7);

@@ -1,4 +1,4 @@
-// One resource's hops alone: what they move, and that training goes on as if they had not run.
+// One resource's hops alone: what they move, and that steps go on afterwards.
 #include <fmt/format.h>
 
 #include <array>

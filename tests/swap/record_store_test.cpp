@@ -72,6 +72,23 @@ TEST_P(Store, a_file_that_was_deleted_is_committed_to_where_its_owner_did_it) {
   }
 }
 
+TEST_P(Store, a_file_that_was_moved_away_is_not_committed_to_whatever_lies_in_its_place) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  const std::filesystem::path path = store->path();
+  std::filesystem::path away = path;
+  away += ".away";
+  std::filesystem::rename(path, away);
+  std::filesystem::copy_file(away, path);
+  write_records(*store, run_, 1);
+  const auto [details, message] = failure_of([&] { commit_now(*store, run_.state(1)); });
+  EXPECT_EQ(details.path, path.string());
+  EXPECT_THAT(message, HasSubstr("moved away while it was in use"));
+  store.reset();
+  std::filesystem::rename(away, path);
+  expect_step(*open(), run_, 0);
+}
+
 TEST_P(Store, writes_that_were_not_committed_leave_no_trace) {
   {
     auto store = create();

@@ -1,98 +1,19 @@
-// Damage to what a store says of itself: its headers, superblocks, tables and openings. What is opened, what is mended,
-// what is refused and left alone.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+// Damage to a store's identity headers: what is opened, what is mended, what is refused and left alone.
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "swap/record_store.h"
-#include "swap/store_format.h"
 #include "swap/trim.h"
-#include "tests/fakes/faulty_queue.h"
-#include "tests/fakes/recorded_drives.h"
-#include "tests/fakes/test_store.h"
+#include "tests/swap/store_damage_fixture.h"
 
 namespace sluice {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using Bytes = std::vector<std::byte>;
-
-// On drives in memory, one and two: what a case does to them is taken back by take_back().
-class StoreHeaders : public testing::TestWithParam<int> {
- protected:
-  StoreHeaders() {
-    write_step(*RecordStore::create(run_.geometry, run_.identity, options()), run_, 0);
-    for (DriveImage& image : drives_->images) image.mark();
-    drives_->events.clear();
-  }
-  fs::path folder(int drive) const { return folder_.path() / std::to_string(drive); }
-  StoreOptions options() {
-    StoreOptions options{.folder = folder(0),
-                         .make_queue = faulty_queue_factory(faults_, recorded_queue_factory(drives_)),
-                         .queue = {.depth = 4},
-                         .log = lines_.log()};
-    for (int drive = 1; drive < GetParam(); ++drive) options.more_folders.push_back(folder(drive));
-    options.drive_weights.assign(static_cast<size_t>(GetParam()), 1);
-    return options;
-  }
-  std::unique_ptr<RecordStore> open() { return RecordStore::open(run_.geometry, run_.identity, options()); }
-  void take_back() {
-    for (DriveImage& image : drives_->images) image.undo();
-    drives_->events.clear();
-    lines_ = {};
-  }
-
-  DriveImage& image(int drive) { return drives_->images[static_cast<size_t>(drive)]; }
-  Bytes block_at(int drive, int64_t offset) {
-    Bytes block(kStoreBlockBytes);
-    image(drive).read(offset, block);
-    return block;
-  }
-  Bytes copy_of(int drive, int copy) { return block_at(drive, kIdentityOffset[copy]); }
-  void put_copy(int drive, int copy, const Bytes& block) { image(drive).write(kIdentityOffset[copy], block); }
-  void flip(int drive, int copy, size_t byte) {
-    Bytes block = copy_of(drive, copy);
-    block[byte] ^= std::byte{1} << (byte % 8);
-    put_copy(drive, copy, block);
-  }
-  // Every byte, or a sample where a sanitizer makes visits slow.
-  void for_bytes(const std::function<void(size_t)>& visit) {
-    for (size_t byte = 0; byte < kStoreBlockBytes && !HasFailure(); byte += SLUICE_EVERY_NTH_STATE) {
-      SCOPED_TRACE(byte);
-      visit(byte);
-      take_back();
-    }
-  }
-  std::string refusal() {
-    try {
-      open();
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-  }
-
-  TempFolder folder_;
-  LogLines lines_;
-  TestRun run_;
-  std::shared_ptr<RecordedDrives> drives_ = std::make_shared<RecordedDrives>();
-  std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
-};
-
 INSTANTIATE_TEST_SUITE_P(drives, StoreHeaders, testing::Values(1, 2), testing::PrintToStringParamName());
 
 TEST_P(StoreHeaders, lie_twice_on_every_drive) {
@@ -234,136 +155,6 @@ TEST_P(StoreHeaders, of_an_older_version_are_refused_as_such_and_left_as_they_ar
   put_copy(0, 1, block_at(0, kTablesOffset));
   EXPECT_THAT(refusal(), HasSubstr("has the format of version 2, this is version 3"));
   EXPECT_THAT(drives_->events, IsEmpty());
-}
-
-// Steps 0, 1 and 2 are committed: superblock and table 0 are those of step 2, the others those of step 1.
-class StoreTables : public StoreHeaders {
- protected:
-  StoreTables() {
-    {
-      auto store = open();
-      for (const int64_t step : {1, 2}) write_step(*store, run_, step);
-    }
-    for (DriveImage& image : drives_->images) image.mark();
-    drives_->events.clear();
-  }
-  static constexpr int kNewest = 0, kOlder = 1;
-  static constexpr int64_t kManyBytes = 100;
-  Superblock superblock(int index) {
-    Superblock found;
-    EXPECT_EQ(read_superblock(block_at(0, kSuperblockOffset[index]), fingerprint_of(run_.identity), found),
-              BlockState::kValid);
-    return found;
-  }
-  void flip_bit(int64_t offset, size_t bit) {
-    const int64_t block_offset = offset / kStoreBlockBytes * kStoreBlockBytes;
-    Bytes block = block_at(0, block_offset);
-    block[static_cast<size_t>(offset - block_offset)] ^= std::byte{1} << bit;
-    image(0).write(block_offset, block);
-  }
-  // Each bit of so many bytes alone, or one of every byte; of a sample where a sanitizer makes visits slow.
-  void for_bits(int64_t bytes, const std::function<void(int64_t, size_t)>& visit) {
-    const int64_t step = bytes <= kManyBytes ? 1 : 7;
-    for (int64_t at = 0; at < 8 * bytes && !HasFatalFailure(); at += step * SLUICE_EVERY_NTH_STATE) {
-      SCOPED_TRACE(at);
-      visit(at / 8, static_cast<size_t>(at % 8));
-      take_back();
-    }
-  }
-  // All records are those of the step, and training goes on from there.
-  void expect_opens_at(int64_t step) {
-    {
-      auto store = open();
-      ASSERT_NE(store, nullptr);
-      ASSERT_EQ(store->committed().step, step);
-      expect_step(*store, run_, step);
-      write_step(*store, run_, 9);
-    }
-    auto store = open();
-    ASSERT_NE(store, nullptr);
-    expect_step(*store, run_, 9);
-  }
-  void expect_opens_as_nothing() {
-    EXPECT_EQ(open(), nullptr);
-    EXPECT_THAT(lines_.text(), HasSubstr("there is no other copy"));
-    EXPECT_THAT(drives_->events, IsEmpty());
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(drives, StoreTables, testing::Values(1, 2), testing::PrintToStringParamName());
-
-TEST_P(StoreTables, with_any_bit_of_the_newest_superblock_flipped_open_at_the_step_before) {
-  for_bits(sizeof(Superblock), [&](int64_t byte, size_t bit) {
-    flip_bit(kSuperblockOffset[kNewest] + byte, bit);
-    expect_opens_at(1);
-    EXPECT_THAT(lines_.text(), AllOf(HasSubstr("superblock 0 of"), HasSubstr("the other copy is used")));
-  });
-}
-
-TEST_P(StoreTables, with_a_bit_of_any_byte_of_the_newest_table_flipped_open_at_the_step_before) {
-  const Superblock newest = superblock(kNewest);
-  for_bits(newest.table_bytes, [&](int64_t byte, size_t bit) {
-    flip_bit(newest.table_offset + byte, bit);
-    expect_opens_at(1);
-    EXPECT_THAT(lines_.text(), HasSubstr("the table of step 2"));
-  });
-}
-
-TEST_P(StoreTables, with_a_bit_of_the_older_superblock_table_or_opening_flipped_open_at_the_newest_step) {
-  const Superblock older = superblock(kOlder);
-  for (const auto& [offset, bytes] : {std::pair{kSuperblockOffset[kOlder], static_cast<int64_t>(sizeof(Superblock))},
-                                      {older.table_offset, older.table_bytes},
-                                      {kOpeningOffset[0], static_cast<int64_t>(sizeof(Opening))},
-                                      {kOpeningOffset[1], static_cast<int64_t>(sizeof(Opening))}}) {
-    for_bits(bytes, [&](int64_t byte, size_t bit) {
-      flip_bit(offset + byte, bit);
-      expect_opens_at(2);
-    });
-  }
-}
-
-TEST_P(StoreTables, with_the_same_bit_of_both_superblocks_flipped_open_as_nothing_and_are_left_as_they_are) {
-  for_bits(sizeof(Superblock), [&](int64_t byte, size_t bit) {
-    for (const int index : {kNewest, kOlder}) flip_bit(kSuperblockOffset[index] + byte, bit);
-    expect_opens_as_nothing();
-  });
-}
-
-TEST_P(StoreTables, with_no_whole_pair_of_superblock_and_table_open_as_nothing_and_are_left_as_they_are) {
-  const int64_t tables[] = {superblock(kNewest).table_offset, superblock(kOlder).table_offset};
-  for (const auto& [first, second] : {std::pair{tables[0], tables[1]},
-                                      {tables[0], kSuperblockOffset[kOlder]},
-                                      {kSuperblockOffset[kNewest], tables[1]}}) {
-    flip_bit(first + 50, 3);
-    flip_bit(second + 50, 3);
-    expect_opens_as_nothing();
-    take_back();
-  }
-}
-
-// The slots of the step before are those that the next step writes to.
-TEST_P(StoreTables, that_lost_the_newest_step_in_the_middle_of_the_next_one_name_what_was_written_over) {
-  const RecordId written{1, Group::kState};
-  {
-    auto store = open();
-    AlignedBuffer buffer(run_.layout(written).bytes);
-    fill_content(run_, written, 3, buffer.span());
-    write_now(*store, written, buffer.data());
-  }
-  flip_bit(kSuperblockOffset[kNewest] + 30, 0);
-  auto store = open();
-  ASSERT_NE(store, nullptr);
-  EXPECT_EQ(store->committed().step, 1);
-  for (RecordId record : run_.records()) {
-    const bool is_written = record.chunk == written.chunk && record.group == written.group;
-    try {
-      read_verified(*store, run_, record);
-      EXPECT_FALSE(is_written) << "bytes of step 3 were taken for those of step 1";
-    } catch (const CorruptionError& error) {
-      EXPECT_TRUE(is_written) << error.what();
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk 1"), HasSubstr("expected"), HasSubstr("--overwrite")));
-    }
-  }
 }
 
 // In real files.

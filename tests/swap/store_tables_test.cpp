@@ -1,0 +1,185 @@
+// Damage to a store's superblocks, tables and openings: what is opened, and what is refused and left alone.
+#include <cerrno>
+#include <utility>
+
+#include "tests/swap/store_damage_fixture.h"
+
+namespace sluice {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+// Steps 0, 1 and 2 are committed: superblock and table 0 are those of step 2, the others those of step 1.
+class StoreTables : public StoreHeaders {
+ protected:
+  StoreTables() {
+    {
+      auto store = open();
+      for (const int64_t step : {1, 2}) write_step(*store, run_, step);
+    }
+    for (DriveImage& image : drives_->images) image.mark();
+    drives_->events.clear();
+  }
+  static constexpr int kNewest = 0, kOlder = 1;
+  static constexpr int64_t kManyBytes = 100;
+  Superblock superblock(int index) {
+    Superblock found;
+    EXPECT_EQ(read_superblock(block_at(0, kSuperblockOffset[index]), fingerprint_of(run_.identity), found),
+              BlockState::kValid);
+    return found;
+  }
+  void flip_bit(int64_t offset, size_t bit) {
+    const int64_t block_offset = offset / kStoreBlockBytes * kStoreBlockBytes;
+    Bytes block = block_at(0, block_offset);
+    block[static_cast<size_t>(offset - block_offset)] ^= std::byte{1} << bit;
+    image(0).write(block_offset, block);
+  }
+  // Each bit of so many bytes alone, or one of every byte; of a sample where a sanitizer makes visits slow.
+  void for_bits(int64_t bytes, const std::function<void(int64_t, size_t)>& visit) {
+    const int64_t step = bytes <= kManyBytes ? 1 : 7;
+    for (int64_t at = 0; at < 8 * bytes && !HasFatalFailure(); at += step * SLUICE_EVERY_NTH_STATE) {
+      SCOPED_TRACE(at);
+      visit(at / 8, static_cast<size_t>(at % 8));
+      take_back();
+    }
+  }
+  // All records are those of the step, and training goes on from there.
+  void expect_opens_at(int64_t step) {
+    {
+      auto store = open();
+      ASSERT_NE(store, nullptr);
+      ASSERT_EQ(store->committed().step, step);
+      expect_step(*store, run_, step);
+      write_step(*store, run_, 9);
+    }
+    auto store = open();
+    ASSERT_NE(store, nullptr);
+    expect_step(*store, run_, 9);
+  }
+  void expect_opens_as_nothing() {
+    EXPECT_EQ(open(), nullptr);
+    EXPECT_THAT(lines_.text(), HasSubstr("there is no other copy"));
+    EXPECT_THAT(drives_->events, IsEmpty());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(drives, StoreTables, testing::Values(1, 2), testing::PrintToStringParamName());
+
+TEST_P(StoreTables, with_any_bit_of_the_newest_superblock_flipped_open_at_the_step_before) {
+  for_bits(sizeof(Superblock), [&](int64_t byte, size_t bit) {
+    flip_bit(kSuperblockOffset[kNewest] + byte, bit);
+    expect_opens_at(1);
+    EXPECT_THAT(lines_.text(), AllOf(HasSubstr("superblock 0 of"), HasSubstr("the other copy is used")));
+  });
+}
+
+TEST_P(StoreTables, with_a_bit_of_any_byte_of_the_newest_table_flipped_open_at_the_step_before) {
+  const Superblock newest = superblock(kNewest);
+  for_bits(newest.table_bytes, [&](int64_t byte, size_t bit) {
+    flip_bit(newest.table_offset + byte, bit);
+    expect_opens_at(1);
+    EXPECT_THAT(lines_.text(), HasSubstr("the table of step 2"));
+  });
+}
+
+TEST_P(StoreTables, with_a_bit_of_the_older_superblock_table_or_opening_flipped_open_at_the_newest_step) {
+  const Superblock older = superblock(kOlder);
+  for (const auto& [offset, bytes] : {std::pair{kSuperblockOffset[kOlder], static_cast<int64_t>(sizeof(Superblock))},
+                                      {older.table_offset, older.table_bytes},
+                                      {kOpeningOffset[0], static_cast<int64_t>(sizeof(Opening))},
+                                      {kOpeningOffset[1], static_cast<int64_t>(sizeof(Opening))}}) {
+    for_bits(bytes, [&](int64_t byte, size_t bit) {
+      flip_bit(offset + byte, bit);
+      expect_opens_at(2);
+    });
+  }
+}
+
+// The last reads of an opening: both superblocks, the newest table, the older one, both of the openings.
+TEST_P(StoreTables, of_which_a_part_cannot_be_read_open_where_the_newest_step_needs_no_more) {
+  const int64_t before = faults_->reads;
+  open();
+  const int64_t reads = faults_->reads - before;
+  take_back();
+  for (const int64_t from_the_end : {1, 2, 3}) {
+    faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + reads - from_the_end, .error_number = EIO}};
+    expect_opens_at(2);
+    EXPECT_THAT(lines_.text(), HasSubstr("Input/output error")) << from_the_end;
+    take_back();
+  }
+  for (const int64_t from_the_end : {4, 5, 6}) {
+    faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + reads - from_the_end, .error_number = EIO}};
+    EXPECT_THROW(open(), IoError) << from_the_end;
+    faults_->list = {};
+    expect_opens_at(2);
+    take_back();
+  }
+}
+
+// The newer step may be what a crash leaves: nothing is written into its slots.
+TEST_P(StoreTables, of_which_the_newer_superblock_cannot_be_blanked_write_nothing_more) {
+  {
+    auto store = open();
+    faults_->list = {{.op = IoOp::kWrite, .nth = faults_->writes, .error_number = EIO}};
+    EXPECT_THROW(store->open_step(1), IoError);
+    EXPECT_THROW(write_step(*store, run_, 3), IoError);
+  }
+  expect_opens_at(2);
+}
+
+// As by somebody's dd: what was committed is not taken for a creation that was cut off.
+TEST_P(StoreTables, behind_an_emptied_header_are_not_begun_anew) {
+  const Bytes empty(static_cast<size_t>(kStoreBlockBytes));
+  for (const int64_t offset : kIdentityOffset) image(0).write(offset, empty);
+  EXPECT_THAT([this] { open(); }, ThrowsMessage<ConfigError>(HasSubstr("have been emptied, and steps were committed")));
+}
+
+TEST_P(StoreTables, with_the_same_bit_of_both_superblocks_flipped_open_as_nothing_and_are_left_as_they_are) {
+  for_bits(sizeof(Superblock), [&](int64_t byte, size_t bit) {
+    for (const int index : {kNewest, kOlder}) flip_bit(kSuperblockOffset[index] + byte, bit);
+    expect_opens_as_nothing();
+  });
+}
+
+TEST_P(StoreTables, with_no_whole_pair_of_superblock_and_table_open_as_nothing_and_are_left_as_they_are) {
+  const int64_t tables[] = {superblock(kNewest).table_offset, superblock(kOlder).table_offset};
+  for (const auto& [first, second] : {std::pair{tables[0], tables[1]},
+                                      {tables[0], kSuperblockOffset[kOlder]},
+                                      {kSuperblockOffset[kNewest], tables[1]}}) {
+    flip_bit(first + 50, 3);
+    flip_bit(second + 50, 3);
+    expect_opens_as_nothing();
+    take_back();
+  }
+}
+
+// The slots of the step before are those that the next step writes to.
+TEST_P(StoreTables, that_lost_the_newest_step_in_the_middle_of_the_next_one_name_what_was_written_over) {
+  const RecordId written{1, Group::kState};
+  {
+    auto store = open();
+    AlignedBuffer buffer(run_.layout(written).bytes);
+    fill_content(run_, written, 3, buffer.span());
+    write_now(*store, written, buffer.data());
+  }
+  flip_bit(kSuperblockOffset[kNewest] + 30, 0);
+  auto store = open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->committed().step, 1);
+  for (RecordId record : run_.records()) {
+    const bool is_written = record.chunk == written.chunk && record.group == written.group;
+    try {
+      read_verified(*store, run_, record);
+      EXPECT_FALSE(is_written) << "bytes of step 3 were taken for those of step 1";
+    } catch (const CorruptionError& error) {
+      EXPECT_TRUE(is_written) << error.what();
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk 1"), HasSubstr("expected"), HasSubstr("--overwrite")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
