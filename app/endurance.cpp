@@ -112,8 +112,9 @@ std::string warning_of(const EnduranceConfig& asked, const WriteRate& rate, cons
   if (!endurance.is_too_short) return {};
   const std::string drive = drives.list.size() > 1 ? name_of(drives.list[endurance.first_worn]) : "the drive";
   return fmt::format(
-      "{} lasts {} at this rate and {:g} days are asked for (endurance.days): raise sluice.commit_interval or "
-      "sluice.host_memory, so that less is written, or take a drive rated for more than {:g} TB",
+      "{} lasts {} at this rate and {:g} days are asked for (endurance.days): raise sluice.commit_interval "
+      "or, where state is at home on NVMe, sluice.host_memory, so that less is written, or take a drive rated for more "
+      "than {:g} TB",
       drive, days_words(*endurance.lasts_days), asked.days, asked.terabytes_written);
 }
 

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -28,9 +29,17 @@ void bound_spinning(char** argv) {
   execv("/proc/self/exe", argv);        // comes back only where it failed: slower, not wrong
 }
 
+// A standard stream that is closed would be the number of the next file that is opened, and that file get its text.
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) < 0 && open("/dev/null", O_RDWR) != stream) _exit(1);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is an error with a message, not the end
   if (computes({argv, static_cast<size_t>(argc)})) bound_spinning(argv);
   return sluice::run_command_line(argc, argv, sluice::make_io_queue);

@@ -9,6 +9,7 @@
 
 #include "core/errors.h"
 #include "core/topology.h"
+#include "data/cache_file.h"
 
 namespace sluice {
 namespace {
@@ -60,8 +61,8 @@ int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind
   return std::max<int64_t>(0, resident - host - (kind == DeviceKind::kHost ? device : 0));
 }
 
-MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step) : path_(std::move(path)) {
-  keep_until(last_step);
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step, const Log& log) : path_(std::move(path)) {
+  keep_until(last_step, log);
   file_ = std::fopen(path_.c_str(), "ab");
   if (file_ == nullptr) {
     throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = "name another --out"});
@@ -70,20 +71,36 @@ MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step) : path_(
 
 MetricsFile::~MetricsFile() { std::fclose(file_); }
 
-void MetricsFile::keep_until(int64_t last_step) {
+// Of a run that went down with its system the last lines may be missing, or another program has written into the file:
+// the run goes on all the same.
+void MetricsFile::keep_until(int64_t last_step, const Log& log) {
   std::ifstream file(path_, std::ios::binary);
   if (!file) return;
-  uintmax_t good_bytes = 0;
-  for (std::string line; std::getline(file, line) && !file.eof(); good_bytes += line.size() + 1) {
+  std::string kept;
+  int64_t steps = 0, damaged = 0;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || json["step"] > last_step)
-      break;
+    if (json.is_object() && json.contains("final")) continue;
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
+      ++damaged;
+      continue;
+    }
+    if (json["step"] > last_step) continue;
+    ++steps;
+    kept += line + "\n";
     const Json loss = json.value("loss", Json());
     if (!loss.is_number()) continue;
     if (!first_loss_) first_loss_ = loss.get<double>();
     last_loss_ = loss.get<double>();
   }
-  std::filesystem::resize_file(path_, good_bytes);
+  if (damaged > 0 || steps < last_step) {
+    say(log, LogLevel::kWarning,
+        fmt::format("{} has lines of {} of the {} steps so far{}", path_.string(), steps, last_step,
+                    damaged > 0 ? fmt::format("; {} that are damaged are dropped", damaged) : std::string()));
+  }
+  PendingFile whole(path_);
+  whole.append(kept);
+  whole.publish();
 }
 
 void MetricsFile::write(const std::string& line) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/log.h"
 #include "engine/engine.h"
 #include "engine/predict.h"
 
@@ -26,8 +27,9 @@ int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind
 
 class MetricsFile {
  public:
-  // Keeps the lines of steps up to `last_step`; drops later ones, a final line and a torn one. Throws IoError.
-  MetricsFile(std::filesystem::path path, int64_t last_step);
+  // Keeps the lines of steps up to `last_step`; drops later ones, a final line and a torn one. Says what else is not
+  // there or cannot be understood. Throws IoError.
+  MetricsFile(std::filesystem::path path, int64_t last_step, const Log& log);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -39,7 +41,7 @@ class MetricsFile {
   std::optional<double> last_loss() const { return last_loss_; }
 
  private:
-  void keep_until(int64_t last_step);
+  void keep_until(int64_t last_step, const Log& log);
   void write(const std::string& line);
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -47,6 +48,30 @@ std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs
       store.string(), folder.path().string());
 }
 
+// What is replaced beside the run's own store, and what of it is not.
+void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::vector<fs::path>& stores,
+                   const Log& log) {
+  const bool run = holds == RunFolder::Holds::kRun;
+  const auto is_its_own = [&](const fs::path& store) {
+    const std::optional<uint64_t> own = folder.store_number(), number = RecordStore::store_number(store);
+    return run && own && number.value_or(*own) == *own;
+  };
+  for (const fs::path& store : stores) {
+    if (store == folder.path() || find_store(store) == StoreExists::kNo) continue;
+    if (is_its_own(store)) continue;
+    say(log, LogLevel::kWarning,
+        fmt::format("{}: the store there is replaced; it belongs to no run in {}", store.string(),
+                    folder.path().string()));
+  }
+  if (!run) return;
+  for (const fs::path& before : folder.stores(folder.load())) {
+    if (std::ranges::find(stores, before) != stores.end() || find_store(before) == StoreExists::kNo) continue;
+    say(log, LogLevel::kWarning,
+        fmt::format("{}: the store of the run that is replaced stays there; remove it to have its room back",
+                    store_path(before, 0).string()));
+  }
+}
+
 // Decides between creating, replacing and resuming.
 OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFolder::Holds holds,
                      const std::vector<fs::path>& stores, const Log& log) {
@@ -56,11 +81,7 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFo
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
   if (options.open == OpenMode::kCreate && (there || run)) throw ConfigError(in_the_way(folder, holds, store, found));
-  if (options.open == OpenMode::kOverwrite && there && !run && store != folder.path()) {
-    say(log, LogLevel::kWarning,
-        fmt::format("{}: the store there is replaced; it belongs to no run in {}", store.string(),
-                    folder.path().string()));
-  }
+  if (options.open == OpenMode::kOverwrite) say_what_goes(folder, holds, stores, log);
   if (options.open == OpenMode::kResume && !there) {
     say(log, LogLevel::kWarning, fmt::format("{}: no store to resume; starting from the beginning", store.string()));
     return OpenMode::kCreate;
@@ -115,6 +136,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
         fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with --out",
                     folder.path().string(), folder.config_file().filename().string()));
   }
+  if (fs::is_directory(folder.path())) opening.lock = folder.lock();
   opening.mode = choose_mode(options, folder, holds, opening.stores(), log);
   if (opening.mode == OpenMode::kOpen) {
     opening.before = folder.load();

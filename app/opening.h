@@ -19,6 +19,7 @@ struct Opening {
   std::optional<RunConfig> before;  // of a run that goes on; not there where it was cut off at its very beginning
   std::string model_folder;         // where the weights of a run that goes on came from; not read any more
   CacheUse cache = CacheUse::kIfUnchanged;
+  FolderLock lock{};  // not held where the folder is not there yet
 
   bool goes_on() const { return mode == OpenMode::kResume || mode == OpenMode::kOpen; }
   std::vector<std::filesystem::path> stores() const { return folder.stores(config); }

@@ -140,7 +140,7 @@ std::string planned_words(const Steady& steady) {
 }
 
 // A run's prediction, and what each offer makes of it.
-std::string help_table(const WouldHelp& help) {
+std::string help_table(const WouldHelp& help, const Steady& steady) {
   double most = help.tokens_per_s;
   for (const Help& each : help.offers) most = std::max(most, each.tokens_per_s);
   const auto row = [&](const std::string& with, double step_ms, double tokens_per_s, const std::string& change) {
@@ -159,8 +159,18 @@ std::string help_table(const WouldHelp& help) {
                                "<td>-</td><td></td></tr>",
                                html_escaped(each.with));
   }
+  html += "</table>";
+  constexpr double kFarOff = 0.3;
+  const double measured_ms = steady.measured_as_predicted_ms.value_or(steady.step_ms);
+  const double predicted_ms = steady.predicted_step_ms.value_or(measured_ms);
+  if (std::abs(measured_ms - predicted_ms) > kFarOff * predicted_ms) {
+    html += fmt::format(
+        "<p>Steps took {} where {} were predicted: the machine was busy when its speeds were measured, or "
+        "is now, and these offers are as wrong as that.</p>",
+        ms_words(measured_ms), ms_words(predicted_ms));
+  }
   return html +
-         "</table><p class=\"quiet\">Predicted when training last began, each alone and all else as it was; more "
+         "<p class=\"quiet\">Predicted when training last began, each alone and all else as it was; more "
          "drives are taken to be like those there. <code>sluice plan --what-if</code> predicts others.</p>";
 }
 
@@ -268,7 +278,7 @@ std::string report_page(const RunData& run, const std::optional<Timeline>& timel
   html += tiles(run, steady);
   html += section("What bound it", fmt::format("<p class=\"verdict\">{}</p>{}", html_escaped(what_bound(steady)),
                                                planned_words(steady)));
-  if (help) html += section("What would help, by the planner's prediction", help_table(*help));
+  if (help) html += section("What would help, by the planner's prediction", help_table(*help, steady));
   html += "<div class=\"pair\">" + section("Loss", line_chart(loss)) +
           section("Throughput, tokens/s", line_chart(speed)) + "</div>";
   html += section(steady.steps_of_mean > 1 ? "Lanes, a step with its share of a commit" : "Lanes, median of the steps",

@@ -42,7 +42,7 @@ int64_t state_bytes(const Json& lanes, const char* lane) {
 
 StepFiguresOfRun step_of(const Json& line) {
   const Json lanes = line.value("lanes", Json::object());
-  StepFiguresOfRun step{.step = line["step"].get<int64_t>(),
+  StepFiguresOfRun step{.step = line.at("step").get<int64_t>(),
                         .since_start = static_cast<int64_t>(number(line, "since_start")),
                         .loss = maybe_number(line, "loss"),
                         .step_ms = number(line, "step_ms"),
@@ -78,10 +78,14 @@ void read_memory(const Json& line, RunData& run) {
 void read_metrics(const std::filesystem::path& path, RunData& run) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
-    run.steps.push_back(step_of(json));
-    read_memory(json, run);
+    try {
+      const Json json = Json::parse(line);
+      if (json.contains("final")) continue;
+      run.steps.push_back(step_of(json));
+      read_memory(json, run);
+    } catch (const Json::exception&) {
+      ++run.damaged_lines;
+    }
   }
 }
 

@@ -41,6 +41,7 @@ struct RunData {
   std::string name, folder;
   std::vector<std::pair<std::string, std::string>> facts;  // of the configuration, for people
   std::vector<StepFiguresOfRun> steps;
+  int64_t damaged_lines = 0;  // of metrics.jsonl: left out
   int64_t commit_interval = 1;
   std::string update;  // sluice.update
   std::vector<TierMemory> memory;

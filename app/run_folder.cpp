@@ -1,9 +1,12 @@
 #include "app/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -48,6 +51,29 @@ void remove_file(const fs::path& path) {
 }
 
 }  // namespace
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) close(file_);
+}
+
+// As a store's own, which runs that name other drives do not meet (swap/drive.cpp). Where a file system locks no
+// folders there is none.
+FolderLock RunFolder::lock() const {
+  FolderLock held(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!held.is_held()) {
+    throw IoError({.action = "open",
+                   .path = folder_.string(),
+                   .error_number = errno,
+                   .advice = "make the folder readable, or give another one with --out"});
+  }
+  if (lock_file(held.file()) == EWOULDBLOCK) {
+    throw ConfigError(
+        fmt::format("the folder {} is in use by another run: wait until that has ended, or give this one another "
+                    "folder (--out)",
+                    folder_.string()));
+  }
+  return held;
+}
 
 std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
   if (config.sluice.nvme.empty()) return {folder_};
@@ -94,6 +120,7 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
 }
 
 std::optional<uint64_t> RunFolder::store_number() const {
+  if (!fs::is_regular_file(store_number_file())) return std::nullopt;
   std::ifstream file(store_number_file());
   const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;

@@ -6,11 +6,30 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "configs/run_config.h"
 
 namespace sluice {
+
+// Move-only: held until it goes, or the process does.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  explicit FolderLock(int file) : file_(file) {}
+  FolderLock(FolderLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  FolderLock& operator=(FolderLock&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
+  ~FolderLock();
+  bool is_held() const { return file_ >= 0; }
+  int file() const { return file_; }
+
+ private:
+  int file_ = -1;
+};
 
 class RunFolder {
  public:
@@ -26,6 +45,8 @@ class RunFolder {
   // Folders of the store, one for each drive.
   std::vector<std::filesystem::path> stores(const RunConfig& config) const;
 
+  // One run at a time writes into a folder, wherever its store is. Throws ConfigError while another one does, IoError.
+  FolderLock lock() const;
   // By its config.json: a run's, or somebody else's of that name.
   enum class Holds { kNothing, kRun, kOther };
   Holds holds() const;

@@ -28,6 +28,11 @@ auto or_left_out(const char* part, const Log& log, const Read& read) -> std::opt
 void run_report(const ReportCommand& command, Console& console) {
   const RunFolder folder(std::filesystem::absolute(command.folder).lexically_normal());
   const RunData run = read_run(folder);
+  if (run.damaged_lines > 0) {
+    say(console.log(), LogLevel::kWarning,
+        fmt::format("the report leaves out {} damaged line{} of {}", run.damaged_lines,
+                    run.damaged_lines == 1 ? "" : "s", folder.metrics_file().string()));
+  }
   const std::filesystem::path out =
       command.out.empty() ? folder.path() / "report.html" : std::filesystem::path(command.out);
   const auto timeline =

@@ -126,14 +126,20 @@ std::string lines(const std::vector<ChartPoint>& points, const Scale& x, const S
 std::vector<TimelineBar> merged(std::vector<TimelineBar> bars, double gap_ms) {
   std::sort(bars.begin(), bars.end(), [](const auto& a, const auto& b) { return a.begin_ms < b.begin_ms; });
   std::vector<TimelineBar> few;
+  std::vector<int> more;  // in each of them, beside the first
   for (TimelineBar& bar : bars) {
     const bool small = bar.end_ms - bar.begin_ms < gap_ms;
     if (small && !few.empty() && few.back().kind == bar.kind && bar.begin_ms - few.back().end_ms < gap_ms &&
         few.back().end_ms - few.back().begin_ms < gap_ms) {
       few.back().end_ms = std::max(few.back().end_ms, bar.end_ms);
+      ++more.back();
     } else {
       few.push_back(std::move(bar));
+      more.push_back(0);
     }
+  }
+  for (size_t i = 0; i < few.size(); ++i) {
+    if (more[i] > 0) few[i].words += fmt::format(" and {} more", more[i]);
   }
   return few;
 }

@@ -85,6 +85,12 @@ RunSetup Training::set_it_up() {
     setup.section.folder = opening_.model_folder;
     setup.config.model = model_section_text(setup.section);
   }
+  if (setup.config.zero_stage > 0) {
+    say(console_.log(), LogLevel::kInfo,
+        fmt::format("zero_optimization.stage {} is not needed: there is one rank, which has all of the state, and the "
+                    "budgets decide where that lives",
+                    setup.config.zero_stage));
+  }
   if (opening_.before) check_same_run(*opening_.before, setup.config, folder().path());
   if (!opening_.goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
   // The chunks of a store stay as they were made, whatever the budgets of this run would give.
@@ -114,6 +120,7 @@ void Training::make_the_plan() {
 void Training::read_data() {
   std::error_code ignored;
   fs::create_directories(folder().path(), ignored);
+  if (!opening_.lock.is_held()) opening_.lock = folder().lock();
   data_ = Dataset::prepare(
       {.data = setup_.config.data,
        .cache_folder = folder().data_cache(),
@@ -169,7 +176,7 @@ void Training::open_engine() {
   folder().claim_store(opening_.stores());
   folder().save(config);
   first_step_ = engine_->step();
-  metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_);
+  metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_, console_.log());
   if (opening_.goes_on() && first_step_ > 0) {
     say(console_.log(), LogLevel::kInfo, fmt::format("resuming after step {}", first_step_));
   }

@@ -123,6 +123,18 @@ std::string shown(const Json& value) {
                                 shown(value), nearest_key(path), where, keys_of(section)));
 }
 
+// Each with its reason; what lies below one is not looked at.
+void find_later_keys(const Json& section, const std::string& prefix, std::vector<std::string>& found) {
+  for (const auto& [key, value] : section.items()) {
+    const std::string path = prefix.empty() ? key : prefix + "." + key;
+    if (const std::string_view* reason = find_later_key(path)) {
+      found.push_back(fmt::format("\"{}\" ({})", path, *reason));
+    } else if (value.is_object()) {
+      find_later_keys(value, path, found);
+    }
+  }
+}
+
 void check_section(const Json& section, const std::string& prefix, const std::string& name) {
   for (const auto& [key, value] : section.items()) {
     const std::string path = prefix.empty() ? key : prefix + "." + key;
@@ -154,7 +166,14 @@ std::string read_document(const std::string& text, const std::string& name, std:
 }
 
 void check_keys(const std::string& document, const std::string& name) {
-  check_section(Json::parse(document), "", name);
+  const Json parsed = Json::parse(document);
+  std::vector<std::string> later;
+  find_later_keys(parsed, "", later);
+  if (later.size() > 1) {
+    throw ConfigError(fmt::format("{}: {} keys are not supported; leave them out:\n  {}", name, later.size(),
+                                  fmt::join(later, "\n  ")));
+  }
+  check_section(parsed, "", name);
 }
 
 }  // namespace sluice

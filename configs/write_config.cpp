@@ -117,9 +117,8 @@ void fill_defaults(RunConfig& config, const MachineFacts& machine) {
   }
   if (sluice.host_memory_bytes == 0) sluice.host_memory_bytes = share(50, machine.available_host_bytes);
   if (sluice.compute_threads == 0) sluice.compute_threads = std::max(1, machine.cores);
-  // One core for each drive's transfers and one for the thread that computes; the update has the others.
-  const int drives = std::max(1, static_cast<int>(sluice.nvme.size()));
-  if (sluice.update_threads == 0) sluice.update_threads = std::max(1, machine.cores - drives - 1);
+  // One core for the thread that serves all drives and one for the thread that computes; the update has the others.
+  if (sluice.update_threads == 0) sluice.update_threads = std::max(1, machine.cores - 2);
 }
 
 std::string to_json(const RunConfig& config) {

@@ -49,22 +49,40 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-PendingFile::PendingFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(path_.string() + ".XXXXXX.tmp") {
-  std::string name = temporary_.string();
+// Without a name where the file system knows that: then nothing stays behind however the process ends.
+PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {
+  const std::filesystem::path folder = path_.parent_path();
+  file_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+  if (file_ >= 0) return;
+  std::string name = path_.string() + ".XXXXXX.tmp";
   file_ = ::mkostemps(name.data(), 4, O_CLOEXEC);
   if (file_ < 0) {
-    throw IoError(
-        {.action = "create", .path = path_.string(), .error_number = errno, .advice = "choose another folder"});
+    throw IoError({.action = "create",
+                   .path = path_.string(),
+                   .error_number = errno,
+                   .advice = "make its folder writable, or choose another one"});
   }
   temporary_ = name;
 }
 
 PendingFile::~PendingFile() {
-  if (file_ >= 0) {
-    ::close(file_);
-    ::unlink(temporary_.c_str());
-  }
+  if (file_ < 0) return;
+  ::close(file_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+std::filesystem::path PendingFile::temporary() const {
+  return temporary_.empty() ? std::filesystem::path(fmt::format("/proc/self/fd/{}", file_)) : temporary_;
+}
+
+// Gives a file without a name one. False: errno says why not.
+bool PendingFile::name_it() {
+  if (!temporary_.empty()) return true;
+  const std::string name = fmt::format("{}.{}.tmp", path_.string(), ::getpid());
+  ::unlink(name.c_str());  // of a process that had this number, and was killed here
+  if (::linkat(AT_FDCWD, temporary().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) return false;
+  temporary_ = name;
+  return true;
 }
 
 void PendingFile::append(std::string_view bytes) {
@@ -80,12 +98,13 @@ void PendingFile::write_all(int64_t offset, std::string_view bytes) {
     if (moved < 0 && errno == EINTR) continue;
     if (moved <= 0) {
       throw IoError({.action = "write",
-                     .path = temporary_.string(),
+                     .path = path_.string(),
                      .offset = offset,
                      .bytes = static_cast<int64_t>(bytes.size()),
                      .error_number = moved < 0 ? errno : 0,
                      .reason = moved < 0 ? "" : "the file system took no byte of it and gave no error",
-                     .advice = "make room on this file system"});
+                     .advice = moved < 0 && errno == EFBIG ? "raise the limit on the size of a file (ulimit -f)"
+                                                           : "make room on this file system"});
     }
     offset += moved;
     bytes.remove_prefix(static_cast<size_t>(moved));
@@ -94,11 +113,14 @@ void PendingFile::write_all(int64_t offset, std::string_view bytes) {
 
 void PendingFile::publish() {
   const auto failed = [&](const char* action) {
-    return IoError(
-        {.action = action, .path = path_.string(), .error_number = errno, .advice = "choose another folder"});
+    return IoError({.action = action,
+                    .path = path_.string(),
+                    .error_number = errno,
+                    .advice = "make it and its folder writable, or choose another folder"});
   };
   if (::fchmod(file_, 0644) != 0) throw failed("fchmod");
   if (::fdatasync(file_) != 0) throw failed("fdatasync");
+  if (!name_it()) throw failed("linkat");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw failed("rename");
   ::close(file_);
   file_ = -1;

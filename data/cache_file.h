@@ -20,13 +20,14 @@ class PendingFile {
 
   void append(std::string_view bytes);
   void write_at(int64_t offset, std::string_view bytes);
-  const std::filesystem::path& temporary() const { return temporary_; }  // where it is until then
+  std::filesystem::path temporary() const;  // where this process finds it until then
   // fdatasync, rename, fsync of the folder. Throws IoError (disk full among others); nothing is published then.
   void publish();
 
  private:
   void write_all(int64_t offset, std::string_view bytes);
-  std::filesystem::path path_, temporary_;
+  bool name_it();
+  std::filesystem::path path_, temporary_;  // temporary_: empty while it has no name
   int file_ = -1;
   int64_t end_ = 0;
 };

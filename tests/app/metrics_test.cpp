@@ -23,6 +23,8 @@ class MetricsTest : public testing::Test {
     return text.str();
   }
   TempFolder folder_;
+  std::string said_;
+  const Log log_ = [this](LogLevel, std::string_view words) { said_ += words; };
   std::filesystem::path path_ = folder_.path() / "metrics.jsonl";
 };
 
@@ -30,7 +32,7 @@ const std::string kOne = "{\"step\":1,\"loss\":3.5}\n", kTwo = "{\"step\":2,\"lo
 
 TEST_F(MetricsTest, lines_after_the_committed_step_are_dropped) {
   write(kOne + kTwo + "{\"step\":3,\"loss\":1.5}\n");
-  const MetricsFile metrics(path_, 2);
+  const MetricsFile metrics(path_, 2, log_);
   EXPECT_EQ(read(), kOne + kTwo);
   EXPECT_EQ(metrics.first_loss(), 3.5);
   EXPECT_EQ(metrics.last_loss(), 2.5);
@@ -39,26 +41,43 @@ TEST_F(MetricsTest, lines_after_the_committed_step_are_dropped) {
 TEST_F(MetricsTest, a_torn_last_line_is_dropped) {
   for (const std::string torn : {"{\"step\":2,\"lo", "{\"step\":2,\"loss\":2.5}", "{", "\n"}) {
     write(kOne + torn);
-    const MetricsFile metrics(path_, 2);
+    const MetricsFile metrics(path_, 2, log_);
     EXPECT_EQ(read(), kOne) << torn;
   }
 }
 
+TEST_F(MetricsTest, a_damaged_line_takes_no_others_with_it_and_is_told_of) {
+  for (const std::string damaged : {"\xff\xfe{}\n", "{\"step\":\"2\"}\n", "[14:35:37] step 1/10\n", "\n"}) {
+    write(kOne + damaged + kTwo);
+    const MetricsFile metrics(path_, 2, log_);
+    EXPECT_EQ(read(), kOne + kTwo) << damaged;
+    EXPECT_NE(said_.find("has lines of 2 of the 2 steps so far; 1 that are damaged are dropped"), std::string::npos) << said_;
+    said_.clear();
+  }
+}
+
+TEST_F(MetricsTest, lines_that_are_missing_are_told_of) {
+  write(kOne);
+  const MetricsFile metrics(path_, 3, log_);
+  EXPECT_EQ(read(), kOne);
+  EXPECT_NE(said_.find("has lines of 1 of the 3 steps so far"), std::string::npos) << said_;
+}
+
 TEST_F(MetricsTest, a_final_line_is_dropped) {
   write(kOne + kTwo + "{\"final\":true}\n");
-  const MetricsFile metrics(path_, 2);
+  const MetricsFile metrics(path_, 2, log_);
   EXPECT_EQ(read(), kOne + kTwo);
 }
 
 TEST_F(MetricsTest, a_run_that_starts_anew_has_no_lines) {
   write(kOne + kTwo);
-  const MetricsFile metrics(path_, 0);
+  const MetricsFile metrics(path_, 0, log_);
   EXPECT_EQ(read(), "");
   EXPECT_FALSE(metrics.first_loss());
 }
 
 TEST_F(MetricsTest, a_step_reads_back_with_every_digit) {
-  MetricsFile metrics(path_, 0);
+  MetricsFile metrics(path_, 0, log_);
   StepMetrics step;
   step.end = {.step = 1, .loss = 0.1 + 0.2, .grad_norm = std::nan("")};
   metrics.step(step, Ledger());

@@ -1,4 +1,8 @@
 // What the command refuses, and the one line that says so.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <regex>
 
 #include "core/bytes.h"
@@ -10,6 +14,7 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 using RefusalsTest = CommandTest;
 
 void expect_refused(const Ended& ended, int exit_code, const std::string& words) {
@@ -236,6 +241,47 @@ TEST_F(RefusalsTest, commands_on_a_folder_without_a_run_name_it) {
 
 TEST_F(RefusalsTest, a_tokenizer_with_more_ids_than_the_model_is_refused) {
   expect_refused(train("run", {"--set", "model.vocab_size=100"}), 2, "gives 256 ids and model.vocab_size is 100");
+}
+
+// Its store is on another drive, where no lock of the first one's is met.
+TEST_F(RefusalsTest, a_second_run_in_a_folder_is_refused_while_the_first_one_is_there) {
+  const std::string first = "sluice.nvme=[\"" + file("a") + "\"]", second = "sluice.nvme=[\"" + file("b") + "\"]";
+  ASSERT_EQ(train("run", {"--steps", "2", "--set", first}).exit_code, 0);
+  const int folder = open(file("run").c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(flock(folder, LOCK_EX), 0);  // as a run has it
+  for (const char* how : {"--overwrite", "--resume"}) {
+    const Ended refused = train("run", {"--steps", "3", "--set", second, how});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("in use by another run"));
+  }
+  close(folder);
+  EXPECT_FALSE(fs::exists(file("b")));
+  EXPECT_EQ(train("run", {"--steps", "3", "--set", first, "--resume"}).exit_code, 0);
+}
+
+TEST_F(RefusalsTest, what_is_replaced_and_what_stays_behind_is_told) {
+  const std::string a = "sluice.nvme=[\"" + file("a") + "\"]", b = "sluice.nvme=[\"" + file("b") + "\"]";
+  ASSERT_EQ(train("one", {"--steps", "1", "--set", a}).exit_code, 0);
+  ASSERT_EQ(train("two", {"--steps", "1", "--set", b}).exit_code, 0);
+  const Ended ended = train("one", {"--steps", "1", "--set", b, "--overwrite"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err,
+              HasSubstr(file("b") + ": the store there is replaced; it belongs to no run in " + file("one")));
+  EXPECT_THAT(ended.err, HasSubstr(file("a/sluice-0.swap") + ": the store of the run that is replaced stays there"));
+}
+
+// The numbers of closed streams are given to the next files that are opened.
+TEST_F(RefusalsTest, closed_standard_streams_cost_no_file_its_content) {
+  for (const char* closed : {"2>&-", ">&- 2>&-", "<&- >&- 2>&-"}) {
+    fs::remove_all(file("run"));
+    const std::string command = beside_this_program("sluice") + " train " + file("run.json") + " --data " +
+                                file("text.txt") + " --steps 3 --set steps_per_print=1 --out " + file("run") + " ";
+    ASSERT_EQ(run_process({"/bin/sh", "-c", command + closed}).exit_code, 0) << closed;
+    const Ended more = train("run", {"--steps", "4", "--resume"});
+    ASSERT_EQ(more.exit_code, 0) << closed << more.err;
+    EXPECT_EQ(metrics("run").size(), 5u) << closed;  // four steps and the final line
+    EXPECT_THAT(more.err, testing::Not(HasSubstr("damaged"))) << closed;
+  }
 }
 
 }  // namespace

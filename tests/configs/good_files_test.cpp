@@ -265,7 +265,7 @@ TEST(GoodFiles, every_optimizer_has_the_incumbents_defaults_and_writes_its_own_p
   for (const RunConfig& config : {adagrad, lion, sgd}) EXPECT_EQ(to_json(parse(to_json(config))), to_json(config));
 }
 
-TEST(GoodFiles, update_threads_leave_a_core_for_each_drive_and_one_for_the_compute) {
+TEST(GoodFiles, update_threads_leave_a_core_for_the_drives_and_one_for_the_compute) {
   const auto threads = [](std::vector<std::string> overrides, int cores) {
     RunConfig config = parse(kSmallest, std::move(overrides));
     fill_defaults(config, {.available_host_bytes = 1000 * kMiB, .cores = cores});
@@ -273,6 +273,7 @@ TEST(GoodFiles, update_threads_leave_a_core_for_each_drive_and_one_for_the_compu
   };
   EXPECT_EQ(threads({}, 16), 14);
   EXPECT_EQ(threads({R"(sluice.update_threads="auto")", R"(sluice.nvme=["/a"])"}, 16), 14);
+  EXPECT_EQ(threads({R"(sluice.nvme=["/a", "/b", "/c", "/d"])"}, 16), 14);
   EXPECT_EQ(threads({}, 2), 1);
   EXPECT_EQ(threads({}, 1), 1);
   EXPECT_EQ(threads({"sluice.update_threads=5"}, 16), 5);

@@ -227,7 +227,7 @@ TEST_F(DatasetTest, a_failing_write_is_an_error_and_leaves_no_file) {
   const std::string message =
       message_of<IoError>([&] { write_checked(folder_.path() / "full", 1, std::string(10000, 'x')); });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_THAT(message, AllOf(HasSubstr("write"), HasSubstr("4096"), HasSubstr("make room")));
+  EXPECT_THAT(message, AllOf(HasSubstr("write"), HasSubstr("4096"), HasSubstr("ulimit -f")));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 

@@ -59,7 +59,6 @@ TEST(ThirdParty, is_met_in_its_place_alone) {
       {"core/checksum.cpp", "isa-l/crc.h"},
       {"cpu_adam/update_team_tbb.cpp", "oneapi/tbb/task_arena.h"},
       {"configs/load.cpp", "nlohmann/json.hpp"},
-      {"engine/checkpoint.cpp", "nlohmann/json.hpp"},
       {"core/bytes.cpp", "fmt/format.h"},
       {"app/main.cpp", "CLI/CLI.hpp"},
       {"models/gpt2.h", "torch/torch.h"},
