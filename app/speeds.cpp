@@ -115,12 +115,14 @@ int64_t tokens_of_micro_batch(const RunSetup& setup) {
   return setup.config.batch.micro * setup.config.data.sequence_length;
 }
 
+std::string digits_of(double ms) { return ms < 1 ? fmt::format("{:.2g}", ms) : fmt::format("{:.1f}", ms); }
+
 std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch) {
-  std::string text = fmt::format("predicted    {:.1f} ms a step; alone", prediction.step_ms);
+  std::string text = fmt::format("predicted    {} ms a step; alone", digits_of(prediction.step_ms));
   auto out = std::back_inserter(text);
   for (int i = 0; i < kLaneGroupCount; ++i) {
     const auto group = static_cast<LaneGroup>(i);
-    fmt::format_to(out, "{} {} {:.1f}", i == 0 ? "" : ",", name_of(group), prediction.alone(group));
+    fmt::format_to(out, "{} {} {}", i == 0 ? "" : ",", name_of(group), digits_of(prediction.alone(group)));
   }
   const Busiest busiest = prediction.busiest();
   fmt::format_to(out, " ms{} {}\n", busiest.binds() ? ":" : ";", binding_words(busiest));

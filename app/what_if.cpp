@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/speeds.h"
 #include "configs/batch.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -105,8 +106,9 @@ Resources changed_resources(const Resources& present, std::span<const std::strin
 std::string step_times_words(const StepTime& before, const StepTime& after) {
   const bool seconds = before.step_ms >= 1e4 || after.step_ms >= 1e4;
   const double unit = seconds ? 1e3 : 1;
-  return fmt::format("{:.1f} -> {:.1f} {}, {:.0f} -> {:.0f} tokens/s", before.step_ms / unit, after.step_ms / unit,
-                     seconds ? "s" : "ms", before.tokens_per_s(), after.tokens_per_s());
+  return fmt::format("{} -> {} {}, {:.0f} -> {:.0f} tokens/s", digits_of(before.step_ms / unit),
+                     digits_of(after.step_ms / unit), seconds ? "s" : "ms", before.tokens_per_s(),
+                     after.tokens_per_s());
 }
 
 std::string would_help_words(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch) {

@@ -1,6 +1,7 @@
 #include "configs/document.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -170,8 +171,8 @@ void check_keys(const std::string& document, const std::string& name) {
   std::vector<std::string> later;
   find_later_keys(parsed, "", later);
   if (later.size() > 1) {
-    throw ConfigError(fmt::format("{}: {} keys are not supported; leave them out:\n  {}", name, later.size(),
-                                  fmt::join(later, "\n  ")));
+    throw ConfigError(
+        fmt::format("{}: {} keys are not supported: {}; leave them out", name, later.size(), fmt::join(later, ", ")));
   }
   check_section(parsed, "", name);
 }

@@ -75,7 +75,7 @@ constexpr KeyInfo kKeys[] = {
     {"sluice.host_memory", KeyKind::kValue, kBytes},
     {"sluice.nvme", KeyKind::kValue, "a list of folders, one for each of up to 16 drives, as [\"/local_nvme\"]"},
     {"sluice.chunk_elements", KeyKind::kValue, "an integer, 128 or more, or \"auto\""},
-    {"sluice.commit_interval", KeyKind::kValue, kCountOrAuto},
+    {"sluice.commit_interval", KeyKind::kValue, "an integer from 1 to 1000000, or \"auto\""},
     {"sluice.io_backend", KeyKind::kValue, "\"auto\", \"uring\" or \"threads\""},
     {"sluice.io_block", KeyKind::kValue, "bytes in multiples of 4096 up to 64MiB, as \"1MiB\""},
     {"sluice.io_depth", KeyKind::kValue, "an integer from 1 to 4096"},

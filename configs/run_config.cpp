@@ -341,7 +341,7 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
   reader.bytes("sluice.host_memory", sluice.host_memory_bytes);
   read_nvme(reader, sluice.nvme);
   reader.integer_or_auto("sluice.chunk_elements", sluice.chunk_elements, kMinChunkElements);
-  reader.integer_or_auto("sluice.commit_interval", sluice.commit_interval, 1);
+  reader.integer_or_auto("sluice.commit_interval", sluice.commit_interval, 1, 1000000);
   reader.choice<IoBackend>(
       "sluice.io_backend", sluice.io_backend,
       {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}});

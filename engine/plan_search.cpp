@@ -91,10 +91,11 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   if (choice.gradients_on_device > 0) options.placement.gradient = shares_on_device(choice.gradients_on_device);
   const HomePrices* prices = nullptr;
   if (choice.homes == HomesBy::kSpeeds) {
-    auto known = prices_.find(choice.commit_interval);
-    if (known == prices_.end()) {
-      known = prices_.emplace(choice.commit_interval, price_homes(model_, options, choice.commit_interval)).first;
-    }
+    // Which updates are early decides what a home costs: a gradient that an early update takes is not read back.
+    const std::pair key(choice.commit_interval, choice.speculated_share);
+    auto known = prices_.find(key);
+    if (known == prices_.end())
+      known = prices_.emplace(key, price_homes(model_, options, choice.commit_interval)).first;
     prices = &known->second;
   }
   const Budgets budgets{options.device_bytes, options.host_bytes};

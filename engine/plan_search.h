@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "engine/home_prices.h"
 #include "engine/plan.h"
@@ -58,8 +59,8 @@ class PlanSearch {
 
   const ModelSpec& model_;
   const PlanOptions& options_;
-  std::map<int, HomePrices> prices_;  // by commit interval
-  int64_t table_bytes_ = 0;           // the most that a plan needed so far
+  std::map<std::pair<int, std::optional<double>>, HomePrices> prices_;  // by commit interval and share of early updates
+  int64_t table_bytes_ = 0;                                             // the most that a plan needed so far
 };
 
 }  // namespace sluice
