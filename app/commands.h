@@ -30,7 +30,7 @@ struct TuneCommand {
   enum class Output { kTable, kJson } output = Output::kTable;
   IoQueueFactory make_queue = make_io_queue;  // of the trials; tests wrap a real one
 };
-// Returns the signal that stopped it, or 0. Handles SIGINT and SIGTERM while it works.
+// Returns the signal that stopped it, or 0. Handles SIGINT, SIGTERM and SIGHUP while it works.
 int run_tune(const TuneCommand& command, Console& console);
 
 struct GenerateCommand {

@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-// Ends a command's work where SIGINT or SIGTERM asked for it; no error.
+// Ends a command's work where SIGINT, SIGTERM or SIGHUP asked for it; no error.
 struct Stopped {
   int signal = 0;
 };

@@ -1,34 +1,55 @@
 #include "app/signals.h"
 
+#include <time.h>
+
+#include <atomic>
 #include <csignal>
-#include <initializer_list>
+#include <cstdint>
 
 namespace sluice {
 namespace {
 
-// A handler can reach nothing but this.
+// A handler can reach nothing but these.
 volatile std::sig_atomic_t noted_signal = 0;
+std::atomic<int64_t> noted_at_ms = 0;
+static_assert(std::atomic<int64_t>::is_always_lock_free);
 
-extern "C" void note_signal(int number) { noted_signal = number; }
+int64_t clock_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1000000;
+}
 
-void install(int number, void (*handler)(int), int flags) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  action.sa_flags = flags;
-  sigemptyset(&action.sa_mask);
-  sigaction(number, &action, nullptr);
+// timeout(1) and terminals send a signal to a process and once more to its group: that is one request.
+extern "C" void note_signal(int number) {
+  constexpr int64_t kOneRequestMs = 200;
+  const int64_t now_ms = clock_ms();
+  if (noted_signal == 0) {
+    noted_at_ms = now_ms;
+    noted_signal = number;
+  } else if (now_ms - noted_at_ms > kOneRequestMs) {
+    std::signal(number, SIG_DFL);
+    raise(number);  // once this handler has returned
+  }
 }
 
 }  // namespace
 
 StopRequests::StopRequests() {
   noted_signal = 0;
-  // Reset by the kernel before the handler runs: the second signal meets the default action.
-  for (const int number : {SIGINT, SIGTERM}) install(number, note_signal, SA_RESTART | SA_RESETHAND);
+  for (Handled& each : handled_) {
+    struct sigaction action = {};
+    action.sa_handler = note_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(each.number, &action, &each.before);
+    // nohup(1) has asked for a closed terminal to be ignored.
+    if (each.number == SIGHUP && each.before.sa_handler == SIG_IGN) sigaction(each.number, &each.before, nullptr);
+  }
 }
 
 StopRequests::~StopRequests() {
-  for (const int number : {SIGINT, SIGTERM}) install(number, SIG_DFL, 0);
+  for (const Handled& each : handled_) sigaction(each.number, &each.before, nullptr);
 }
 
 int StopRequests::signal() const { return noted_signal; }

@@ -1,10 +1,13 @@
-// SIGINT and SIGTERM ask a run to stop after its step. The one place that touches the process's signal handlers.
+// SIGINT, SIGTERM and SIGHUP ask a run to stop after its step. The one place that touches the process's signal handlers
+// for them.
 #pragma once
+#include <array>
+#include <csignal>
 
 namespace sluice {
 
-// While it lives, the first SIGINT or SIGTERM is only noted, and a second one of the same kind ends the process at
-// once. One at a time in a process.
+// While it lives, the first of these signals is only noted, and one that comes more than a fifth of a second later ends
+// the process at once. One at a time in a process.
 class StopRequests {
  public:
   StopRequests();
@@ -13,6 +16,13 @@ class StopRequests {
   StopRequests& operator=(const StopRequests&) = delete;
 
   int signal() const;  // 0: none
+
+ private:
+  struct Handled {
+    int number;
+    struct sigaction before {};
+  };
+  std::array<Handled, 3> handled_{Handled{SIGINT}, Handled{SIGTERM}, Handled{SIGHUP}};
 };
 
 }  // namespace sluice

@@ -32,7 +32,7 @@ struct TrainEnd {
   Digests digests;
 };
 
-// Throws what the layers below throw. Handles SIGINT and SIGTERM while steps run.
+// Throws what the layers below throw. Handles SIGINT, SIGTERM and SIGHUP while steps run.
 TrainEnd run_training(const TrainOptions& options, Console& console);
 
 }  // namespace sluice

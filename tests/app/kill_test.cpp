@@ -139,5 +139,19 @@ TEST_F(KillTest, a_request_to_terminate_does_the_same) {
   expect_resumed_run_equal("stopped", "terminate");
 }
 
+// timeout(1) sends one to the process and one to its group.
+TEST_F(KillTest, two_requests_to_terminate_at_once_are_one) {
+  const Ended stopped = train_with("terminate-twice-after-bytes", traffic_ / 2, "stopped");
+  EXPECT_EQ(stopped.exit_code, 143) << stopped.err;
+  EXPECT_THAT(stopped.last_error_line(), testing::HasSubstr("committed"));
+  expect_resumed_run_equal("stopped", "twice");
+}
+
+TEST_F(KillTest, a_terminal_that_is_closed_does_the_same) {
+  const Ended stopped = train_with("hang-up-after-bytes", traffic_ / 2, "stopped");
+  EXPECT_EQ(stopped.exit_code, 129) << stopped.err;
+  expect_resumed_run_equal("stopped", "hang-up");
+}
+
 }  // namespace
 }  // namespace sluice

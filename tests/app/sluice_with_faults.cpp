@@ -48,6 +48,13 @@ constexpr int kNotPossible = 77;  // exit code: what was asked for cannot be don
 ActingQueue::Action action_named(const std::string& fault) {
   if (fault == "interrupt-after-bytes") return [](const IoRequest&) { std::raise(SIGINT); };
   if (fault == "terminate-after-bytes") return [](const IoRequest&) { std::raise(SIGTERM); };
+  if (fault == "hang-up-after-bytes") return [](const IoRequest&) { std::raise(SIGHUP); };
+  if (fault == "terminate-twice-after-bytes") {
+    return [](const IoRequest&) {
+      std::raise(SIGTERM);
+      std::raise(SIGTERM);
+    };
+  }
   if (fault == "cut-to-nothing-after-bytes" || fault == "cut-in-half-after-bytes") {
     return [whole = fault == "cut-to-nothing-after-bytes"](const IoRequest& request) {
       const off_t bytes = lseek(request.file, 0, SEEK_END);
