@@ -76,9 +76,9 @@ MetricsFile::~MetricsFile() { std::fclose(file_); }
 void MetricsFile::keep_until(int64_t last_step, const Log& log) {
   std::ifstream file(path_, std::ios::binary);
   if (!file) return;
-  std::string kept;
+  std::string kept, line;
   int64_t steps = 0, damaged = 0;
-  for (std::string line; std::getline(file, line) && !file.eof();) {
+  for (; std::getline(file, line) && !file.eof(); line.clear()) {
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("final")) continue;
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
@@ -98,6 +98,7 @@ void MetricsFile::keep_until(int64_t last_step, const Log& log) {
         fmt::format("{} has lines of {} of the {} steps so far{}", path_.string(), steps, last_step,
                     damaged > 0 ? fmt::format("; {} that are damaged are dropped", damaged) : std::string()));
   }
+  if (line.empty() && std::filesystem::file_size(path_) == kept.size()) return;
   PendingFile whole(path_);
   whole.append(kept);
   whole.publish();

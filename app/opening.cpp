@@ -64,11 +64,16 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
                     folder.path().string()));
   }
   if (!run) return;
-  for (const fs::path& before : folder.stores(folder.load())) {
-    if (std::ranges::find(stores, before) != stores.end() || find_store(before) == StoreExists::kNo) continue;
+  try {
+    for (const fs::path& before : folder.stores(folder.load())) {
+      if (std::ranges::find(stores, before) != stores.end() || find_store(before) == StoreExists::kNo) continue;
+      say(log, LogLevel::kWarning,
+          fmt::format("{}: the store of the run that is replaced stays there; remove it to have its room back",
+                      store_path(before, 0).string()));
+    }
+  } catch (const Error& unknown) {  // no reason not to begin again
     say(log, LogLevel::kWarning,
-        fmt::format("{}: the store of the run that is replaced stays there; remove it to have its room back",
-                    store_path(before, 0).string()));
+        fmt::format("where the store of the run that is replaced lies cannot be told: {}", unknown.what()));
   }
 }
 
@@ -136,7 +141,8 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
         fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with --out",
                     folder.path().string(), folder.config_file().filename().string()));
   }
-  if (fs::is_directory(folder.path())) opening.lock = folder.lock();
+  std::error_code ignored;
+  if (fs::is_directory(folder.path(), ignored)) opening.lock = folder.lock();
   opening.mode = choose_mode(options, folder, holds, opening.stores(), log);
   if (opening.mode == OpenMode::kOpen) {
     opening.before = folder.load();

@@ -81,8 +81,9 @@ void read_metrics(const std::filesystem::path& path, RunData& run) {
     try {
       const Json json = Json::parse(line);
       if (json.contains("final")) continue;
-      run.steps.push_back(step_of(json));
+      StepFiguresOfRun step = step_of(json);
       read_memory(json, run);
+      run.steps.push_back(std::move(step));
     } catch (const Json::exception&) {
       ++run.damaged_lines;
     }

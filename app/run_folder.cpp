@@ -120,7 +120,8 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
 }
 
 std::optional<uint64_t> RunFolder::store_number() const {
-  if (!fs::is_regular_file(store_number_file())) return std::nullopt;
+  std::error_code ignored;
+  if (!fs::is_regular_file(store_number_file(), ignored)) return std::nullopt;
   std::ifstream file(store_number_file());
   const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;

@@ -27,7 +27,7 @@ extern "C" void note_signal(int number) {
   if (noted_signal == 0) {
     noted_at_ms = now_ms;
     noted_signal = number;
-  } else if (now_ms - noted_at_ms > kOneRequestMs) {
+  } else if (number != SIGHUP && now_ms - noted_at_ms > kOneRequestMs) {
     std::signal(number, SIG_DFL);
     raise(number);  // once this handler has returned
   }

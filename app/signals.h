@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// While it lives, the first of these signals is only noted, and one that comes more than a fifth of a second later ends
-// the process at once. One at a time in a process.
+// While it lives, the first of these signals is only noted, and SIGINT or SIGTERM more than a fifth of a second later
+// ends the process at once. One at a time in a process.
 class StopRequests {
  public:
   StopRequests();

@@ -115,7 +115,7 @@ int64_t tokens_of_micro_batch(const RunSetup& setup) {
   return setup.config.batch.micro * setup.config.data.sequence_length;
 }
 
-std::string digits_of(double ms) { return ms < 1 ? fmt::format("{:.2g}", ms) : fmt::format("{:.1f}", ms); }
+std::string digits_of(double value) { return fmt::format(fmt::runtime(value < 1 ? "{:.2g}" : "{:.1f}"), value); }
 
 std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch) {
   std::string text = fmt::format("predicted    {} ms a step; alone", digits_of(prediction.step_ms));

@@ -21,7 +21,7 @@ std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& work
                                       const Log& log);
 
 int64_t tokens_of_micro_batch(const RunSetup& setup);
-std::string digits_of(double ms);  // 1234.5, 0.025
+std::string digits_of(double value);  // 1234.5, 0.025
 // "predicted    812.3 ms a step; alone nvme 790.1, ... ms: nvme binds", lines for people.
 std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch);
 // JSON text.

@@ -46,6 +46,7 @@ class Training {
  private:
   RunSetup set_it_up();
   void make_the_plan();
+  void lock_folder();
   void read_data();
   void open_engine();
   void predict_steps();
@@ -117,10 +118,25 @@ void Training::make_the_plan() {
   });
 }
 
+// Of a run that begins in a new folder: another one may have come and gone there since that was looked at.
+void Training::lock_folder() {
+  if (opening_.lock.is_held()) return;
+  std::error_code error;
+  fs::create_directories(folder().path(), error);
+  if (error) {
+    throw IoError({.action = "creation of the folder",
+                   .path = folder().path().string(),
+                   .error_number = error.value(),
+                   .advice = "give a folder that can be written (--out)"});
+  }
+  opening_.lock = folder().lock();
+  if (folder().holds() == RunFolder::Holds::kNothing) return;
+  throw ConfigError(fmt::format("{}: another run has been begun there in this moment; give another folder with --out",
+                                folder().path().string()));
+}
+
 void Training::read_data() {
-  std::error_code ignored;
-  fs::create_directories(folder().path(), ignored);
-  if (!opening_.lock.is_held()) opening_.lock = folder().lock();
+  lock_folder();
   data_ = Dataset::prepare(
       {.data = setup_.config.data,
        .cache_folder = folder().data_cache(),

@@ -87,8 +87,8 @@ struct MachineFacts {
   int cores = 1;
 };
 // Fills in budgets (50 % of the available memory for the host; for the device 80 % of what the GPU has free, or where
-// host memory plays it another 20 % of that) and threads: the compute has all cores, the update all but one for each
-// drive and one for the compute's own thread.
+// host memory plays it another 20 % of that) and threads: the compute has all cores, the update all but one for the
+// thread that serves the drives and one for the compute's own.
 void fill_defaults(RunConfig& config, const MachineFacts& machine);
 
 // The whole configuration as JSON text: parse_config(to_json(c)) equals c, and its text is the same again.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <span>
 
 #include "core/checksum.h"
@@ -49,11 +50,13 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-// Without a name where the file system knows that: then nothing stays behind however the process ends.
+// Without a name where the file system knows that: then nothing stays behind however the process ends, but in the
+// moment of publishing.
 PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {
   const std::filesystem::path folder = path_.parent_path();
   file_ = ::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
-  if (file_ >= 0) return;
+  if (file_ >= 0 && ::access(temporary().c_str(), F_OK) == 0) return;
+  if (file_ >= 0) ::close(file_);  // there is no /proc to find it by
   std::string name = path_.string() + ".XXXXXX.tmp";
   file_ = ::mkostemps(name.data(), 4, O_CLOEXEC);
   if (file_ < 0) {
@@ -78,8 +81,8 @@ std::filesystem::path PendingFile::temporary() const {
 // Gives a file without a name one. False: errno says why not.
 bool PendingFile::name_it() {
   if (!temporary_.empty()) return true;
-  const std::string name = fmt::format("{}.{}.tmp", path_.string(), ::getpid());
-  ::unlink(name.c_str());  // of a process that had this number, and was killed here
+  std::random_device random;
+  const std::string name = fmt::format("{}.{:08x}.tmp", path_.string(), random());
   if (::linkat(AT_FDCWD, temporary().c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) return false;
   temporary_ = name;
   return true;

@@ -1,4 +1,5 @@
-// Small files beside a run that are whole or not there: written under a temporary name of their own, synced, renamed.
+// Small files beside a run that are whole or not there: written without a name or under a temporary one, synced,
+// renamed.
 #pragma once
 #include <cstdint>
 #include <filesystem>

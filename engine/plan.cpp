@@ -88,7 +88,13 @@ std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options
     throw ConfigError(
         fmt::format("PlanOptions::progress_bytes is {}: a commit carries 1 MiB at most", options.progress_bytes));
   check_update_mode(options.update, options.commit_interval, options.placement);
-  return PlanSearch(model, options).best();
+  // Chunks of one size throughout a search.
+  PlanOptions sized = options;
+  for (const int64_t elements : Planner(model, options).chunk_sizes(options.host_bytes)) {
+    sized.chunk_elements = elements;
+    if (std::optional<Plan> plan = PlanSearch(model, sized).best()) return plan;
+  }
+  return std::nullopt;
 }
 
 Plan make_plan(const ModelSpec& model, const PlanOptions& options) {

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
-constexpr int kMostHalvings = 1;  // of a size derived from the host budget, where that fits no plan
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -67,6 +66,13 @@ int64_t Planner::chunk_elements(int64_t host_bytes) const {
   while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot_bytes(elements) > host_bytes / 4)
     elements /= 2;
   return elements;
+}
+
+// What a ring's buffers take too much of may be had in smaller ones.
+std::vector<int64_t> Planner::chunk_sizes(int64_t host_bytes) const {
+  const int64_t elements = chunk_elements(host_bytes);
+  if (options_.chunk_elements > 0 || elements <= kSmallestDefaultChunkElements) return {elements};
+  return {elements, elements / 2};
 }
 
 // Under replay none is kept.
@@ -189,13 +195,10 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
     ways.push_back({.state = StateOnDevice::kWhereForced, .early = EarlyUpdates::kNone});
   }
   for (Pricing& way : ways) way.table_bytes = pricing.table_bytes;
-  // What a ring's buffers take too much of may be had in smaller ones.
-  int64_t elements = chunk_elements(budgets.host_bytes);
-  for (int halved = 0; halved <= kMostHalvings; ++halved, elements /= 2) {
+  for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {
     for (const Pricing& way : ways) {
       if (std::optional<Plan> plan = settle(budgets, elements, way)) return plan;
     }
-    if (options_.chunk_elements > 0 || elements <= kSmallestDefaultChunkElements) break;
   }
   return std::nullopt;
 }

@@ -53,6 +53,8 @@ class Planner {
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
   // Of plans within this host budget.
   int64_t chunk_elements(int64_t host_bytes) const;
+  // Those to try, the first that fits is taken: where the size is not given, half of it as well.
+  std::vector<int64_t> chunk_sizes(int64_t host_bytes) const;
   // Records and gradient of a chunk of so many elements: a buffer of the update ring, where all of it is on NVMe.
   int64_t slot_bytes(int64_t elements) const;
   // Whether the options leave it to the planner to have state on the device.

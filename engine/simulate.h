@@ -8,10 +8,9 @@
 //
 // What is shared:
 //   - the drive: while a read and a write are served, each goes at a speed of its own (LaneModel::beside);
-//   - the CPU: `cores` of them. A hop that is served wants some, as many threads. Where all together want more than
-//   there
-//     are, the fullest core has ceil(wanted / cores) threads, and every hop that wants CPU goes so many times slower:
-//     compute's threads meet at barriers, so a visit is as slow as its slowest core, and what shares that core as slow.
+//   - the CPU: `cores` of them. A hop that is served wants some, as many threads. Where all together want more, every
+//     hop that wants CPU goes slowed_by() times slower: compute's threads meet at barriers, so a visit is as slow as
+//     its slowest core, and what shares that core as slow.
 // Nothing else is: no memory bandwidth, no caches. Units of a step never overlap (a unit ends when all its hops have),
 // so one unit is what a step takes.
 #pragma once

@@ -1,7 +1,9 @@
 #include "engine/what_if.h"
 
 #include <algorithm>
+#include <atomic>
 #include <future>
+#include <thread>
 
 #include "core/errors.h"
 #include "engine/predict.h"
@@ -62,18 +64,23 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
     if (raised == Offer::Raised::kDrives && options.drives == kMaxDrives) continue;
     offers.push_back({.raised = raised, .resources = raise(resources_of(options), raised), .step_ms = {}});
   }
-  // Plans of large models take seconds each.
-  std::vector<std::future<void>> predictions;
-  for (Offer& offer : offers) {
-    predictions.push_back(std::async(std::launch::async, [&] {
-      const PlanOptions changed = with_resources(present, offer.resources);
-      const auto changed_plan = find_plan(model, changed);
-      if (!changed_plan) return;
-      offer.step_ms = predict(model, *changed_plan, *changed.speeds).step_ms;
-      offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
+  const auto fill = [&](Offer& offer) {
+    const PlanOptions changed = with_resources(present, offer.resources);
+    const auto changed_plan = find_plan(model, changed);
+    if (!changed_plan) return;
+    offer.step_ms = predict(model, *changed_plan, *changed.speeds).step_ms;
+    offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
+  };
+  // Plans of large models take seconds each. Half of the cores: others may be at work, or be measured.
+  std::atomic<size_t> next = 0;
+  std::vector<std::future<void>> workers;
+  for (unsigned worker = 0; worker < std::max(1u, std::thread::hardware_concurrency() / 2); ++worker) {
+    if (worker == offers.size()) break;
+    workers.push_back(std::async(std::launch::async, [&] {
+      for (size_t i = next++; i < offers.size(); i = next++) fill(offers[i]);
     }));
   }
-  for (std::future<void>& each : predictions) each.get();
+  for (std::future<void>& each : workers) each.get();
   std::stable_sort(offers.begin(), offers.end(),
                    [](const Offer& a, const Offer& b) { return a.micro_batches_per_s > b.micro_batches_per_s; });
   return offers;

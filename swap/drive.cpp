@@ -160,7 +160,9 @@ void Drive::check_named() const {
   struct stat own {
   }, named{};
   if (fstat(file_, &own) != 0) fail("stat", path_, errno);
-  if (stat(path_.c_str(), &named) == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino) return;
+  const int error_number = stat(path_.c_str(), &named) == 0 ? 0 : errno;
+  if (error_number == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino) return;
+  if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", path_, error_number);
   if (own.st_nlink == 0) {
     fail(
         "commit", path_, ENOENT,

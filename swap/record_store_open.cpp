@@ -139,6 +139,7 @@ void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
     std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.next));
     std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.committed));
   }
+  committed.caller.reserve(static_cast<size_t>(options.caller_bytes));
   current_area = area;
   has_generation = true;
 }

@@ -235,7 +235,8 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
 
 std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {
   const std::filesystem::path path = store_path(folders.front(), rank);
-  if (!std::filesystem::is_regular_file(path)) return std::nullopt;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
   std::array<std::array<char, kStoreBlockBytes>, 2> blocks = {};
   CopyBlocks read;

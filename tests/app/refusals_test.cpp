@@ -270,6 +270,14 @@ TEST_F(RefusalsTest, what_is_replaced_and_what_stays_behind_is_told) {
   EXPECT_THAT(ended.err, HasSubstr(file("a/sluice-0.swap") + ": the store of the run that is replaced stays there"));
 }
 
+TEST_F(RefusalsTest, a_run_whose_configuration_is_damaged_can_be_begun_again) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  fs::resize_file(file("run/config.json"), 40);
+  const Ended ended = train("run", {"--steps", "1", "--overwrite"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("where the store of the run that is replaced lies cannot be told"));
+}
+
 // The numbers of closed streams are given to the next files that are opened.
 TEST_F(RefusalsTest, closed_standard_streams_cost_no_file_its_content) {
   for (const char* closed : {"2>&-", ">&- 2>&-", "<&- >&- 2>&-"}) {

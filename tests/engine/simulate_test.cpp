@@ -227,5 +227,14 @@ TEST(Simulate, a_machine_twice_as_fast_takes_half_the_time) {
   }
 }
 
+TEST(SlowedBy, the_fullest_core_is_shared_and_a_quota_by_all) {
+  EXPECT_EQ(slowed_by(1, 2), 1);
+  EXPECT_EQ(slowed_by(2, 2), 1);
+  EXPECT_EQ(slowed_by(3, 2), 2);
+  EXPECT_EQ(slowed_by(4, 2), 2);
+  EXPECT_DOUBLE_EQ(slowed_by(2, 1.5), 2 / 1.5);
+  EXPECT_EQ(slowed_by(1, 1.5), 1);
+}
+
 }  // namespace
 }  // namespace sluice::testing
