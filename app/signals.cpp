@@ -37,6 +37,9 @@ extern "C" void note_signal(int number) {
 
 StopRequests::StopRequests() {
   noted_signal = 0;
+  struct sigaction ignored = {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignored, &pipe_before_);
   for (Handled& each : handled_) {
     struct sigaction action = {};
     action.sa_handler = note_signal;
@@ -49,6 +52,7 @@ StopRequests::StopRequests() {
 }
 
 StopRequests::~StopRequests() {
+  sigaction(SIGPIPE, &pipe_before_, nullptr);
   for (const Handled& each : handled_) sigaction(each.number, &each.before, nullptr);
 }
 

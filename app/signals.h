@@ -7,7 +7,8 @@
 namespace sluice {
 
 // While it lives, the first of these signals is only noted, and SIGINT or SIGTERM more than a fifth of a second later
-// ends the process at once. One at a time in a process.
+// ends the process at once. Nor does it end with whoever reads its output: Ctrl-C ends a `tee` behind it as well. One
+// at a time in a process.
 class StopRequests {
  public:
   StopRequests();
@@ -22,6 +23,7 @@ class StopRequests {
     int number;
     struct sigaction before {};
   };
+  struct sigaction pipe_before_ {};
   std::array<Handled, 3> handled_{Handled{SIGINT}, Handled{SIGTERM}, Handled{SIGHUP}};
 };
 

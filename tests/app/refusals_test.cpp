@@ -270,6 +270,15 @@ TEST_F(RefusalsTest, what_is_replaced_and_what_stays_behind_is_told) {
   EXPECT_THAT(ended.err, HasSubstr(file("a/sluice-0.swap") + ": the store of the run that is replaced stays there"));
 }
 
+// As of `| tee log`, which Ctrl-C ends before the run has committed its step.
+TEST_F(RefusalsTest, a_reader_of_the_log_that_ends_does_not_end_the_run) {
+  const std::string command = beside_this_program("sluice") + " train " + file("run.json") + " --data " +
+                              file("text.txt") + " --steps 4 --set steps_per_print=1 --out " + file("run") +
+                              " 2>&1 | grep -m 1 'step 1/'";
+  ASSERT_EQ(run_process({"/bin/sh", "-c", command}).exit_code, 0);
+  EXPECT_EQ(metrics("run").size(), 5u);  // four steps and the final line
+}
+
 TEST_F(RefusalsTest, a_run_whose_configuration_is_damaged_can_be_begun_again) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   fs::resize_file(file("run/config.json"), 40);
