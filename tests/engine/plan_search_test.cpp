@@ -108,6 +108,16 @@ TEST_F(Homes, are_the_same_whether_the_size_of_chunks_is_derived_or_given) {
   }
 }
 
+// Not from what tables leave of it, which depends on the plan.
+TEST_F(Homes, have_chunks_whose_size_follows_from_the_host_budget_alone) {
+  PlanOptions wish = options(1);
+  wish.chunk_elements = 0;
+  for (const int64_t elements : {16384, 65536, 262144}) {
+    wish.host_bytes = 16 * Planner(model_, wish).slot_bytes(elements);  // the least that gives this size
+    EXPECT_EQ(make_plan(model_, wish).geometry.chunk_elements(), elements);
+  }
+}
+
 TEST_F(Homes, of_many_chunks_the_choice_is_made_on_few_and_the_chunks_stay) {
   model_ = toy_model({.visits = 6, .elements = 60000}, Precision::kBf16);
   PlanOptions wish = options(7);
