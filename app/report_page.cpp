@@ -131,12 +131,17 @@ std::string lanes_table(const Steady& steady) {
   return html + "</table>";
 }
 
+// By how much steps took longer than the plan predicted, as a share of that.
+std::optional<double> off_prediction(const Steady& steady) {
+  if (!steady.predicted_step_ms || !steady.measured_as_predicted_ms) return std::nullopt;
+  return *steady.measured_as_predicted_ms / *steady.predicted_step_ms - 1;
+}
+
 std::string planned_words(const Steady& steady) {
-  if (!steady.predicted_step_ms || !steady.measured_as_predicted_ms) return "";
-  const double measured_ms = *steady.measured_as_predicted_ms;
-  const double off = 100 * (measured_ms / *steady.predicted_step_ms - 1);
+  const std::optional<double> off = off_prediction(steady);
+  if (!off) return "";
   return fmt::format("<p>The plan predicted {} a step; measured were {} ({:+.0f} %).</p>",
-                     ms_words(*steady.predicted_step_ms), ms_words(measured_ms), off);
+                     ms_words(*steady.predicted_step_ms), ms_words(*steady.measured_as_predicted_ms), 100 * *off);
 }
 
 // A run's prediction, and what each offer makes of it.
@@ -161,13 +166,11 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
   }
   html += "</table>";
   constexpr double kFarOff = 0.3;
-  const double measured_ms = steady.measured_as_predicted_ms.value_or(steady.step_ms);
-  const double predicted_ms = steady.predicted_step_ms.value_or(measured_ms);
-  if (std::abs(measured_ms - predicted_ms) > kFarOff * predicted_ms) {
+  if (std::abs(off_prediction(steady).value_or(0)) > kFarOff) {
     html += fmt::format(
         "<p>Steps took {} where {} were predicted: the machine was busy when its speeds were measured, or "
         "is now, and these offers are as wrong as that.</p>",
-        ms_words(measured_ms), ms_words(predicted_ms));
+        ms_words(*steady.measured_as_predicted_ms), ms_words(*steady.predicted_step_ms));
   }
   return html +
          "<p class=\"quiet\">Predicted when training last began, each alone and all else as it was; more "

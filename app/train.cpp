@@ -18,6 +18,7 @@
 #include "app/step_predictions.h"
 #include "app/what_if.h"
 #include "core/clock.h"
+#include "data/cache_file.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
 
@@ -121,14 +122,7 @@ void Training::make_the_plan() {
 // Of a run that begins in a new folder: another one may have come and gone there since that was looked at.
 void Training::lock_folder() {
   if (opening_.lock.is_held()) return;
-  std::error_code error;
-  fs::create_directories(folder().path(), error);
-  if (error) {
-    throw IoError({.action = "creation of the folder",
-                   .path = folder().path().string(),
-                   .error_number = error.value(),
-                   .advice = "give a folder that can be written (--out)"});
-  }
+  make_folder(folder().path());
   opening_.lock = folder().lock();
   if (folder().holds() == RunFolder::Holds::kNothing) return;
   throw ConfigError(fmt::format("{}: another run has been begun there in this moment; give another folder with --out",

@@ -5,7 +5,7 @@
 
 Each part's output goes to OUT/PART.txt, with the command before it. Parts that need what is not here are passed over,
 and said to be: fio and aio, adam_peers and peers run with --peers, a Python that has torch, transformers and deepspeed.
-Takes about an hour and a half on two cores, and up to 31 GB of the drive.
+Needs up to 31 GB of the drive.
 """
 import argparse
 import os

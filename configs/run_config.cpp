@@ -136,7 +136,7 @@ class Reader {
   Within within_;
 };
 
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 1024, kMostCommitInterval = 1000000;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // The hyper-parameters that each type knows beside lr and weight_decay, and its defaults, which are the incumbent's.
@@ -341,7 +341,7 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
   reader.bytes("sluice.host_memory", sluice.host_memory_bytes);
   read_nvme(reader, sluice.nvme);
   reader.integer_or_auto("sluice.chunk_elements", sluice.chunk_elements, kMinChunkElements);
-  reader.integer_or_auto("sluice.commit_interval", sluice.commit_interval, 1, 1000000);
+  reader.integer_or_auto("sluice.commit_interval", sluice.commit_interval, 1, kMostCommitInterval);
   reader.choice<IoBackend>(
       "sluice.io_backend", sluice.io_backend,
       {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}});

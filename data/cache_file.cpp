@@ -50,6 +50,17 @@ void sync_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw IoError({.action = "create folder",
+                   .path = folder.string(),
+                   .error_number = error.value(),
+                   .advice = "choose another folder"});
+  }
+}
+
 // Without a name where the file system knows that: then nothing stays behind however the process ends, but in the
 // moment of publishing.
 PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {

@@ -10,6 +10,9 @@
 
 namespace sluice {
 
+// With those above it. Throws IoError.
+void make_folder(const std::filesystem::path& folder);
+
 // A file being written. Not thread-safe. Until publish() nothing is visible under the final name, and what was there
 // stays; the destructor removes what was not published.
 class PendingFile {

@@ -91,17 +91,6 @@ std::unique_ptr<PendingFile> write_tokens(const PrepareOptions& options, const T
   return writer.finish();
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    throw IoError({.action = "create folder",
-                   .path = folder.string(),
-                   .error_number = error.value(),
-                   .advice = "choose another folder"});
-  }
-}
-
 void report_text(const Log& log, const TextSource& text) {
   const std::string skipped = text.skipped().total() > 0 ? "; left out: " + text.skipped().describe() : "";
   say(log, LogLevel::kInfo,

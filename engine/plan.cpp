@@ -71,10 +71,8 @@ UpdateLayout Plan::update_layout(int chunk) const {
     layout.bytes += round_up(bytes, kPlaneAlignmentBytes);
     return at;
   };
-  if (homes.state == Home::kNvme) layout.state = place(record_layout(options.format(), Group::kState, elements).bytes);
-  if (homes.weights == Home::kNvme) {
-    layout.weights = place(record_layout(options.format(), Group::kWeights, elements).bytes);
-  }
+  if (homes.state == Home::kNvme) layout.state = place(record_bytes(chunk, Group::kState));
+  if (homes.weights == Home::kNvme) layout.weights = place(record_bytes(chunk, Group::kWeights));
   if (homes.gradient != Home::kHost) {
     layout.gradient = place(gradient_bytes(elements));
   }

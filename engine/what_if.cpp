@@ -72,10 +72,10 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
     offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
   };
   // Plans of large models take seconds each. Half of the cores: others may be at work, or be measured.
+  const auto worker_count = std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 1, offers.size());
   std::atomic<size_t> next = 0;
   std::vector<std::future<void>> workers;
-  for (unsigned worker = 0; worker < std::max(1u, std::thread::hardware_concurrency() / 2); ++worker) {
-    if (worker == offers.size()) break;
+  while (workers.size() < worker_count) {
     workers.push_back(std::async(std::launch::async, [&] {
       for (size_t i = next++; i < offers.size(); i = next++) fill(offers[i]);
     }));

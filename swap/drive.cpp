@@ -157,17 +157,17 @@ void Drive::check_whole() const {
 }
 
 void Drive::check_named() const {
-  struct stat own {
-  }, named{};
-  if (fstat(file_, &own) != 0) fail("stat", path_, errno);
-  const int error_number = stat(path_.c_str(), &named) == 0 ? 0 : errno;
-  if (error_number == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino) return;
-  if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", path_, error_number);
-  if (own.st_nlink == 0) {
+  if (is_nameless()) {
     fail(
         "commit", path_, ENOENT,
         "the file has been deleted while it was in use; nothing more is committed to it; begin again with --overwrite");
   }
+  struct stat own {};
+  struct stat named {};
+  if (fstat(file_, &own) != 0) fail("stat", path_, errno);
+  const int error_number = stat(path_.c_str(), &named) == 0 ? 0 : errno;
+  if (error_number == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino) return;
+  if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", path_, error_number);
   fail("commit", path_, ENOENT,
        "the file has been moved away while it was in use; nothing more is committed to it; bring it back to where it "
        "was, then --resume");

@@ -29,8 +29,8 @@ struct IoProbeOptions {
   std::vector<IoSettings> candidates;          // the first wins unless another's median is more than 5 % above its own
   std::span<std::byte> memory;                 // scratch, divided between the drives; aligned to 4096
   int64_t scratch_bytes = int64_t{64} << 20;  // file on each drive; and what a round moves at the most, each way, twice
-  // For all together, about. Three rounds fit, each of all candidates in turn; where drives are so slow that they would
-  // not, two or one are made.
+  // For all together, about, but for a first pass through whole files. Three rounds fit, each of all candidates in
+  // turn; where drives are so slow that they would not, two or one are made.
   int64_t limit_ns = 2'000'000'000;
   IoQueueFactory make_queue = make_io_queue;
   std::function<int64_t()> clock = now_ns;

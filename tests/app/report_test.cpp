@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice {
 namespace {
@@ -16,11 +17,7 @@ namespace fs = std::filesystem;
 
 class ReportTest : public CommandTest {
  protected:
-  std::string text_of(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(file(name)).rdbuf();
-    return text.str();
-  }
+  std::string text_of(const std::string& name) const { return read_whole(file(name)); }
   // What `sluice report` says where every step of "run" took 100 ms and lanes were busy so long; others not at all.
   std::string report_of(const std::map<std::string, double>& busy_ms) const {
     std::vector<Json> lines = metrics("run");

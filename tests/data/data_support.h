@@ -7,26 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice {
-
-// Runs `act`, which must throw Error, and gives its message.
-template <class Error, class Act>
-std::string message_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing of the expected type was thrown";
-  return "";
-}
-
-inline std::string read_whole(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Lines of made-up words with indentation: the same for the same argument.
 inline std::string made_up_code(int lines) {

@@ -15,6 +15,7 @@
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -67,17 +68,6 @@ class StoreOpening : public testing::Test {
   }
   int newest() { return superblock(0).generation > superblock(1).generation ? 0 : 1; }
 
-  template <typename Error>
-  std::string refusal(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
-  }
-
   TempFolder folder_;
   LogLines lines_;
   TestRun run_;
@@ -88,23 +78,23 @@ TEST_F(StoreOpening, names_every_difference_to_the_run_that_opens_it) {
   StoreIdentity other = run_.identity;
   other.model = "first: a 30x100, b 78\nsecond: c 4500\n";
   other.world_size = 2;
-  const auto message = refusal<ConfigError>([&] { RecordStore::open(run_.geometry, other, options()); });
+  const auto message = message_of<ConfigError>([&] { RecordStore::open(run_.geometry, other, options()); });
   EXPECT_THAT(message, AllOf(HasSubstr(file().string()), HasSubstr("\"first: a 30x100, b 77\""),
                              HasSubstr("\"first: a 30x100, b 78\""),
                              HasSubstr("world size: the store has 1, this run 2"), HasSubstr("--overwrite")));
   const TestRun fp32(Precision::kFp32);
-  EXPECT_THAT(refusal<ConfigError>([&] { RecordStore::open(fp32.geometry, fp32.identity, options()); }),
+  EXPECT_THAT(message_of<ConfigError>([&] { RecordStore::open(fp32.geometry, fp32.identity, options()); }),
               HasSubstr("precision: the store has bf16, this run fp32"));
   const Geometry finer(std::vector<PartitionSpec>{{"first", {{"a", {3000}}}}}, 256);
   StoreIdentity cut = run_.identity;
   cut.chunk_elements = 256;
   cut.chunk_count = static_cast<int64_t>(finer.chunks().size());
-  EXPECT_THAT(refusal<ConfigError>([&] { RecordStore::open(finer, cut, options()); }),
+  EXPECT_THAT(message_of<ConfigError>([&] { RecordStore::open(finer, cut, options()); }),
               AllOf(HasSubstr("chunk_elements: the store has 2000, this run 256"), HasSubstr("chunk count")));
   std::filesystem::copy_file(file(), folder_.path() / "sluice-1.swap");
   other = run_.identity;
   other.rank = 1;
-  EXPECT_THAT(refusal<ConfigError>([&] { RecordStore::open(run_.geometry, other, options()); }),
+  EXPECT_THAT(message_of<ConfigError>([&] { RecordStore::open(run_.geometry, other, options()); }),
               HasSubstr("rank: the store has 0, this run 1"));
   expect_step(*open(), run_, 0);
 }
@@ -113,24 +103,24 @@ TEST_F(StoreOpening, a_difference_beyond_the_text_that_the_header_keeps_is_found
   run_.identity.model = std::string(5000, 'x') + "a";
   make_steps(0);
   run_.identity.model.back() = 'b';
-  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("model: the store's is another one"));
+  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("model: the store's is another one"));
 }
 
 TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
   EXPECT_EQ(find_store(folder_.path()), StoreExists::kNo);
-  EXPECT_THAT(refusal<IoError>([&] { open(); }), HasSubstr(file().string()));
+  EXPECT_THAT(message_of<IoError>([&] { open(); }), HasSubstr(file().string()));
   make_steps(0);
   EXPECT_EQ(find_store(folder_.path()), StoreExists::kYes);
   EXPECT_EQ(find_store(folder_.path(), 1), StoreExists::kNo);
   flip_in_both_copies(40);
-  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("damaged"));
+  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("damaged"));
   flip_in_both_copies(40);
   flip_in_both_copies(8);
-  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("version 19, this is version 3"));
+  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("version 19, this is version 3"));
   flip_in_both_copies(8);
   expect_step(*open(), run_, 0);
   for (const int64_t offset : kIdentityOffset) change_bytes(offset, std::vector<std::byte>(4096, std::byte{'a'}));
-  EXPECT_THAT(refusal<ConfigError>([&] { open(); }), HasSubstr("is not a store of sluice"));
+  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("is not a store of sluice"));
   EXPECT_EQ(RecordStore::identify(folder_.path()), std::nullopt);
 }
 
@@ -138,7 +128,7 @@ TEST_F(StoreOpening, a_file_cut_short_is_refused) {
   make_steps(0);
   std::filesystem::resize_file(file(),
                                static_cast<uintmax_t>(RecordStore::file_bytes(run_.geometry, run_.precision) - 512));
-  EXPECT_THAT(refusal<CorruptionError>([&] { open(); }), HasSubstr("cut short"));
+  EXPECT_THAT(message_of<CorruptionError>([&] { open(); }), HasSubstr("cut short"));
 }
 
 TEST_F(StoreOpening, identify_tells_what_a_store_was_made_with) {
@@ -235,7 +225,7 @@ TEST_F(StoreOpening, a_step_whose_table_was_damaged_meanwhile_is_not_gone_back_t
   make_steps(3);
   auto store = open();
   flip_bit(superblock(1 - newest()).table_offset + 100);
-  EXPECT_THAT(refusal<CorruptionError>([&] { store->open_step(2); }), HasSubstr("the table of step 2"));
+  EXPECT_THAT(message_of<CorruptionError>([&] { store->open_step(2); }), HasSubstr("the table of step 2"));
   store.reset();
   expect_step(*open(), run_, 3);
 }
@@ -251,7 +241,7 @@ TEST_F(StoreOpening, a_step_that_has_been_written_over_in_part_is_not_gone_back_
   }
   auto store = open();
   EXPECT_THAT(store->openable_steps(), ElementsAre(3, 2));
-  EXPECT_THAT(refusal<CorruptionError>([&] { store->open_step(2); }),
+  EXPECT_THAT(message_of<CorruptionError>([&] { store->open_step(2); }),
               AllOf(HasSubstr("step 2 is not whole"), HasSubstr("chunk 4, state"), HasSubstr(file().string()),
                     HasSubstr("opens at step 3 only")));
   EXPECT_THAT(store->openable_steps(), ElementsAre(3));
@@ -283,7 +273,7 @@ TEST_F(StoreOpening, a_flipped_bit_in_any_plane_is_found_and_named) {
   for (int plane = 0; plane < 3; ++plane) {
     const int64_t in_slot = run_.layout(record).plane_offset[plane] + 33;
     for (int slot : {0, 1}) flip_bit(layout.place_of(record, slot, in_slot).offset);
-    const auto message = refusal<CorruptionError>([&] { read_verified(*store, run_, record); });
+    const auto message = message_of<CorruptionError>([&] { read_verified(*store, run_, record); });
     const std::array<const char*, 3> names = {"residual", "moment1", "moment2"};
     EXPECT_THAT(message, AllOf(HasSubstr("block of the test"), HasSubstr("chunk 1"), HasSubstr("state"),
                                HasSubstr(names[plane]), HasSubstr("expected"), HasSubstr(file().string())));
@@ -335,9 +325,9 @@ TEST_F(StoreOpening, burning_a_number_leaves_the_last_one_burnt_where_it_is) {
 TEST_F(StoreOpening, a_second_opening_is_refused_in_this_process_and_in_another) {
   make_steps(1);
   auto store = open();
-  const auto message = refusal<ConfigError>([&] { open(); });
+  const auto message = message_of<ConfigError>([&] { open(); });
   EXPECT_THAT(message, AllOf(HasSubstr(file().string()), HasSubstr("in use"), HasSubstr("--out")));
-  EXPECT_THAT(refusal<ConfigError>([&] { create(); }), HasSubstr("in use"));
+  EXPECT_THAT(message_of<ConfigError>([&] { create(); }), HasSubstr("in use"));
   const pid_t child = fork();
   if (child == 0) {
     int refused = 1;

@@ -12,6 +12,7 @@
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/recorded_drives.h"
 #include "tests/fakes/test_store.h"
 
@@ -66,13 +67,7 @@ class StoreHeaders : public testing::TestWithParam<int> {
     }
   }
   std::string refusal() {
-    try {
-      open();
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "not refused";
-    return {};
+    return message_of<ConfigError>([this] { open(); });
   }
 
   TempFolder folder_;

@@ -1,0 +1,29 @@
+// What an action that must fail says, and what is in a file.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace sluice {
+
+// Runs `act`, which must throw Error, and gives its message.
+template <class Error, class Act>
+std::string message_of(const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing of the expected type was thrown";
+  return "";
+}
+
+inline std::string read_whole(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace sluice
