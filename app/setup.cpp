@@ -88,6 +88,7 @@ std::string without_folder(const std::string& model) {
 }
 
 RunSetup set_up(RunConfig config, const Log& log) {
+  for (const std::string& note : config.notes) say(log, LogLevel::kInfo, note);
   const DeviceKind device = choose_device(config.sluice.device, log);
   ModelSection section = read_model_section(config.model);
   check_vocabulary(config, section.config.vocab_size);

@@ -28,8 +28,8 @@ struct RunSetup {
   Gpt2 model;
   std::vector<ParameterGroup> groups;  // of optimizer.param_groups
 };
-// Chooses the device, reads the model's section, fills in defaults, sets LibTorch's threads. Throws ConfigError; and
-// DeviceError where the device that the configuration insists on cannot be had.
+// Logs the configuration's notes, chooses the device, reads the model's section, fills in defaults, sets LibTorch's
+// threads. Throws ConfigError; and DeviceError where the device that the configuration insists on cannot be had.
 RunSetup set_up(RunConfig config, const Log& log);
 
 // What compute needs: measured by running one of each kind of block, or by the closed form where that would take more

@@ -87,12 +87,6 @@ RunSetup Training::set_it_up() {
     setup.section.folder = opening_.model_folder;
     setup.config.model = model_section_text(setup.section);
   }
-  if (setup.config.zero_stage > 0) {
-    say(console_.log(), LogLevel::kInfo,
-        fmt::format("zero_optimization.stage {} is not needed: there is one rank, which has all of the state, and the "
-                    "budgets decide where that lives",
-                    setup.config.zero_stage));
-  }
   if (opening_.before) check_same_run(*opening_.before, setup.config, folder().path());
   if (!opening_.goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
   // The chunks of a store stay as they were made, whatever the budgets of this run would give.

@@ -1,14 +1,12 @@
 #include "configs/document.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
-#include "configs/keys.h"
 #include "core/errors.h"
 
 namespace sluice {
@@ -106,54 +104,6 @@ void apply_override(Json& document, const std::string& override_text) {
   }
 }
 
-// A value for an error's one line.
-std::string shown(const Json& value) {
-  constexpr size_t kLongest = 60;
-  const std::string text = value.dump();
-  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
-}
-
-[[noreturn]] void refuse_key(const std::string& path, const Json& value, const std::string& name) {
-  if (const std::string_view* reason = find_later_key(path)) {
-    throw ConfigError(fmt::format("{}: \"{}\" is not supported yet ({}); leave it out", name, path, *reason));
-  }
-  const size_t dot = path.rfind('.');
-  const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
-  const std::string where = section.empty() ? "at the top" : "in \"" + section + "\"";
-  throw ConfigError(fmt::format("{}: unknown key \"{}\" (value {}); did you mean \"{}\"? Allowed {}: {}", name, path,
-                                shown(value), nearest_key(path), where, keys_of(section)));
-}
-
-// Each with its reason; what lies below one is not looked at.
-void find_later_keys(const Json& section, const std::string& prefix, std::vector<std::string>& found) {
-  for (const auto& [key, value] : section.items()) {
-    const std::string path = prefix.empty() ? key : prefix + "." + key;
-    if (const std::string_view* reason = find_later_key(path)) {
-      found.push_back(fmt::format("\"{}\" ({})", path, *reason));
-    } else if (value.is_object()) {
-      find_later_keys(value, path, found);
-    }
-  }
-}
-
-void check_section(const Json& section, const std::string& prefix, const std::string& name) {
-  for (const auto& [key, value] : section.items()) {
-    const std::string path = prefix.empty() ? key : prefix + "." + key;
-    const KeyInfo* known = find_key(path);
-    if (known == nullptr) refuse_key(path, value, name);
-    if (known->kind == KeyKind::kValue) continue;
-    const bool list = known->kind == KeyKind::kList;
-    const bool objects = std::ranges::all_of(value, [](const Json& each) { return each.is_object(); });
-    if (list ? !value.is_array() || !objects : !value.is_object()) {
-      throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name, path, shown(value), known->allowed));
-    }
-    if (list) {
-      for (const Json& each : value) check_section(each, path, name);
-    }
-    if (known->kind == KeyKind::kSection) check_section(value, path, name);
-  }
-}
-
 }  // namespace
 
 std::string read_document(const std::string& text, const std::string& name, std::span<const std::string> overrides) {
@@ -164,17 +114,6 @@ std::string read_document(const std::string& text, const std::string& name, std:
   } catch (const Json::type_error&) {
     throw ConfigError(fmt::format("{}: a value given by --set is not UTF-8 text", name));
   }
-}
-
-void check_keys(const std::string& document, const std::string& name) {
-  const Json parsed = Json::parse(document);
-  std::vector<std::string> later;
-  find_later_keys(parsed, "", later);
-  if (later.size() > 1) {
-    throw ConfigError(
-        fmt::format("{}: {} keys are not supported: {}; leave them out", name, later.size(), fmt::join(later, ", ")));
-  }
-  check_section(parsed, "", name);
 }
 
 }  // namespace sluice

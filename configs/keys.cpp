@@ -1,9 +1,13 @@
 #include "configs/keys.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <vector>
 
+#include "configs/deepspeed_keys.h"
 #include "core/nearest_name.h"
 
 namespace sluice {
@@ -12,6 +16,7 @@ namespace {
 constexpr std::string_view kBytes = "bytes, as \"12GiB\" or a positive integer";
 constexpr std::string_view kCountOrAuto = "a positive integer or \"auto\"";
 constexpr std::string_view kThreadsOrAuto = "an integer from 1 to 1024, or \"auto\"";
+constexpr std::string_view kOffloadDevice = "\"none\", \"cpu\" or \"nvme\"";
 constexpr std::string_view kHomes = "a home (\"auto\", \"host\", ...) or shares as {\"host\": 0.5, \"nvme\": 0.5}";
 
 constexpr KeyInfo kKeys[] = {
@@ -34,6 +39,7 @@ constexpr KeyInfo kKeys[] = {
     {"optimizer.params.eps", KeyKind::kValue, "a number above 0, 1.2e-38 at the least as in fp32"},
     {"optimizer.params.momentum", KeyKind::kValue, "a number from 0 to below 1, for SGD"},
     {"optimizer.params.weight_decay", KeyKind::kValue, "a number, 0 or more"},
+    {"optimizer.params.adam_w_mode", KeyKind::kValue, "true or false, which is for Adam"},
     {"optimizer.param_groups", KeyKind::kList,
      "a list of objects, as [{\"params\": [\"*.bias\", \"*.ln_*.weight\"], \"weight_decay\": 0}]"},
     {"optimizer.param_groups.params", KeyKind::kValue, "a list of patterns of parameters' names, as [\"*.bias\"]"},
@@ -64,6 +70,12 @@ constexpr KeyInfo kKeys[] = {
     {"fp16.min_loss_scale", KeyKind::kValue, "a number from 2^-100 to the first dynamic scale"},
     {"zero_optimization", KeyKind::kSection, "an object"},
     {"zero_optimization.stage", KeyKind::kValue, "0, 1, 2 or 3"},
+    {"zero_optimization.offload_optimizer", KeyKind::kSection, "an object"},
+    {"zero_optimization.offload_optimizer.device", KeyKind::kValue, kOffloadDevice},
+    {"zero_optimization.offload_optimizer.nvme_path", KeyKind::kValue, "a folder"},
+    {"zero_optimization.offload_param", KeyKind::kSection, "an object"},
+    {"zero_optimization.offload_param.device", KeyKind::kValue, kOffloadDevice},
+    {"zero_optimization.offload_param.nvme_path", KeyKind::kValue, "a folder"},
     {"steps_per_print", KeyKind::kValue, "a positive integer"},
     {"seed", KeyKind::kValue, "an integer, 0 or more"},
     {"endurance", KeyKind::kSection, "an object, as {\"terabytes_written\": 600, \"days\": 365}"},
@@ -93,67 +105,6 @@ constexpr KeyInfo kKeys[] = {
     {"sluice.trace", KeyKind::kValue, "the path of a file to write"},
 };
 
-struct LaterKey {
-  std::string_view path;
-  std::string_view reason;
-};
-// The incumbent's keys that wait for their piece of work. A key of a section stands for all below it.
-constexpr LaterKey kLaterKeys[] = {
-    {"amp", "automatic mixed precision; use bf16, fp16, or fp32"},
-    {"fp16.auto_cast", "the key; the model and its inputs are fp16"},
-    {"fp16.fp16_master_weights_and_grads", "masters in fp16; they are fp32"},
-    {"bf16.immediate_grad_update", "the engine orders its gradients itself"},
-    {"aio", "tuning of transfers; sluice.io_backend and sluice.io_depth are there"},
-    {"tensorboard", "TensorBoard; the run's metrics.jsonl has the numbers"},
-    {"wandb", "Weights & Biases; the run's metrics.jsonl has the numbers"},
-    {"csv_monitor", "the CSV monitor; the run's metrics.jsonl has the numbers"},
-    {"comet", "Comet; the run's metrics.jsonl has the numbers"},
-    {"wall_clock_breakdown", "timers of the log; the lanes of the run's metrics.jsonl have the times"},
-    {"memory_breakdown", "memory in the log; the run's metrics.jsonl has the peaks"},
-    {"dump_state", "dumps of the configuration; the run's config.json has it"},
-    {"flops_profiler", "the profiler of operations"},
-    {"comms_logger", "several ranks"},
-    {"communication_data_type", "several ranks"},
-    {"prescale_gradients", "several ranks"},
-    {"gradient_predivide_factor", "several ranks"},
-    {"data_types", "another type of gradients"},
-    {"sparse_gradients", "sparse gradients"},
-    {"sparse_attention", "sparse attention"},
-    {"activation_checkpointing", "the key; sluice.recompute says when blocks are recomputed from their checkpoints"},
-    {"checkpoint", "checkpoint options; the run's store is committed as it trains"},
-    {"data_efficiency", "curricula"},
-    {"curriculum_learning", "curricula"},
-    {"elasticity", "several ranks"},
-    {"autotuning", "the tuner"},
-    {"compression_training", "compression"},
-    {"zero_allow_untested_optimizer", "other optimizers"},
-    {"zero_force_ds_cpu_optimizer", "other optimizers"},
-    {"optimizer.param_groups.lr", "a rate beside the schedule's; lr_factor multiplies the step's"},
-    {"optimizer.legacy_fusion", "the key; the update is one pass"},
-    {"optimizer.params.torch_adam", "the key; the update is the engine's own"},
-    {"optimizer.params.adam_w_mode", "the key; choose with optimizer.type"},
-    {"optimizer.params.bias_correction", "updates without bias correction"},
-    {"optimizer.params.amsgrad", "AMSGrad"},
-    {"zero_optimization.offload_optimizer", "its lowest tier; sluice.placement.state and the budgets decide"},
-    {"zero_optimization.offload_param", "its lowest tier; sluice.placement.weights and the budgets decide"},
-    {"zero_optimization.overlap_comm", "several ranks"},
-    {"zero_optimization.contiguous_gradients", "the key; offsets are planned before the first step"},
-    {"zero_optimization.allgather_partitions", "several ranks"},
-    {"zero_optimization.allgather_bucket_size", "several ranks"},
-    {"zero_optimization.reduce_scatter", "several ranks"},
-    {"zero_optimization.reduce_bucket_size", "several ranks"},
-    {"zero_optimization.round_robin_gradients", "several ranks"},
-    {"zero_optimization.sub_group_size", "the key; sluice.chunk_elements is the unit of the update"},
-    {"zero_optimization.stage3_prefetch_bucket_size", "the key; the budgets decide"},
-    {"zero_optimization.stage3_param_persistence_threshold", "the key; the budgets decide"},
-    {"zero_optimization.stage3_max_live_parameters", "the key; the budgets decide"},
-    {"zero_optimization.stage3_max_reuse_distance", "the key; the budgets decide"},
-    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", "the key; sluice checkpoint export writes weights"},
-    {"zero_optimization.zero_hpz_partition_size", "several ranks"},
-    {"zero_optimization.zero_quantized_weights", "several ranks"},
-    {"zero_optimization.zero_quantized_gradients", "several ranks"},
-};
-
 std::string_view section_of(std::string_view path) {
   const size_t dot = path.rfind('.');
   return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
@@ -171,37 +122,33 @@ const KeyInfo* find_key(std::string_view path) {
   return found == std::end(kKeys) ? nullptr : found;
 }
 
-const std::string_view* find_later_key(std::string_view path) {
-  for (const LaterKey& key : kLaterKeys) {
-    if (key.path == path) return &key.reason;
-  }
-  return nullptr;
-}
-
 std::string nearest_key(std::string_view path) {
   const std::string_view section = section_of(path), leaf = leaf_of(path);
-  const KeyInfo* best = nullptr;
+  std::string_view best;
   size_t best_distance = std::numeric_limits<size_t>::max();
-  for (const KeyInfo& key : kKeys) {
+  const auto look_at = [&](std::string_view key) {
     // A key of another section counts as three edits more, so that a misplaced key is found and a typo stays at home.
-    const size_t away = section_of(key.path) == section ? 0 : 3;
-    const size_t distance = edit_distance(leaf_of(key.path), leaf) + away;
-    if (distance < best_distance) {
-      best = &key;
-      best_distance = distance;
-    }
-  }
-  return std::string(best->path);
+    const size_t away = section_of(key) == section ? 0 : 3;
+    const size_t distance = edit_distance(leaf_of(key), leaf) + away;
+    if (distance >= best_distance) return;
+    best = key;
+    best_distance = distance;
+  };
+  for (const KeyInfo& key : kKeys) look_at(key.path);
+  for (const DeepSpeedKey& key : deepspeed_keys()) look_at(key.path);
+  return std::string(best);
 }
 
 std::string keys_of(std::string_view section) {
-  std::string names;
-  for (const KeyInfo& key : kKeys) {
-    if (section_of(key.path) != section) continue;
-    if (!names.empty()) names += ", ";
-    names += leaf_of(key.path);
+  std::vector<std::string_view> names;
+  const auto look_at = [&](std::string_view key) {
+    if (section_of(key) == section) names.push_back(leaf_of(key));
+  };
+  for (const KeyInfo& key : kKeys) look_at(key.path);
+  if (names.empty()) {
+    for (const DeepSpeedKey& key : deepspeed_keys()) look_at(key.path);
   }
-  return names;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace sluice

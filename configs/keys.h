@@ -1,4 +1,4 @@
-// The keys of the configuration file: what each allows, and which of the incumbent's are not supported yet.
+// The keys of the configuration file that are honoured, and what each allows.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,12 +17,10 @@ struct KeyInfo {
 
 // Null where the path is not known.
 const KeyInfo* find_key(std::string_view path);
-// Why an incumbent's key (or a section above it) is not supported yet; null where it is not one of these.
-const std::string_view* find_later_key(std::string_view path);
-// The known key nearest to an unknown path: by edit distance among the keys of its section, unless a key elsewhere has
-// the same last name.
+// The key nearest to an unknown path, DeepSpeed's included: by edit distance among the keys of its section, unless a
+// key elsewhere has the same last name.
 std::string nearest_key(std::string_view path);
-// Names of the keys of a section ("" for the file's top), comma-separated.
+// Names of the keys of a section ("" for the file's top), comma-separated; DeepSpeed's where it has no others.
 std::string keys_of(std::string_view section);
 
 }  // namespace sluice

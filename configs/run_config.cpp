@@ -11,8 +11,11 @@
 #include <sstream>
 
 #include "configs/batch.h"
+#include "configs/check_keys.h"
+#include "configs/config_reader.h"
 #include "configs/document.h"
 #include "configs/keys.h"
+#include "configs/read_optimizer.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/geometry.h"
@@ -23,204 +26,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Reads values by their paths; what is not there keeps its default.
-class Reader {
- public:
-  // Where the document is a part of the file: how its keys begin for people, and in the table of keys.
-  struct Within {
-    std::string shown, known;
-  };
-  Reader(const Json& document, const std::string& name, Within within = {})
-      : document_(document), name_(name), within_(std::move(within)) {}
-
-  const Json* find(std::string_view path) const {
-    const Json* at = &document_;
-    for (size_t from = 0; from <= path.size();) {
-      const size_t dot = std::min(path.find('.', from), path.size());
-      const auto found = at->find(std::string(path.substr(from, dot - from)));
-      if (found == at->end()) return nullptr;
-      at = &*found;
-      from = dot + 1;
-    }
-    return at;
-  }
-
-  [[noreturn]] void refuse(std::string_view path, const Json& value, const std::string& more = "") const {
-    throw ConfigError(fmt::format("{}: \"{}{}\" is {}; allowed: {}{}", name_, within_.shown, path, value.dump(),
-                                  allowed(path), more));
-  }
-  [[noreturn]] void refuse_missing(std::string_view path) const {
-    throw ConfigError(fmt::format("{}: \"{}{}\" is missing; allowed: {}", name_, within_.shown, path, allowed(path)));
-  }
-
-  template <typename T>
-  void integer(std::string_view path, T& into, int64_t least,
-               int64_t most = std::numeric_limits<int64_t>::max()) const {
-    if (const Json* value = find(path)) into = static_cast<T>(checked_integer(path, *value, least, most));
-  }
-  template <typename T>
-  void integer_or_auto(std::string_view path, T& into, int64_t least, T most = std::numeric_limits<T>::max()) const {
-    const Json* value = find(path);
-    if (value == nullptr || *value == "auto") return;
-    into = static_cast<T>(checked_integer(path, *value, least, most));
-  }
-
-  // least <= value < below; both ends as the key's words say.
-  void number(std::string_view path, double& into, double least, double below) const {
-    const Json* value = find(path);
-    if (value == nullptr) return;
-    if (!value->is_number()) refuse(path, *value);
-    into = value->get<double>();
-    if (!std::isfinite(into) || into < least || into >= below) refuse(path, *value);
-  }
-
-  void text(std::string_view path, std::string& into) const {
-    const Json* value = find(path);
-    if (value == nullptr) return;
-    if (!value->is_string() || value->get<std::string>().empty()) refuse(path, *value);
-    into = value->get<std::string>();
-  }
-
-  // Calls `take(bool)` where the key is there.
-  template <typename Take>
-  void flag(std::string_view path, Take take) const {
-    const Json* value = find(path);
-    if (value == nullptr) return;
-    if (!value->is_boolean()) refuse(path, *value);
-    take(value->get<bool>());
-  }
-
-  template <typename T>
-  void choice(std::string_view path, T& into, std::initializer_list<std::pair<std::string_view, T>> choices) const {
-    const Json* value = find(path);
-    if (value == nullptr) return;
-    for (const auto& [word, meaning] : choices) {
-      if (value->is_string() && value->get<std::string>() == word) {
-        into = meaning;
-        return;
-      }
-    }
-    refuse(path, *value);
-  }
-
-  void bytes(std::string_view path, int64_t& into) const {
-    const Json* value = find(path);
-    if (value == nullptr) return;
-    try {
-      into = value->is_string() ? parse_bytes(value->get<std::string>()) : checked_integer(path, *value, 1);
-    } catch (const ConfigError&) {
-      into = 0;
-    }
-    if (into < 1) refuse(path, *value);
-  }
-
-  const std::string& name() const { return name_; }
-
- private:
-  std::string_view allowed(std::string_view path) const { return find_key(within_.known + std::string(path))->allowed; }
-
-  int64_t checked_integer(std::string_view path, const Json& value, int64_t least,
-                          int64_t most = std::numeric_limits<int64_t>::max()) const {
-    // 1e6 is an integer for people; beyond 2^53 a double is not one any more.
-    const bool whole = value.is_number_float() && std::abs(value.get<double>()) < 9e15 &&
-                       value.get<double>() == std::floor(value.get<double>());
-    const bool too_big = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
-    if ((!value.is_number_integer() && !whole) || too_big) refuse(path, value);
-    const int64_t number = whole ? static_cast<int64_t>(value.get<double>()) : value.get<int64_t>();
-    if (number < least || number > most) refuse(path, value);
-    return number;
-  }
-
-  const Json& document_;
-  const std::string& name_;
-  Within within_;
-};
-
 constexpr int kMostThreads = 1024, kMostCommitInterval = 1000000;
-constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-
-// The hyper-parameters that each type knows beside lr and weight_decay, and its defaults, which are the incumbent's.
-struct OptimizerType {
-  std::string_view name;
-  AdamOptions defaults;
-  bool betas, eps, momentum;
-};
-const OptimizerType kOptimizerTypes[] = {
-    {"AdamW", {.kind = AdamKind::kAdamW}, true, true, false},
-    {"Adam", {.kind = AdamKind::kAdam, .weight_decay = 0}, true, true, false},
-    {"Adagrad",
-     {.kind = AdamKind::kAdagrad, .learning_rate = 1e-2, .epsilon = 1e-10, .weight_decay = 0},
-     false,
-     true,
-     false},
-    {"Lion", {.kind = AdamKind::kLion, .beta2 = 0.99, .weight_decay = 0}, true, false, false},
-    {"SGD", {.kind = AdamKind::kSgd, .weight_decay = 0}, false, false, true},
-};
-
-void read_betas(const Reader& reader, AdamOptions& optimizer) {
-  const Json* betas = reader.find("betas");
-  if (betas == nullptr) return;
-  const auto good = [](const Json& beta) { return beta.is_number() && beta >= 0.0 && beta < 1.0; };
-  if (!betas->is_array() || betas->size() != 2 || !good((*betas)[0]) || !good((*betas)[1]))
-    reader.refuse("betas", *betas);
-  optimizer.beta1 = (*betas)[0].get<double>();
-  optimizer.beta2 = (*betas)[1].get<double>();
-}
-
-// Of the run, or of one of its groups, in a document of their own.
-void read_hyper_parameters(const Reader& reader, const OptimizerType& type, AdamOptions& optimizer) {
-  const auto only_of_others = [&](std::string_view key, bool known) {
-    const Json* value = reader.find(key);
-    if (value && !known) reader.refuse(key, *value, fmt::format(", and not with \"optimizer.type\" \"{}\"", type.name));
-  };
-  only_of_others("betas", type.betas);
-  only_of_others("eps", type.eps);
-  only_of_others("momentum", type.momentum);
-  reader.number("eps", optimizer.epsilon, std::numeric_limits<float>::min(), kNoLimit);
-  reader.number("weight_decay", optimizer.weight_decay, 0, kNoLimit);
-  reader.number("momentum", optimizer.momentum, 0, 1);
-  read_betas(reader, optimizer);
-}
-
-void read_patterns(const Reader& reader, std::vector<std::string>& patterns) {
-  const Json* value = reader.find("params");
-  if (value == nullptr) reader.refuse_missing("params");
-  if (!value->is_array() || value->empty()) reader.refuse("params", *value);
-  for (const Json& pattern : *value) {
-    if (!pattern.is_string() || pattern.get<std::string>().empty()) reader.refuse("params", *value);
-    patterns.push_back(pattern.get<std::string>());
-  }
-}
-
-void read_optimizer(const Reader& reader, RunConfig& config) {
-  AdamOptions& optimizer = config.optimizer;
-  const OptimizerType* type = &kOptimizerTypes[0];
-  reader.choice<const OptimizerType*>("optimizer.type", type,
-                                      {{"AdamW", &kOptimizerTypes[0]},
-                                       {"Adam", &kOptimizerTypes[1]},
-                                       {"Adagrad", &kOptimizerTypes[2]},
-                                       {"Lion", &kOptimizerTypes[3]},
-                                       {"SGD", &kOptimizerTypes[4]}});
-  optimizer = type->defaults;
-  if (const Json* params = reader.find("optimizer.params")) {
-    const Reader own(*params, reader.name(), {"optimizer.params.", "optimizer.params."});
-    own.number("lr", optimizer.learning_rate, 0, kNoLimit);
-    read_hyper_parameters(own, *type, optimizer);
-  }
-  const Json* groups = reader.find("optimizer.param_groups");
-  for (size_t i = 0; groups != nullptr && i < groups->size(); ++i) {
-    const Reader own((*groups)[i], reader.name(),
-                     {fmt::format("optimizer.param_groups[{}].", i), "optimizer.param_groups."});
-    ParamGroupConfig& group =
-        config.param_groups.emplace_back(ParamGroupConfig{.patterns = {}, .optimizer = optimizer});
-    read_patterns(own, group.patterns);
-    own.number("lr_factor", group.lr_factor, 0, kNoLimit);
-    read_hyper_parameters(own, *type, group.optimizer);
-  }
-}
 
 // The keys count where fp16 is enabled, and are checked everywhere.
-void read_fp16(const Reader& reader, RunConfig& config) {
+void read_fp16(const ConfigReader& reader, RunConfig& config) {
   const double beyond_largest = std::nextafter(kLargestLossScale, kNoLimit);
   LossScaleOptions scale{.kind = LossScaleOptions::Kind::kDynamic};
   double fixed = 0;
@@ -247,7 +56,7 @@ void read_fp16(const Reader& reader, RunConfig& config) {
   });
 }
 
-void read_schedule(const Reader& reader, ScheduleConfig& schedule) {
+void read_schedule(const ConfigReader& reader, ScheduleConfig& schedule) {
   if (reader.find("scheduler") == nullptr) return;
   if (reader.find("scheduler.type") == nullptr) reader.refuse_missing("scheduler.type");
   reader.choice<ScheduleKind>("scheduler.type", schedule.kind,
@@ -275,7 +84,7 @@ std::optional<HomeKind> home_of(const std::string& word) {
   return std::nullopt;
 }
 
-void read_homes(const Reader& reader, const std::string& path, HomeShares& shares) {
+void read_homes(const ConfigReader& reader, const std::string& path, HomeShares& shares) {
   const Json* value = reader.find(path);
   if (value == nullptr || *value == "auto") return;
   const auto add = [&](const std::string& word, double share) {
@@ -291,7 +100,7 @@ void read_homes(const Reader& reader, const std::string& path, HomeShares& share
   }
 }
 
-void read_placement(const Reader& reader, Placement& placement) {
+void read_placement(const ConfigReader& reader, Placement& placement) {
   read_homes(reader, "sluice.placement.weights", placement.weights);
   read_homes(reader, "sluice.placement.state", placement.state);
   read_homes(reader, "sluice.placement.gradient", placement.gradient);
@@ -299,7 +108,7 @@ void read_placement(const Reader& reader, Placement& placement) {
 }
 
 // What one key says against another.
-void check_together(const Reader& reader, const SluiceConfig& sluice) {
+void check_together(const ConfigReader& reader, const SluiceConfig& sluice) {
   try {
     sluice.placement.validate();
     check_update_mode(sluice.update, sluice.commit_interval, sluice.placement);
@@ -308,7 +117,7 @@ void check_together(const Reader& reader, const SluiceConfig& sluice) {
   }
 }
 
-void read_nvme(const Reader& reader, std::vector<std::string>& folders) {
+void read_nvme(const ConfigReader& reader, std::vector<std::string>& folders) {
   const Json* value = reader.find("sluice.nvme");
   if (value == nullptr) return;
   if (!value->is_array()) reader.refuse("sluice.nvme", *value);
@@ -324,7 +133,7 @@ void read_nvme(const Reader& reader, std::vector<std::string>& folders) {
 }
 
 // Both or neither: a rating says nothing without how long it is to last.
-void read_endurance(const Reader& reader, EnduranceConfig& endurance) {
+void read_endurance(const ConfigReader& reader, EnduranceConfig& endurance) {
   if (reader.find("endurance") == nullptr) return;
   const auto read = [&](std::string_view path, double& into) {
     if (reader.find(path) == nullptr) reader.refuse_missing(path);
@@ -334,7 +143,7 @@ void read_endurance(const Reader& reader, EnduranceConfig& endurance) {
   read("endurance.days", endurance.days);
 }
 
-void read_sluice(const Reader& reader, SluiceConfig& sluice) {
+void read_sluice(const ConfigReader& reader, SluiceConfig& sluice) {
   reader.choice<DeviceKind>("sluice.device", sluice.device,
                             {{"auto", DeviceKind::kAuto}, {"cuda", DeviceKind::kCuda}, {"cpu", DeviceKind::kHost}});
   reader.bytes("sluice.device_memory", sluice.device_memory_bytes);
@@ -366,7 +175,7 @@ void read_sluice(const Reader& reader, SluiceConfig& sluice) {
   reader.text("sluice.trace", sluice.trace);
 }
 
-void read_data(const Reader& reader, DataOptions& data) {
+void read_data(const ConfigReader& reader, DataOptions& data) {
   std::string path;
   reader.text("data.path", path);
   data.path = path;
@@ -381,7 +190,28 @@ void read_data(const Reader& reader, DataOptions& data) {
   reader.number("data.validation_fraction", data.validation_fraction, 0, 1);
 }
 
-std::string read_model(const Reader& reader) {
+// The stages' one choice: the folders of the store, where the engine's own section does not name them.
+void read_offload(const ConfigReader& reader, RunConfig& config) {
+  int stage = 0;
+  reader.integer("zero_optimization.stage", stage, 0, 3);
+  const bool named = reader.find("sluice.nvme") != nullptr;
+  std::vector<std::string>& folders = config.sluice.nvme;
+  for (const std::string of : {"zero_optimization.offload_optimizer", "zero_optimization.offload_param"}) {
+    enum class Tier { kNone, kCpu, kNvme } tier = Tier::kNone;
+    std::string folder;
+    reader.choice<Tier>(of + ".device", tier, {{"none", Tier::kNone}, {"cpu", Tier::kCpu}, {"nvme", Tier::kNvme}});
+    reader.text(of + ".nvme_path", folder);
+    if (folder.empty()) continue;
+    if (named || tier != Tier::kNvme) {
+      config.notes.push_back(fmt::format("not needed: \"{}.nvme_path\": {}", of,
+                                         named ? "sluice.nvme names the drives" : "\"device\" is not \"nvme\""));
+    } else if (std::ranges::find(folders, folder) == folders.end()) {
+      folders.push_back(folder);
+    }
+  }
+}
+
+std::string read_model(const ConfigReader& reader) {
   const Json* model = reader.find("model");
   if (model == nullptr) reader.refuse_missing("model");
   return model->dump();
@@ -400,10 +230,10 @@ std::string read_file(const std::string& path) {
 
 RunConfig parse_config(const std::string& text, const std::string& name, std::span<const std::string> overrides) {
   const std::string checked = read_document(text, name, overrides);
-  check_keys(checked, name);
-  const Json document = Json::parse(checked);
-  const Reader reader(document, name);
   RunConfig config;
+  config.notes = check_keys(checked, name);
+  const Json document = Json::parse(checked);
+  const ConfigReader reader(document, name);
   config.model = read_model(reader);
   read_data(reader, config.data);
   reader.integer_or_auto("train_batch_size", config.batch.train, 1);
@@ -415,11 +245,11 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   reader.number("gradient_clipping", config.gradient_clipping, 0, kNoLimit);
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
   read_fp16(reader, config);
-  reader.integer("zero_optimization.stage", config.zero_stage, 0, 3);
   reader.integer("steps_per_print", config.steps_per_print, 1);
   reader.integer("seed", config.seed, 0);
   read_endurance(reader, config.endurance);
   read_sluice(reader, config.sluice);
+  read_offload(reader, config);
   return config;
 }
 

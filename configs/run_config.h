@@ -63,11 +63,11 @@ struct RunConfig {
   double gradient_clipping = 0;  // largest norm; 0: none
   Precision precision = Precision::kFp32;
   LossScaleOptions loss_scale;  // fp16: the incumbent's section of that name; else 1
-  int zero_stage = 0;
   int64_t steps_per_print = 10;
   uint64_t seed = 0;
   EnduranceConfig endurance;
   SluiceConfig sluice;
+  std::vector<std::string> notes;  // what the file says that is not needed here, or means something else; to be logged
 };
 
 // Reads a file and applies overrides, each "path.to.key=value" with the value as JSON or else as a string. Throws
@@ -91,7 +91,8 @@ struct MachineFacts {
 // thread that serves the drives and one for the compute's own.
 void fill_defaults(RunConfig& config, const MachineFacts& machine);
 
-// The whole configuration as JSON text: parse_config(to_json(c)) equals c, and its text is the same again.
+// The whole configuration as JSON text: parse_config(to_json(c)) equals c but for the notes, which are made of keys
+// that are not written, and its text is the same again.
 std::string to_json(const RunConfig& config);
 
 }  // namespace sluice

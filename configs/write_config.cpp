@@ -142,7 +142,6 @@ std::string to_json(const RunConfig& config) {
   object["gradient_clipping"] = config.gradient_clipping;
   object["bf16"] = {{"enabled", config.precision == Precision::kBf16}};
   object["fp16"] = fp16_json(config);
-  object["zero_optimization"] = {{"stage", config.zero_stage}};
   object["steps_per_print"] = config.steps_per_print;
   object["seed"] = config.seed;
   if (config.endurance.terabytes_written > 0) {

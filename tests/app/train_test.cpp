@@ -182,5 +182,19 @@ TEST_F(TrainTest, the_store_goes_to_the_named_folder_and_later_commands_find_it)
   EXPECT_THAT(elsewhere.last_error_line(), testing::HasSubstr(file("drive")));
 }
 
+TEST_F(TrainTest, deepspeeds_keys_name_the_drive_and_the_log_says_which_are_not_needed) {
+  const std::string offload = R"({"device": "nvme", "nvme_path": ")" + file("drive") + R"(", "buffer_count": 4})";
+  const Ended ended = train("run", {"--set", "zero_optimization.offload_optimizer=" + offload, "--set",
+                                    "zero_optimization.overlap_comm=true", "--set", "aio.queue_depth=8"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_TRUE(fs::exists(file("drive/sluice-0.swap")));
+  EXPECT_THAT(ended.err, testing::HasSubstr("not needed: \"aio.queue_depth\": "));
+  EXPECT_THAT(ended.err, testing::HasSubstr("offload_optimizer.buffer_count\": sluice.device_memory"));
+  ASSERT_EQ(train("plain").exit_code, 0);
+  EXPECT_EQ(numbers(metrics("run")), numbers(metrics("plain")));
+  const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
+  EXPECT_EQ(exported.exit_code, 0) << exported.err;
+}
+
 }  // namespace
 }  // namespace sluice

@@ -75,9 +75,82 @@ TEST(GoodFiles, every_key_of_batch_data_and_optimizer_arrives) {
   EXPECT_EQ(config.optimizer.weight_decay, 0.1);
   EXPECT_EQ(config.gradient_clipping, 0.5);
   EXPECT_EQ(config.precision, Precision::kBf16);
-  EXPECT_EQ(config.zero_stage, 3);
   EXPECT_EQ(config.steps_per_print, 7);
   EXPECT_EQ(config.seed, 11u);
+}
+
+// A file as DeepSpeed's users own it, with a model and data.
+const std::string kDeepSpeeds = R"({
+  "model": {"type": "gpt2"}, "data": {"sequence_length": 33},
+  "train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto",
+  "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01,
+                                            "torch_adam": true, "adam_w_mode": true}},
+  "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-4, "warmup_num_steps": 100,
+                                                    "total_num_steps": 1000}},
+  "gradient_clipping": 1.0, "steps_per_print": 10, "wall_clock_breakdown": false,
+  "bf16": {"enabled": true},
+  "fp16": {"enabled": false, "auto_cast": false, "loss_scale": 0, "loss_scale_window": 500, "hysteresis": 2,
+           "min_loss_scale": 1, "initial_scale_power": 15},
+  "zero_optimization": {"stage": 3,
+    "offload_optimizer": {"device": "nvme", "nvme_path": "/drive0", "pin_memory": true, "buffer_count": 4},
+    "offload_param": {"device": "nvme", "nvme_path": "/drive1", "buffer_count": 5, "buffer_size": 1e8,
+                      "max_in_cpu": 1e9},
+    "overlap_comm": true, "contiguous_gradients": true, "reduce_bucket_size": 5e8, "sub_group_size": 1e9,
+    "stage3_prefetch_bucket_size": 5e7, "stage3_param_persistence_threshold": 1e5,
+    "stage3_max_live_parameters": 1e9},
+  "aio": {"block_size": 1048576, "queue_depth": 8, "thread_count": 1, "single_submit": false, "overlap_events": true},
+  "amp": {"enabled": false}, "communication_data_type": null, "sparse_gradients": false,
+  "tensorboard": {"enabled": true, "output_path": "runs", "job_name": "demo"}, "wandb": {"enabled": false}})";
+
+TEST(GoodFiles, deepspeeds_own_loads_and_says_what_of_it_is_not_needed) {
+  const RunConfig config = parse(kDeepSpeeds);
+  EXPECT_THAT(config.sluice.nvme, testing::ElementsAre("/drive0", "/drive1"));
+  EXPECT_EQ(config.batch.accumulation, 8);
+  EXPECT_EQ(config.optimizer.kind, AdamKind::kAdamW);
+  const auto note = [](const std::string& keys, const std::string& reason) {
+    return testing::AllOf(testing::HasSubstr(keys), testing::HasSubstr(": " + reason));
+  };
+  const std::string zero = "\"zero_optimization.";
+  EXPECT_THAT(
+      config.notes,
+      testing::UnorderedElementsAre(
+          note("not needed: \"optimizer.params.torch_adam\"", "the update is the engine's own"),
+          note(zero + "stage\", " + zero + "overlap_comm\", " + zero + "reduce_bucket_size\"", "one rank"),
+          note(zero + "offload_optimizer.device\", " + zero + "offload_optimizer.pin_memory\"", "sluice.device_m"),
+          note(zero + "contiguous_gradients\"", "offsets are planned"),
+          note(zero + "sub_group_size\"", "sluice.chunk_elements"), note("\"aio.block_size\", \"aio.queue_d", "req"),
+          note("\"wall_clock_breakdown\"", "the run's metrics.jsonl"),
+          note("not needed: \"tensorboard\":", "no files of a monitor are written")));
+  EXPECT_TRUE(parse(to_json(config)).notes.empty());
+  EXPECT_EQ(to_json(parse(to_json(config))), to_json(config));
+}
+
+TEST(GoodFiles, drives_are_those_of_the_engines_section_before_those_of_the_offload) {
+  const std::string offload = "zero_optimization.offload_optimizer=";
+  const auto nvme = [&](std::vector<std::string> overrides) { return parse(kSmallest, overrides).sluice.nvme; };
+  EXPECT_THAT(nvme({offload + R"({"device": "nvme", "nvme_path": "/d"})"}), testing::ElementsAre("/d"));
+  EXPECT_THAT(nvme({offload + R"({"device": "nvme", "nvme_path": "/d"})", R"(sluice.nvme=["/e"])"}),
+              testing::ElementsAre("/e"));
+  EXPECT_THAT(nvme({offload + R"({"device": "nvme", "nvme_path": "/d"})",
+                    R"(zero_optimization.offload_param={"device": "nvme", "nvme_path": "/d"})"}),
+              testing::ElementsAre("/d"));
+  EXPECT_TRUE(nvme({offload + R"({"device": "cpu", "nvme_path": "/d"})"}).empty());
+  EXPECT_THAT(
+      parse(kSmallest, {offload + R"({"device": "cpu", "nvme_path": "/d"})"}).notes,
+      testing::Contains("not needed: \"zero_optimization.offload_optimizer.nvme_path\": \"device\" is not \"nvme\""));
+}
+
+TEST(GoodFiles, adam_decays_as_its_mode_says) {
+  const auto read = [](const std::string& params) {
+    return parse(kSmallest, {R"(optimizer={"type": "Adam", "params": )" + params + "}"});
+  };
+  EXPECT_EQ(read(R"({"adam_w_mode": true, "weight_decay": 0.1})").optimizer.kind, AdamKind::kAdamW);
+  EXPECT_TRUE(read(R"({"adam_w_mode": true, "weight_decay": 0.1})").notes.empty());
+  EXPECT_EQ(read(R"({"adam_w_mode": false, "weight_decay": 0.1})").optimizer.kind, AdamKind::kAdam);
+  EXPECT_EQ(read(R"({"weight_decay": 0.1})").optimizer.kind, AdamKind::kAdam);
+  EXPECT_THAT(read(R"({"weight_decay": 0.1})").notes,
+              testing::ElementsAre(testing::HasSubstr("that is \"AdamW\" here")));
+  EXPECT_TRUE(read("{}").notes.empty());
 }
 
 TEST(GoodFiles, fp16_has_a_dynamic_loss_scale_with_the_incumbents_defaults) {

@@ -1,0 +1,113 @@
+#include "configs/check_keys.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "configs/deepspeed_keys.h"
+#include "configs/keys.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A value for an error's one line.
+std::string shown(const Json& value) {
+  constexpr size_t kLongest = 60;
+  const std::string text = value.dump();
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+bool asks_nothing(const Json& value) {
+  if (!value.is_object()) return value.is_null();
+  const auto enabled = value.find("enabled");
+  return enabled != value.end() && *enabled == false;
+}
+
+class KeyCheck {
+ public:
+  explicit KeyCheck(const std::string& name) : name_(name) {}
+
+  void look_at(const Json& section, const std::string& prefix) {
+    for (const auto& [key, value] : section.items()) {
+      const std::string path = prefix.empty() ? key : prefix + "." + key;
+      const KeyInfo* known = find_key(path);
+      const DeepSpeedKey* deepspeed = find_deepspeed_key(path);
+      if (known != nullptr) look_at_known(*known, path, value);
+      if (deepspeed != nullptr) look_at_deepspeed(*deepspeed, value);
+      if (known != nullptr || deepspeed != nullptr) continue;
+      if (!is_deepspeed_section(path)) refuse_unknown(path, value);
+      if (!value.is_object()) refuse_value(path, value, "an object");
+      look_at(value, path);
+    }
+  }
+
+  std::vector<std::string> notes() const {
+    if (!not_there_.empty()) {
+      throw ConfigError(fmt::format("{}: not supported yet: {}; leave {} out", name_, fmt::join(not_there_, ", "),
+                                    not_there_.size() == 1 ? "it" : "them"));
+    }
+    std::vector<std::string> lines;
+    for (const auto& [reason, paths] : not_needed_)
+      lines.push_back(fmt::format("not needed: \"{}\": {}", fmt::join(paths, "\", \""), reason));
+    return lines;
+  }
+
+ private:
+  void look_at_known(const KeyInfo& known, const std::string& path, const Json& value) {
+    if (known.kind == KeyKind::kValue) return;
+    const bool list = known.kind == KeyKind::kList;
+    const bool objects = std::ranges::all_of(value, [](const Json& each) { return each.is_object(); });
+    if (list ? !value.is_array() || !objects : !value.is_object()) refuse_value(path, value, known.allowed);
+    if (list) {
+      for (const Json& each : value) look_at(each, path);
+    }
+    if (known.kind == KeyKind::kSection) look_at(value, path);
+  }
+
+  void look_at_deepspeed(const DeepSpeedKey& key, const Json& value) {
+    if (asks_nothing(value)) return;
+    if (key.fate == DeepSpeedKey::Fate::kNotThere) {
+      if (value == Json::parse(key.asks_nothing)) return;
+      not_there_.push_back(fmt::format("\"{}\" ({})", key.path, key.reason));
+      return;
+    }
+    const auto same = std::ranges::find(not_needed_, key.reason, &NotNeeded::reason);
+    NotNeeded& reason = same == not_needed_.end() ? not_needed_.emplace_back(NotNeeded{key.reason, {}}) : *same;
+    reason.paths.push_back(key.path);
+  }
+
+  [[noreturn]] void refuse_value(const std::string& path, const Json& value, std::string_view allowed) const {
+    throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name_, path, shown(value), allowed));
+  }
+
+  [[noreturn]] void refuse_unknown(const std::string& path, const Json& value) const {
+    const size_t dot = path.rfind('.');
+    const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
+    const std::string where = section.empty() ? "at the top" : "in \"" + section + "\"";
+    throw ConfigError(fmt::format("{}: unknown key \"{}\" (value {}); did you mean \"{}\"? Allowed {}: {}", name_, path,
+                                  shown(value), nearest_key(path), where, keys_of(section)));
+  }
+
+  struct NotNeeded {
+    std::string_view reason;
+    std::vector<std::string_view> paths;
+  };
+  const std::string& name_;
+  std::vector<std::string> not_there_;
+  std::vector<NotNeeded> not_needed_;
+};
+
+}  // namespace
+
+std::vector<std::string> check_keys(const std::string& document, const std::string& name) {
+  KeyCheck check(name);
+  check.look_at(Json::parse(document), "");
+  return check.notes();
+}
+
+}  // namespace sluice

@@ -1,0 +1,77 @@
+#include "configs/config_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "configs/keys.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+
+namespace sluice {
+
+const ConfigReader::Json* ConfigReader::find(std::string_view path) const {
+  const Json* at = &document_;
+  for (size_t from = 0; from <= path.size();) {
+    const size_t dot = std::min(path.find('.', from), path.size());
+    const auto found = at->find(std::string(path.substr(from, dot - from)));
+    if (found == at->end()) return nullptr;
+    at = &*found;
+    from = dot + 1;
+  }
+  return at;
+}
+
+void ConfigReader::refuse(std::string_view path, const Json& value, const std::string& more) const {
+  throw ConfigError(
+      fmt::format("{}: \"{}{}\" is {}; allowed: {}{}", name_, within_.shown, path, value.dump(), allowed(path), more));
+}
+
+void ConfigReader::refuse_missing(std::string_view path) const {
+  throw ConfigError(fmt::format("{}: \"{}{}\" is missing; allowed: {}", name_, within_.shown, path, allowed(path)));
+}
+
+void ConfigReader::number(std::string_view path, double& into, double least, double below) const {
+  const Json* value = find(path);
+  if (value == nullptr) return;
+  if (!value->is_number()) refuse(path, *value);
+  into = value->get<double>();
+  if (!std::isfinite(into) || into < least || into >= below) refuse(path, *value);
+}
+
+void ConfigReader::text(std::string_view path, std::string& into) const {
+  const Json* value = find(path);
+  if (value == nullptr) return;
+  if (!value->is_string() || value->get<std::string>().empty()) refuse(path, *value);
+  into = value->get<std::string>();
+}
+
+void ConfigReader::bytes(std::string_view path, int64_t& into) const {
+  const Json* value = find(path);
+  if (value == nullptr) return;
+  try {
+    into = value->is_string() ? parse_bytes(value->get<std::string>())
+                              : checked_integer(path, *value, 1, std::numeric_limits<int64_t>::max());
+  } catch (const ConfigError&) {
+    into = 0;
+  }
+  if (into < 1) refuse(path, *value);
+}
+
+std::string_view ConfigReader::allowed(std::string_view path) const {
+  return find_key(within_.known + std::string(path))->allowed;
+}
+
+int64_t ConfigReader::checked_integer(std::string_view path, const Json& value, int64_t least, int64_t most) const {
+  // 1e6 is an integer for people; beyond 2^53 a double is not one any more.
+  const bool whole = value.is_number_float() && std::abs(value.get<double>()) < 9e15 &&
+                     value.get<double>() == std::floor(value.get<double>());
+  const bool too_big = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+  if ((!value.is_number_integer() && !whole) || too_big) refuse(path, value);
+  const int64_t number = whole ? static_cast<int64_t>(value.get<double>()) : value.get<int64_t>();
+  if (number < least || number > most) refuse(path, value);
+  return number;
+}
+
+}  // namespace sluice
