@@ -236,6 +236,8 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   const ConfigReader reader(document, name);
   config.model = read_model(reader);
   read_data(reader, config.data);
+  if (config.data.tokenizer == TokenizerKind::kByte && config.data.vocab_size > 256)
+    config.notes.emplace_back("not needed: \"data.vocab_size\": the byte tokenizer has 256 ids");
   reader.integer_or_auto("train_batch_size", config.batch.train, 1);
   reader.integer_or_auto("train_micro_batch_size_per_gpu", config.batch.micro, 1, kMostSamples);
   reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1, kMostMicroBatches);

@@ -42,10 +42,10 @@ void refuse_existing(const EngineOptions& options) {
 
 // Whoever made the store had more to keep.
 void check_progress(const RecordStore& store, int64_t progress_bytes) {
-  const auto kept = static_cast<int64_t>(store.committed().caller.size());
+  const int64_t kept = store.read_caller_bytes();
   if (kept <= progress_bytes) return;
   throw ConfigError(
-      fmt::format("{}: its last commit carries {} bytes of progress, this run makes room for {}: give "
+      fmt::format("{}: one of its last commits carries {} bytes of progress, this run makes room for {}: give "
                   "PlanOptions::progress_bytes of {} or more",
                   store.path().string(), kept, progress_bytes, kept));
 }

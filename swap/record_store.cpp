@@ -322,6 +322,8 @@ int64_t RecordStore::commit_bytes(int64_t chunk_count, int64_t caller_bytes) {
   return table_buffer_bytes_for(2 * chunk_count, caller_bytes) + kStoreBlockBytes;
 }
 
+int64_t RecordStore::read_caller_bytes() const { return impl_->read_caller_bytes; }
+
 int64_t RecordStore::written_bytes() const { return impl_->written_bytes; }
 
 int64_t RecordStore::table_bytes() const {

@@ -187,6 +187,7 @@ class RecordStore {
   const std::filesystem::path& path() const;  // of the first drive's file
   int64_t written_bytes() const;              // to the drives since this was created or opened, tables included
   int64_t table_bytes() const;                // host memory of the table and buffers, for the ledger
+  int64_t read_caller_bytes() const;          // the most of StepState::caller in the tables that open() found
   std::string describe() const;               // the queue's words, and how records are split over several drives
 
  private:

@@ -88,8 +88,9 @@ struct RecordStore::Impl {
   AlignedBuffer block;                // a superblock, an opening, the header on its way
 
   StepState committed, pending;
-  int64_t previous_step = -1;  // the generation before, while its slots are untouched
-  int current_area = 0;        // of the committed superblock and its table
+  int64_t previous_step = -1;     // the generation before, while its slots are untouched
+  int64_t read_caller_bytes = 0;  // the most of StepState::caller in a table that was read
+  int current_area = 0;           // of the committed superblock and its table
   bool has_generation = false;
   uint64_t generation = 0;  // the last number used
   uint32_t pending_crc = 0;

@@ -118,6 +118,7 @@ bool RecordStore::Impl::read_table(int area, const Superblock& superblock) {
     return false;
   }
   grow_table_buffer(bytes);
+  read_caller_bytes = std::max(read_caller_bytes, bytes - table_payload_bytes(record_count(), 0));
   const Extent at{.offset = layout.table_offset(area), .bytes = round_up(bytes, kStoreBlockBytes)};
   run_now({.op = IoOp::kRead, .memory = table.data()}, {&at, 1});
   return crc32c(0, table.span().first(static_cast<size_t>(bytes))) == superblock.table_crc;

@@ -140,6 +140,14 @@ TEST(GoodFiles, drives_are_those_of_the_engines_section_before_those_of_the_offl
       testing::Contains("not needed: \"zero_optimization.offload_optimizer.nvme_path\": \"device\" is not \"nvme\""));
 }
 
+TEST(GoodFiles, a_vocabulary_that_the_byte_tokenizer_does_not_have_is_said_not_to_be_needed) {
+  EXPECT_THAT(parse(kSmallest, {"data.vocab_size=300"}).notes,
+              testing::ElementsAre(testing::HasSubstr("the byte tokenizer has 256 ids")));
+  EXPECT_TRUE(parse(kSmallest, {"data.vocab_size=256"}).notes.empty());
+  EXPECT_THAT(parse(kFull, {"data.vocab_size=300"}).notes,
+              testing::Not(testing::Contains(testing::HasSubstr("256 ids"))));
+}
+
 TEST(GoodFiles, adam_decays_as_its_mode_says) {
   const auto read = [](const std::string& params) {
     return parse(kSmallest, {R"(optimizer={"type": "Adam", "params": )" + params + "}"});
