@@ -19,9 +19,7 @@ std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes, AdamKernel h
 
 int64_t own_device_bytes(DeviceKind kind) { return is_gpu(kind) ? kernels::kOwnDeviceBytes : 0; }
 
-int node_near_device(DeviceKind kind) {
-  return is_gpu(kind) ? first_gpu().place.numa_node : -1;
-}
+int node_near_device(DeviceKind kind) { return is_gpu(kind) ? first_gpu().place.numa_node : -1; }
 
 std::string explain_device() {
   const std::string missing = why_no_gpu();

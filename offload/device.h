@@ -77,8 +77,8 @@ class Device {
   // and of other compute on the device, and ended when finish_compute() has told so.
   virtual void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
                             Contribution which) = 0;
-  // *norm_part is written by then; until then it must stay. Pieces but the first and the last hold 128 elements or more,
-  // or none; each goes to where the open gradient is not, or to no later than it comes from. Others fail a check.
+  // *norm_part is written by then; until then it must stay. Pieces but the first and the last hold 128 elements or
+  // more, or none; each goes to where the open gradient is not, or to no later than it comes from. Others fail a check.
   virtual void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
                               double* norm_part) = 0;
   virtual void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) = 0;

@@ -275,12 +275,20 @@ bool Executor::take_told() {
   return any;
 }
 
+// Of a queue that broke nothing is known any more: what it still reports is not waited for, nor counted.
 bool Executor::poll_store(Wait wait) {
+  if (store_broke_) {
+    if (wait == Wait::kNo) return false;
+    std::unique_lock lock(mutex_);
+    thread_wakes_.wait(lock, [this] { return !told_.empty(); });
+    return false;
+  }
   StoreCompletion done[16];
   size_t count = 0;
   try {
     count = parts_.store->poll(done, wait);
-  } catch (...) {  // the queue itself broke: none of its transfers will be reported any more
+  } catch (...) {
+    store_broke_ = true;
     fail(std::current_exception());
     for (const Lane lane : {Lane::kRead, Lane::kWrite}) {
       lanes_[static_cast<int>(lane)].in_flight = lanes_[static_cast<int>(lane)].under_way = 0;

@@ -152,6 +152,7 @@ class Executor final : private CopySink {
   bool idle() const;
   void fail(const std::exception_ptr& error);
   void take_back_released();
+  void wake();
 
   Parts parts_;
   const Program* program_ = nullptr;
@@ -163,7 +164,8 @@ class Executor final : private CopySink {
   UnitTimes times_;
   int64_t counted_until_ns_ = 0;  // of busy times
   int64_t unit_begin_ns_ = 0;
-  std::vector<Told> taken_;  // being handled
+  std::vector<Told> taken_;   // being handled
+  bool store_broke_ = false;  // its poll() threw, by which a unit has failed
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable caller_wakes_, thread_wakes_;

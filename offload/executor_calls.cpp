@@ -14,7 +14,7 @@ Executor::~Executor() {
       error_ = std::make_exception_ptr(DeviceError("the engine was destroyed in the middle of a step"));
       entered_ = false;
       take_back_released();
-      parts_.store->interrupt();
+      wake();
       caller_wakes_.wait(lock, [this] { return !running_; });
     }
     stop_ = true;
@@ -23,9 +23,16 @@ Executor::~Executor() {
   thread_.join();
 }
 
+// Wherever it waits: for the store, or for what other threads tell where that broke.
+void Executor::wake() {
+  parts_.store->interrupt();
+  thread_wakes_.notify_one();
+}
+
 void Executor::begin(const Program& program, Writes writes) {
   std::lock_guard lock(mutex_);
   SLUICE_CHECK(!running_, "a unit is running");
+  SLUICE_CHECK(!store_broke_, "the store's queue broke in a unit before");
   SLUICE_CHECK(static_cast<int>(program.hops().size()) <= parts_.max_hops, "a program longer than planned for");
   program_ = &program;
   writes_ = writes;
@@ -72,7 +79,7 @@ void Executor::leave(int hop) {
     std::lock_guard lock(mutex_);
     if (std::exchange(leaving_, kNone) != hop) return;  // it has ended already
     told_.push_back({.hop = hop, .what = Told::What::kOnDevice, .number = number});
-    parts_.store->interrupt();
+    wake();
   } catch (...) {
     ended(hop, std::current_exception());
   }
@@ -88,7 +95,7 @@ void Executor::abandon() {
     take_back_released();
   }
   if (inside >= 0) leave(inside);
-  parts_.store->interrupt();
+  wake();
 }
 
 const UnitTimes& Executor::finish() {
@@ -104,7 +111,7 @@ void Executor::ended(int hop, std::exception_ptr error) noexcept {
   std::lock_guard lock(mutex_);
   if (leaving_ == hop) leaving_ = kNone;
   told_.push_back({.hop = hop, .what = Told::What::kEnded, .error = std::move(error)});
-  parts_.store->interrupt();
+  wake();
 }
 
 void Executor::copied(uint64_t tag, std::exception_ptr error) noexcept {

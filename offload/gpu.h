@@ -23,13 +23,13 @@ struct Gpu {
   std::string pci_address;     // "0000:01:00.0"
   PciPlace place;
 };
-// In CUDA's order; empty where why_no_gpu() has something to say. Throws DeviceError if a GPU that is there fails. Takes
-// some memory of every one of them.
+// In CUDA's order; empty where why_no_gpu() has something to say. Throws DeviceError if a GPU that is there fails.
+// Takes some memory of every one of them.
 std::vector<Gpu> list_gpus();
 // The one that is computed on, and no other is touched. Throws DeviceError where none answers.
 Gpu first_gpu();
-// Empty where a GPU answers; else what is missing: the build's CUDA side, a driver, a new enough driver, a GPU, one that
-// is new enough.
+// Empty where a GPU answers; else what is missing: the build's CUDA side, a driver, a new enough driver, a GPU, one
+// that is new enough.
 std::string why_no_gpu();
 
 std::string describe(const Gpu& gpu);  // one line

@@ -20,7 +20,7 @@ void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t e
 // ascending order; all fp64. `closed` may be the memory of `open` or lie before it by any distance: values are read
 // before they are overwritten. The output may be cut: element i of the parameter goes to the piece that holds it.
 struct ClosedPiece {
-  std::byte* to = nullptr;   // where the piece's first element goes
+  std::byte* to = nullptr;  // where the piece's first element goes
   int64_t elements = 0;
 };
 double close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces);

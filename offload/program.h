@@ -55,8 +55,8 @@ enum class When : uint8_t {
 enum class Place : uint8_t { kStore, kHost, kDevice, kControl, kScratch };
 constexpr int kPlaceCount = 5;
 
-// Offsets are bytes in kHost and kDevice, numbers of the builder's own in kControl, and of records in kStore and extents
-// in kScratch: of their bytes, with the checksums that the store has of them.
+// Offsets are bytes in kHost and kDevice, numbers of the builder's own in kControl, and of records in kStore and
+// extents in kScratch: of their bytes, with the checksums that the store has of them.
 struct Range {
   Place place = Place::kHost;
   int64_t begin = 0, end = 0;

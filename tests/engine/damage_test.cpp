@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -160,6 +161,48 @@ TEST_F(Damage, short_and_reordered_transfers_change_no_bit) {
     auto running = engine(with);
     EXPECT_EQ(finish(*running), expected_);
   }
+}
+
+// A queue that breaks as a whole (io_uring_enter fails) when so many more requests have come: what is in flight then is
+// never reported.
+class BreakingQueue : public IoQueue {
+ public:
+  BreakingQueue(std::unique_ptr<IoQueue> inner, std::shared_ptr<std::atomic<int64_t>> left)
+      : IoQueue(inner->depth()), inner_(std::move(inner)), left_(std::move(left)) {}
+  void interrupt() override { inner_->interrupt(); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  void do_submit(const IoRequest& request) override {
+    --*left_;
+    inner_->submit(request);
+  }
+  void do_flush() override { inner_->flush(); }
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    if (*left_ <= 0) throw IoError({.action = "io_uring_enter", .path = "io_uring", .error_number = ENXIO});
+    return inner_->poll(completions, wait);
+  }
+  std::unique_ptr<IoQueue> inner_;
+  std::shared_ptr<std::atomic<int64_t>> left_;
+};
+
+TEST_F(Damage, a_queue_that_breaks_ends_the_step_with_its_error_and_a_resume_ends_the_same) {
+  const auto left = std::make_shared<std::atomic<int64_t>>(INT64_MAX / 2);
+  EngineOptions with = options();
+  with.store.make_queue = [left](const IoQueueOptions& queue) -> std::unique_ptr<IoQueue> {
+    return std::make_unique<BreakingQueue>(make_io_queue(queue), left);
+  };
+  put_records(with.plan, HomeKind::kNvme);
+  auto running = engine(with);
+  step(*running);
+  running->drain();  // what was read ahead is read again: the next requests are reads
+  *left = 3;
+  EXPECT_THROW(step(*running), IoError);
+  EXPECT_THROW(running->drain(), IoError);
+  running.reset();
+  *left = INT64_MAX / 2;
+  with.open = OpenMode::kOpen;
+  EXPECT_EQ(finish(*engine(with)).state_crc32c, expected_.state_crc32c);
 }
 
 }  // namespace

@@ -75,6 +75,31 @@ TEST_F(OwnLoop, a_step_that_is_given_up_inside_a_turn_tells_of_the_drive_s_failu
   EXPECT_EQ(finish(*engine(with)).state_crc32c, expected_.state_crc32c);
 }
 
+// What was under way is reported later, beside updates and compute that go on meanwhile.
+TEST_F(OwnLoop, a_queue_that_cannot_be_polled_for_a_moment_ends_the_step_and_not_the_run) {
+  for (int64_t poll = 0; poll < 80; poll += 2) {
+    auto faults = std::make_shared<Faults>();
+    EngineOptions with = options();
+    with.open = OpenMode::kOverwrite;
+    with.store.make_queue = faulty_queue_factory(faults);
+    put_records(with.plan, kNvme);
+    auto running = engine(with);
+    step(*running);
+    faults->poll_that_throws = faults->polls + poll;
+    EXPECT_THROW(
+        {
+          while (running->step() < reference_.steps) step(*running);
+          running->drain();
+        },
+        IoError)
+        << poll;
+    EXPECT_THROW(running->drain(), IoError);
+    running.reset();
+    with.open = OpenMode::kOpen;
+    EXPECT_EQ(finish(*engine(with)).state_crc32c, expected_.state_crc32c) << poll;
+  }
+}
+
 TEST_F(OwnLoop, a_step_does_not_end_inside_a_turn) {
   auto running = engine(options());
   turns(*running, 1, [&](Use&) { EXPECT_THROW(running->finish_step(), std::logic_error); });
@@ -158,6 +183,20 @@ TEST_F(OwnLoop, what_is_on_the_device_already_is_not_read_again_for_an_evaluatio
   EXPECT_EQ(running->evaluate(1, toy_compute(model_, 2)), loss);
   EXPECT_EQ(faults->reads, reads);
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, progress_in_the_data_alone_is_committed_by_a_drain) {
+  {
+    auto running = engine(options());
+    step(*running);
+    running->set_progress(17, {});
+    running->drain();
+    running->set_progress(18, {});
+    running->drain();
+  }
+  EngineOptions with = options();
+  with.open = OpenMode::kOpen;
+  EXPECT_EQ(engine(with)->committed().data_position, 18);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "core/errors.h"
 #include "swap/store_format.h"
 
 namespace sluice {
@@ -53,6 +54,8 @@ class FaultyQueue final : public IoQueue {
   void do_flush() override { inner_->flush(); }
 
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
+    if (faults_->polls++ == faults_->poll_that_throws)
+      throw IoError({.action = "poll", .path = "the queue", .error_number = ENOMEM});
     if (faults_->keep_errors_back == nullptr || !*faults_->keep_errors_back) {
       held_.insert(held_.end(), failed_.begin(), failed_.end());
       failed_.clear();
