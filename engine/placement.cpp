@@ -21,6 +21,10 @@ struct Allowed {
 void check_group(const HomeShares& shares, const Allowed& allowed) {
   double sum = 0;
   for (const HomeShare& share : shares) {
+    if (share.home == HomeKind::kAuto && shares.size() > 1) {
+      throw ConfigError(fmt::format(
+          "sluice.placement.{}: \"auto\" stands alone: give the share of each home, or \"auto\"", allowed.group));
+    }
     bool known = false;
     std::string names;
     for (HomeKind home : allowed.homes) {

@@ -15,7 +15,7 @@ struct HomeShare {
   HomeKind home = HomeKind::kAuto;
   double share = 1;  // of the chunks, in canonical order; shares of a group sum to 1
 };
-// Empty: auto.
+// Empty: auto, which stands alone.
 using HomeShares = std::vector<HomeShare>;
 inline bool free_to_choose(const HomeShares& shares) { return shares.empty() || shares[0].home == HomeKind::kAuto; }
 

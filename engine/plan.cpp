@@ -79,13 +79,35 @@ UpdateLayout Plan::update_layout(int chunk) const {
   return layout;
 }
 
-std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options) {
+namespace {
+
+void check(const ModelSpec& model, const PlanOptions& options) {
+  const auto refuse = [](std::string_view option, auto value, std::string_view allowed) {
+    throw ConfigError(fmt::format("PlanOptions::{} is {}: allowed is {}", option, value, allowed));
+  };
   model.validate();
   options.placement.validate();
-  if (options.progress_bytes < 0 || options.progress_bytes > kMaxCallerBytes)
-    throw ConfigError(
-        fmt::format("PlanOptions::progress_bytes is {}: a commit carries 1 MiB at most", options.progress_bytes));
   check_update_mode(options.update, options.commit_interval, options.placement);
+  if (options.micro_batches < 1) refuse("micro_batches", options.micro_batches, "1 or more");
+  if (options.chunk_elements < 0) refuse("chunk_elements", options.chunk_elements, "1 or more, or 0: derived");
+  if (options.commit_interval < 0) refuse("commit_interval", options.commit_interval, "1 or more, or 0: auto");
+  if (options.workspace_bytes < 0) refuse("workspace_bytes", options.workspace_bytes, "0 or more");
+  if (options.io_depth < 1) refuse("io_depth", options.io_depth, "1 or more");
+  if (options.drives < 1) refuse("drives", options.drives, "1 or more");
+  if (options.progress_bytes < 0 || options.progress_bytes > kMaxCallerBytes)
+    refuse("progress_bytes", options.progress_bytes, "what a commit carries, 1 MiB at most");
+  if (!options.graph_bytes.empty() && options.graph_bytes.size() != model.visits.size())
+    refuse("graph_bytes", fmt::format("a list of {}", options.graph_bytes.size()), "one for each visit, or none");
+  if (!options.speeds) return;
+  options.speeds->machine.validate();
+  if (options.speeds->visits.size() != model.visits.size())
+    refuse("speeds.visits", fmt::format("a list of {}", options.speeds->visits.size()), "one for each visit");
+}
+
+}  // namespace
+
+std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options) {
+  check(model, options);
   // Chunks of one size throughout a search.
   PlanOptions sized = options;
   for (const int64_t elements : Planner(model, options).chunk_sizes(options.host_bytes)) {

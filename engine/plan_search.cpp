@@ -16,7 +16,8 @@ constexpr double kWorthLosing = 0.85;    // ... and one that small not the steps
 constexpr int64_t kFewChunks = 512;
 constexpr int kFewMicroBatches = 8;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
-constexpr double kGradientShares[] = {1, 0.5};                 // on the device: all, or where it has no room a half
+constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
+constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
 
 void take_larger_chunks(FewPieces& pieces) {
   PlanOptions& options = pieces.options;
@@ -151,7 +152,8 @@ PlanSearch::Candidate PlanSearch::best_gradients(Candidate start) {
   const bool free = free_to_choose(options_.placement.gradient) && options_.update != UpdateMode::kReplay;
   if (!free || std::ranges::none_of(start.plan.chunks, may_move)) return start;
   Candidate best = std::move(start);
-  for (const double share : kGradientShares) {
+  int tried = 0;
+  for (double share = 1; share >= kLeastOnDevice && tried < kGradientShares; share /= 2) {
     bool fits = false;
     const std::pair<HomesBy, RingDepth> ways[] = {{HomesBy::kOrder, RingDepth::kAsInOrder},
                                                   {HomesBy::kSpeeds, RingDepth::kAsInOrder},
@@ -163,7 +165,7 @@ PlanSearch::Candidate PlanSearch::best_gradients(Candidate start) {
       choice.depth = depth;
       fits |= consider(choice, best);
     }
-    if (fits) break;
+    tried += fits ? 1 : 0;
   }
   return best;
 }
@@ -193,34 +195,46 @@ std::optional<int> PlanSearch::other_interval(const Plan& plan) const {
   return early_asked_for || all_on_nvme ? std::nullopt : std::optional(kCommitRarely);
 }
 
-std::optional<PlanSearch::Candidate> PlanSearch::best_candidate() {
-  std::optional<Candidate> start = attempt(first());
-  if (!start || !options_.speeds) return start;
-  Candidate best = best_like(std::move(*start));
-  const std::optional<int> interval = other_interval(best.plan);
-  if (!interval) return best;
+PlanSearch::Candidates PlanSearch::candidates() {
+  Candidates found{attempt(first()), std::nullopt};
+  if (!found.first || !options_.speeds) return found;
+  found.first = best_like(std::move(*found.first));
+  const std::optional<int> interval = other_interval(found.first->plan);
+  if (!interval) return found;
   Choice choice = first();
   choice.commit_interval = *interval;
-  if (std::optional<Candidate> again = attempt(choice)) {
-    Candidate other = best_like(std::move(*again));
-    if (other.step_ms < best.step_ms * (*interval > 1 ? kWorthLosing : kWorthChanging)) return other;
-  }
-  return best;
+  found.other = attempt(choice);
+  if (found.other) found.other = best_like(std::move(*found.other));
+  return found;
+}
+
+bool PlanSearch::other_is_worth_it(const Candidates& found) {
+  if (!found.first || !found.other) return found.other.has_value();
+  const double worth = found.other->plan.commit_interval > 1 ? kWorthLosing : kWorthChanging;
+  return found.other->step_ms < found.first->step_ms * worth;
+}
+
+PlanSearch::Candidates PlanSearch::candidates_like(const Candidates& few) {
+  Candidates found{attempt(first()), std::nullopt};
+  const auto take = [this](const std::optional<Candidate>& chosen, std::optional<Candidate>& best) {
+    if (!chosen) return;
+    Choice plain = first();
+    if (best) plain.commit_interval = best->plan.commit_interval;
+    if (best && chosen->choice == plain) return;  // that is what it is
+    std::optional<Candidate> whole = attempt(chosen->choice);
+    if (whole && (!best || whole->step_ms < best->step_ms)) best = std::move(whole);
+  };
+  take(few.first, found.first);
+  if (other_is_worth_it(few)) take(few.other, found.other);
+  return found;
 }
 
 std::optional<Plan> PlanSearch::best() {
-  std::optional<Candidate> found;
   const FewPieces few = options_.speeds ? in_few_pieces(model_, options_) : FewPieces{};
-  if (few.fewer) {
-    found = attempt(first());
-    const auto chosen = PlanSearch(few.model, few.options).best_candidate();
-    std::optional<Candidate> other = chosen ? attempt(chosen->choice) : std::nullopt;
-    if (other && (!found || other->step_ms < found->step_ms)) found = std::move(other);
-  } else {
-    found = best_candidate();
-  }
-  if (!found) return std::nullopt;
-  return std::move(found->plan);
+  Candidates found = few.fewer ? candidates_like(PlanSearch(few.model, few.options).candidates()) : candidates();
+  std::optional<Candidate>& best = other_is_worth_it(found) ? found.other : found.first;
+  if (!best) return std::nullopt;
+  return std::move(best->plan);
 }
 
 }  // namespace sluice

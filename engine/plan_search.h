@@ -36,6 +36,7 @@ class PlanSearch {
     RingDepth depth = RingDepth::kAsInOrder;
     StateOnDevice state = StateOnDevice::kWhereItFits;
     double gradients_on_device = 0;  // the share that is put there, the rest in host memory; 0: as in other groups
+    bool operator==(const Choice&) const = default;
   };
   struct Candidate {
     Choice choice;
@@ -48,7 +49,14 @@ class PlanSearch {
   std::optional<Candidate> attempt(const Choice& choice);
   // Takes this choice's plan in place of `best` where its step is shorter. False: there is none.
   bool consider(const Choice& choice, Candidate& best);
-  std::optional<Candidate> best_candidate();
+  // The best plan for the commit interval that comes first, and for the other one where `auto` may take it.
+  struct Candidates {
+    std::optional<Candidate> first, other;
+  };
+  Candidates candidates();
+  // Those of the choices that were made among few pieces, as they will run.
+  Candidates candidates_like(const Candidates& few);
+  static bool other_is_worth_it(const Candidates& found);
   // Among the plans that commit as often as `start`.
   Candidate best_like(Candidate start);
   // Of them, those that may put state on the device as `start` may, or may not.

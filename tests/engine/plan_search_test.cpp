@@ -1,13 +1,19 @@
 // Which plan is taken: homes by speeds or in the fixed order, rings, shares of early updates, commit intervals.
 #include "engine/plan_search.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 
+#include "core/errors.h"
 #include "tests/engine/homes_fixture.h"
 #include "tests/engine/machines.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order_and_is_much_shorter_somewhere) {
   int shorter = 0;
@@ -39,6 +45,20 @@ TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order
     EXPECT_EQ(words.find("fixed order") == std::string::npos, taken.homes_by == HomesBy::kSpeeds) << words;
   }
   EXPECT_GT(shorter, 3);
+}
+
+TEST_F(Homes, options_that_make_no_sense_are_refused_by_name) {
+  const auto error_of = [&](auto change) {
+    PlanOptions wish = options(1);
+    change(wish);
+    return message_of<ConfigError>([&] { make_plan(model_, wish); });
+  };
+  using Options = PlanOptions;
+  EXPECT_THAT(error_of([](Options& o) { o.micro_batches = 0; }), HasSubstr("PlanOptions::micro_batches is 0"));
+  EXPECT_THAT(error_of([](Options& o) { o.io_depth = 0; }), HasSubstr("PlanOptions::io_depth is 0"));
+  EXPECT_THAT(error_of([](Options& o) { o.graph_bytes = {1}; }), HasSubstr("PlanOptions::graph_bytes is a list of 1"));
+  EXPECT_THAT(error_of([](Options& o) { o.speeds->visits.pop_back(); }), HasSubstr("PlanOptions::speeds.visits"));
+  EXPECT_THAT(error_of([](Options& o) { o.speeds->machine.read_gb_per_s = 0; }), HasSubstr("read_gb_per_s is 0"));
 }
 
 // Gradients take all of host memory but one buffer of each ring, where the fixed order puts no more of them on NVMe
