@@ -29,6 +29,10 @@ std::string_view name_of(Pass pass) {
 
 void Engine::Impl::ready() const {
   if (spent) std::rethrow_exception(spent);
+  check_between_steps();
+}
+
+void Engine::Impl::check_between_steps() const {
   SLUICE_CHECK(running == Flag::kNo, "a step is under way: finish_step() or abort_step() first");
 }
 
@@ -45,6 +49,17 @@ void Engine::Impl::begin(UnitKind kind) {
   order_updates();
   running = Flag::kYes;
   executor->begin(unit->program);
+}
+
+// Not Errors alone: memory that cannot be had, or a check that fails on another thread, leave the step half done too.
+const UnitTimes& Engine::Impl::finish_unit() {
+  try {
+    return executor->finish();
+  } catch (...) {
+    spent = std::current_exception();
+    running = Flag::kNo;
+    throw;
+  }
 }
 
 // What updates and commit of this unit do: those of the step before, and those that its own backward runs early.
@@ -74,6 +89,7 @@ UnitKind Engine::Impl::training_kind() const {
 }
 
 void Engine::Impl::begin_step(double with_learning_rate) {
+  ready();
   learning_rate = with_learning_rate;
   begin(training_kind());
 }
@@ -145,7 +161,7 @@ StepEnd Engine::Impl::finish_step() {
   return guarded([&] {
     run_control_hops();
     SLUICE_CHECK(next_compute == unit->program.lane(Lane::kCompute).size(), "some visits have not had their turns");
-    const StepLanes pass = lanes_of(executor->finish());
+    const StepLanes pass = lanes_of(finish_unit());
     if (!known_scale) lanes = {};
     lanes += pass;  // of a step that runs again: to those of its first run
     end_unit(unit_kind);
@@ -231,7 +247,7 @@ void Engine::Impl::abort_step() {
     aborted = Flag::kYes;
     executor->abandon();
     turn.turn = nullptr;
-    executor->finish();
+    finish_unit();
     end_unit(unit_kind);
   });
 }
@@ -253,7 +269,7 @@ double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
     throw;
   }
   return guarded([&] {
-    executor->finish();
+    finish_unit();
     end_unit(UnitKind::kEvaluate);
     return loss_sum / micro_batches;
   });
@@ -261,11 +277,10 @@ double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
 
 void Engine::Impl::drain() {
   ready();
-  access->forget();
   if (pending == Flag::kYes || unsaved == Flag::kYes || speculated == Speculated::kWrong) {
     begin(UnitKind::kDrain);
     guarded([&] {
-      executor->finish();
+      finish_unit();
       end_unit(UnitKind::kDrain);
     });
   }
@@ -290,7 +305,10 @@ Engine::~Engine() = default;
 
 const Plan& Engine::plan() const { return impl_->plan; }
 const Geometry& Engine::geometry() const { return impl_->plan.geometry; }
-const StepState& Engine::committed() const { return impl_->store->committed(); }
+const StepState& Engine::committed() const {
+  impl_->check_between_steps();
+  return impl_->store->committed();
+}
 int64_t Engine::step() const { return impl_->captured.step; }
 int64_t Engine::applied_steps() const { return impl_->captured.applied_steps; }
 std::span<std::byte> Engine::workspace() const {
@@ -349,7 +367,10 @@ Digests Engine::digests() {
 }
 
 const StepLanes& Engine::last_lanes() const { return impl_->lanes; }
-int64_t Engine::written_bytes() const { return impl_->store->written_bytes(); }
+int64_t Engine::written_bytes() const {
+  impl_->check_between_steps();
+  return impl_->store->written_bytes();
+}
 void Engine::write_timeline(const std::string& path) const {
   TraceWriter trace(path);
   Executor::name_rows(trace);

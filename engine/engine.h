@@ -163,7 +163,7 @@ class Engine {
 
   const Plan& plan() const;
   const Geometry& geometry() const;
-  const StepState& committed() const;      // what a crash now would leave, or a newer step
+  const StepState& committed() const;      // between steps: what a crash now would leave, or a newer step
   int64_t step() const;                    // steps ended so far, resumed ones included
   int64_t applied_steps() const;           // of them those that were not skipped
   std::span<std::byte> workspace() const;  // the device arena's part for the compute's own temporaries
@@ -201,13 +201,15 @@ class Engine {
   Digests digests();
 
   const StepLanes& last_lanes() const;  // of the last step, both times where it ran again
-  // When each hop of the last step began and ended, as a trace (core/trace.h). Throws IoError.
+  // When each hop of the last unit (a step, an evaluation, a drain) began and ended, as a trace (core/trace.h). Throws
+  // IoError.
   void write_timeline(const std::string& path) const;
   // Ends the trace of the run (EngineOptions::trace_path), between steps. Throws IoError if anything of it could not be
   // written, which harms no step.
   void close_trace();
   const Ledger& ledger() const;
-  int64_t written_bytes() const;  // to the drives since this engine opened the store, padding and tables included
+  int64_t written_bytes()
+      const;  // between steps: to the drives since this opened the store, padding and tables included
   std::vector<std::string> describe() const;  // backend, topology, kernel: lines for the log
 
  private:

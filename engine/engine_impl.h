@@ -66,6 +66,8 @@ class Engine::Impl final : public LaneWork {
   void drain();
   void set_progress(int64_t data_position, std::span<const std::byte> caller);
   void ready() const;  // throws what spent the engine
+  void check_between_steps() const;
+  const UnitTimes& finish_unit();  // whatever ended it early spends the engine
   template <typename Work>
   auto guarded(Work work) {  // an error that spends the engine is remembered
     // I/O, corruption and numerics leave a step half applied in memory: only the store is whole.

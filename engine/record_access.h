@@ -32,7 +32,7 @@ class RecordAccess {
   // Reads and verifies every record whose home is host memory, as many at once as the store takes.
   void load();
 
-  // What lies in scratch is no longer what the store holds: call after every unit.
+  // What lies in scratch will no longer be what the store holds: call before every unit.
   void forget();
   void read(int parameter, std::span<std::byte> into);                    // all of it, in the weights' dtype
   void read_master(int parameter, int64_t first, std::span<float> into);  // fp32

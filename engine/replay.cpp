@@ -80,6 +80,7 @@ void Engine::Impl::end_replay() {
 Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
   const NearDevice::Stay staying(near);
   drain();
+  access->forget();
   make_replay(group);
   next_compute = 0;
   aborted = Flag::kNo;
@@ -103,7 +104,7 @@ Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
   }
   return guarded([&] {
     run_control_hops();
-    const UnitTimes& times = executor->finish();
+    const UnitTimes& times = finish_unit();
     running = Flag::kNo;
     end_replay();
     return Replay{.ms = static_cast<double>(times.elapsed_ns) / 1e6, .lanes = sluice::lanes_of(times)};

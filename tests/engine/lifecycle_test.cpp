@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/engine/lifecycle_fixture.h"
+#include "tests/fakes/faulty_queue.h"
 
 namespace sluice::testing {
 namespace {
@@ -78,6 +79,23 @@ TEST_F(Lifecycle, a_plan_tells_to_the_byte_what_steps_write_to_the_drives) {
           << "interval " << interval;
     }
   }
+}
+
+TEST_F(Lifecycle, parameters_of_a_chunk_come_from_one_reading_of_it) {
+  const auto faults = std::make_shared<Faults>();
+  EngineOptions with = options();
+  with.store.make_queue = faulty_queue_factory(faults);
+  put_records(with.plan, HomeKind::kNvme);
+  auto running = engine(with);
+  step(*running);
+  running->drain();
+  const int64_t before = faults->reads;
+  const auto parameters = running->geometry().parameters();
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    std::vector<float> values(static_cast<size_t>(parameters[p].elements));
+    running->read_master(static_cast<int>(p), 0, values);
+  }
+  EXPECT_LE(faults->reads - before, 2 * static_cast<int64_t>(running->geometry().chunks().size()));
 }
 
 TEST_F(Lifecycle, resume_without_a_store_starts_from_the_beginning_and_says_so) {
@@ -272,6 +290,23 @@ TEST_F(Lifecycle, parameters_read_between_steps_are_those_of_the_last_step) {
   running->read_master(parameter, elements - 7, tail);
   EXPECT_NE(tail[0], master[static_cast<size_t>(elements - 7)]);
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(Lifecycle, moments_in_bf16_are_rounded_by_one_seed_in_every_group) {
+  reference_.moments = DType::kBf16;
+  reference_.max_norm = 0;
+  reference_.adam.rounding_seed = 5;
+  const Digests alone = [&] {
+    const RunRecord record = train_reference(model_, reference_);
+    return Digests{.weights_crc32c = record.weights_crc32c, .state_crc32c = record.state_crc32c};
+  }();
+  EngineOptions with = options();
+  // A group that differs in nothing changes nothing.
+  with.groups = {{.parameters = {model_.partitions[1].parameters[0].name}, .adam = reference_.adam}};
+  with.groups[0].adam.rounding_seed = 0;  // as configurations leave it
+  auto running = engine(with);
+  while (running->step() < reference_.steps) step(*running);
+  EXPECT_EQ(running->digests().state_crc32c, alone.state_crc32c);
 }
 
 }  // namespace
