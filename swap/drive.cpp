@@ -135,7 +135,7 @@ Drive::Drive(Drive&& other) noexcept
 // The lock is held until the name is gone: nobody else's file has it.
 Drive::~Drive() {
   if (file_ < 0) return;
-  if (goes_with_owner_ && !is_nameless()) unlink(path_.c_str());
+  if (goes_with_owner_ && has_its_name()) unlink(path_.c_str());
   close(file_);
 }
 
@@ -162,11 +162,9 @@ void Drive::check_named() const {
         "commit", path_, ENOENT,
         "the file has been deleted while it was in use; nothing more is committed to it; begin again with --overwrite");
   }
-  struct stat own {};
+  if (has_its_name()) return;
   struct stat named {};
-  if (fstat(file_, &own) != 0) fail("stat", path_, errno);
   const int error_number = stat(path_.c_str(), &named) == 0 ? 0 : errno;
-  if (error_number == 0 && own.st_dev == named.st_dev && own.st_ino == named.st_ino) return;
   if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", path_, error_number);
   fail("commit", path_, ENOENT,
        "the file has been moved away while it was in use; nothing more is committed to it; bring it back to where it "
@@ -254,6 +252,13 @@ void Drive::allocate(int64_t bytes) {
 bool Drive::is_nameless() const {
   struct stat status {};
   return fstat(file_, &status) == 0 && status.st_nlink == 0;
+}
+
+bool Drive::has_its_name() const {
+  struct stat own {};
+  struct stat named {};
+  return fstat(file_, &own) == 0 && stat(path_.c_str(), &named) == 0 && own.st_dev == named.st_dev &&
+         own.st_ino == named.st_ino;
 }
 
 // A file that was taken away before it could be locked is nobody's any more.

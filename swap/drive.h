@@ -48,6 +48,7 @@ class Drive {
   static Drive make(const std::filesystem::path& path);
   void lock();
   bool is_nameless() const;
+  bool has_its_name() const;  // what stands at the path is this file
   void find_alignment();
   void allocate(int64_t bytes);
   void cut(int64_t bytes);

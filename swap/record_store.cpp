@@ -57,6 +57,9 @@ RecordStore::Impl::Entry& RecordStore::Impl::entry(RecordId record) {
 
 void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag) {
   Entry& e = entry(record);
+  SLUICE_CHECK(reinterpret_cast<uintptr_t>(memory) % kPlaneAlignmentBytes == 0,
+               "a record's memory begins at 4096 bytes");
+  SLUICE_CHECK(transfers.in_flight() < kMaxTransfers, "more than 64 transfers of a store in flight");
   int slot = e.working_slot;
   if (op == IoOp::kRead) {
     SLUICE_CHECK(e.writers == 0 && e.readers < UINT8_MAX, "a read beside a write of the same record");
@@ -105,6 +108,7 @@ void RecordStore::Impl::end_transfer(const TransferEnd& end) {
 void RecordStore::Impl::fill_table(const StepState& state) {
   SLUICE_CHECK(static_cast<int64_t>(state.caller.size()) <= kMaxCallerBytes,
                "a commit carries 1 MiB of the caller's at most");
+  SLUICE_CHECK(state.step >= 0, "a step before the first");
   pending = state;
   pending_table_bytes = table_payload_bytes(record_count(), static_cast<int64_t>(state.caller.size()));
   grow_table_buffer(pending_table_bytes);
@@ -289,14 +293,32 @@ void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs)
 CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t found, const std::string& block) const {
   const Impl::Entry& e = impl_->entry(record);
   const auto p = static_cast<size_t>(plane);
-  const Extent at = impl_->layout.place_of(record, e.working_slot, impl_->layout.layout(record).plane_offset[p]);
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
-      "(offset {} "
-      "of {}); nothing was trained on them; check the drive and its cables, then --resume, or start over with "
-      "--overwrite",
+      "({}); nothing was trained on them; check the drive and its cables, then --resume; where that ends here again "
+      "the drive has kept other bytes than it was given: start over with --overwrite",
       block, record.chunk, name_of(record.group), planes_of(impl_->identity.format(), record.group)[p].name,
-      e.written[p], found, at.offset, impl_->drives[static_cast<size_t>(at.drive)].path().string()));
+      e.written[p], found, impl_->places_of(record, e.working_slot, p)));
+}
+
+// Where a plane lies, on each of the drives that have a part of it.
+std::string RecordStore::Impl::places_of(RecordId record, int slot, size_t plane) const {
+  const RecordLayout planes = layout.layout(record);
+  const int64_t begin = planes.plane_offset[plane];
+  const int64_t end =
+      plane + 1 < static_cast<size_t>(planes.plane_count) ? planes.plane_offset[plane + 1] : planes.bytes;
+  std::vector<std::string> places;
+  int64_t at = 0;  // of the extent, in the record
+  for (const Extent& extent : layout.extents(record, slot).span()) {
+    const int64_t from = std::max(begin, at);
+    if (from < std::min(end, at + extent.bytes)) {
+      const Extent place = layout.place_of(record, slot, from);
+      places.push_back(
+          fmt::format("offset {} of {}", place.offset, drives[static_cast<size_t>(place.drive)].path().string()));
+    }
+    at += extent.bytes;
+  }
+  return fmt::format("{}", fmt::join(places, ", "));
 }
 
 const std::filesystem::path& RecordStore::path() const { return impl_->drives.front().path(); }

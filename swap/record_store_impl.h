@@ -44,12 +44,13 @@ struct RecordStore::Impl {
   enum class Content : uint8_t { kNone, kSome };
   bool find_writable();
   bool read_older_table(int area, const Superblock& superblock);
+  std::string places_of(RecordId record, int slot, size_t plane) const;
   void check_length() const;
   Content load();
   void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);
   bool read_table(int area, const Superblock& superblock);
   void adopt_table(int area, const Superblock& superblock);
-  void burn_generation(uint64_t highest_seen);
+  void burn_generation();
   void open_step(int64_t step);
   void verify_older(int64_t step);
   void run_now(const Transfer& transfer, std::span<const Extent> extents);

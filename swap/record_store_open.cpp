@@ -150,7 +150,7 @@ void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
 // once that is durable. It is written beside the superblocks, to the older of two blocks of its own: a crash in the
 // middle of it touches neither a superblock nor a table nor the newer opening, so the committed step cannot be lost to
 // it. An opening that cannot be read had a number less than kUnread higher than those that can.
-void RecordStore::Impl::burn_generation(uint64_t highest_seen) {
+void RecordStore::Impl::burn_generation() {
   constexpr uint64_t kUnread = uint64_t{1} << 32;
   uint64_t burnt[2] = {};
   uint64_t unused = 1;
@@ -163,7 +163,7 @@ void RecordStore::Impl::burn_generation(uint64_t highest_seen) {
       unused = kUnread;
     }
   }
-  generation = std::max({highest_seen, burnt[0], burnt[1]}) + unused;
+  generation = std::max({generation, burnt[0], burnt[1]}) + unused;
   write_opening(block.span(), generation);
   run_block(IoOp::kWrite, kOpeningOffset[burnt[0] > burnt[1] ? 1 : 0]);
   run_now({.op = IoOp::kSync}, everywhere().first(1));
@@ -182,9 +182,8 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     if (states[i] == BlockState::kValid) areas.push_back(i);
   }
   std::sort(areas.begin(), areas.end(), is_newer);
-  uint64_t highest = 0;
   for (int area : areas) {
-    highest = std::max(highest, superblocks[area].generation);
+    generation = std::max(generation, superblocks[area].generation);
     if (!(has_generation ? read_older_table(area, superblocks[area]) : read_table(area, superblocks[area]))) {
       say(options.log, LogLevel::kWarning,
           fmt::format("the table of step {} in {} is damaged: {}", superblocks[area].step, drives[0].path().string(),
@@ -196,9 +195,7 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
       previous_step = superblocks[area].step;
     }
   }
-  if (!has_generation) return Content::kNone;
-  if (!failed) burn_generation(highest);
-  return Content::kSome;
+  return has_generation ? Content::kSome : Content::kNone;
 }
 
 // What the older table, which is in the table buffer, has elsewhere or otherwise than the newer one. Slots that both
@@ -216,13 +213,11 @@ void RecordStore::Impl::verify_older(int64_t step) {
     const auto found = sums_of(planes, record, bytes.data());
     for (size_t plane = 0; plane < static_cast<size_t>(planes.plane_count); ++plane) {
       if (found[plane] == older[i].crc[plane]) continue;
-      const Extent at = layout.place_of(record, slot, planes.plane_offset[plane]);
       throw CorruptionError(fmt::format(
-          "step {} is not whole any more: chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found (offset {} of "
-          "{}): the store opens at step {} only",
+          "step {} is not whole any more: chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found ({}): the store "
+          "opens at step {} only",
           step, record.chunk, name_of(record.group), planes_of(identity.format(), record.group)[plane].name,
-          older[i].crc[plane], found[plane], at.offset, drives[static_cast<size_t>(at.drive)].path().string(),
-          committed.step));
+          older[i].crc[plane], found[plane], places_of(record, slot, plane), committed.step));
     }
   }
 }
@@ -311,9 +306,11 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
                              Impl::Place{.drives = std::move(opened->drives), .weights = std::move(opened->weights)});
   store->impl_->check_length();
   const bool may_write = store->impl_->find_writable();
-  if (may_write) fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   if (store->impl_->load() == Impl::Content::kNone) return nullptr;
-  if (may_write) store->impl_->mend_headers(opened->damaged);
+  if (!may_write) return store;
+  fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
+  store->impl_->burn_generation();
+  store->impl_->mend_headers(opened->damaged);
   return store;
 }
 

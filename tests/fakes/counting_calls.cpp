@@ -15,13 +15,14 @@ CallCounts count_calls() { return {}; }
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdarg>
 
 namespace {
 
-std::atomic<int64_t> opens{0}, closes{0}, locks{0};
+std::atomic<int64_t> opens{0}, closes{0}, locks{0}, folder_syncs{0};
 
 template <typename Function>
 Function* next(const char* name) {
@@ -32,7 +33,7 @@ Function* next(const char* name) {
 
 namespace sluice {
 CallsCounted calls_are_counted() { return CallsCounted::kYes; }
-CallCounts count_calls() { return {opens.load(), closes.load(), locks.load()}; }
+CallCounts count_calls() { return {opens.load(), closes.load(), locks.load(), folder_syncs.load()}; }
 }  // namespace sluice
 
 extern "C" int open(const char* path, int flags, ...) {
@@ -48,6 +49,13 @@ extern "C" int open(const char* path, int flags, ...) {
 extern "C" int close(int file) {
   static auto* const real = next<int(int)>("close");
   closes.fetch_add(1);
+  return real(file);
+}
+
+extern "C" int fsync(int file) {
+  static auto* const real = next<int(int)>("fsync");
+  struct stat status {};
+  if (fstat(file, &status) == 0 && S_ISDIR(status.st_mode)) folder_syncs.fetch_add(1);
   return real(file);
 }
 

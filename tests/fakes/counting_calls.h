@@ -6,7 +6,7 @@
 namespace sluice {
 
 struct CallCounts {
-  int64_t opens = 0, closes = 0, locks = 0;
+  int64_t opens = 0, closes = 0, locks = 0, folder_syncs = 0;
   bool operator==(const CallCounts&) const = default;
 };
 enum class CallsCounted { kNo, kYes };

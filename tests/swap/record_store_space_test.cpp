@@ -172,7 +172,8 @@ TEST_P(StoreSpace, its_tables_count_the_callers_bytes) {
   state.caller.assign(static_cast<size_t>(kMiB), std::byte{7});
   commit_now(*store, state);
   EXPECT_GE(store->table_bytes(), before + 2 * kMiB);
-  EXPECT_LE(store->table_bytes(), RecordStore::predicted_table_bytes({.chunk_count = run_.identity.chunk_count, .depth = 16, .caller_bytes = kMiB}));
+  EXPECT_LE(store->table_bytes(), RecordStore::predicted_table_bytes(
+                                      {.chunk_count = run_.identity.chunk_count, .depth = 16, .caller_bytes = kMiB}));
   store.reset();
   store = RecordStore::open(run_.geometry, run_.identity, options(folder_.path()));
   EXPECT_EQ(store->committed().caller, state.caller);

@@ -251,5 +251,23 @@ TEST_F(StoreHeaderInAFile, is_looked_for_in_a_short_file_that_is_no_store_as_wel
   }
 }
 
+// As StoreHeaders, of several drives.
+using SeveralStoreHeaders = StoreHeaders;
+INSTANTIATE_TEST_SUITE_P(drives, SeveralStoreHeaders, testing::Values(2), testing::PrintToStringParamName());
+
+TEST_P(SeveralStoreHeaders, of_the_first_drive_are_durable_before_another_drive_has_any) {
+  drives_->events.clear();
+  RecordStore::create(run_.geometry, run_.identity, options());
+  int copies = 0;
+  bool synced = false;
+  for (const DriveEvent& event : drives_->events) {
+    if (event.kind == DriveEvent::Kind::kWrite && event.drive == 1) break;
+    if (event.kind == DriveEvent::Kind::kWriteDone && event.drive == 0) ++copies, synced = false;
+    if (event.kind == DriveEvent::Kind::kSyncDone && event.drive == 0) synced = true;
+  }
+  EXPECT_EQ(copies, 2);
+  EXPECT_TRUE(synced);
+}
+
 }  // namespace
 }  // namespace sluice

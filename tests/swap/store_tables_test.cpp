@@ -181,5 +181,24 @@ TEST_P(StoreTables, that_lost_the_newest_step_in_the_middle_of_the_next_one_name
   }
 }
 
+TEST_P(StoreTables, behind_an_opening_that_cannot_be_read_no_number_is_used_twice) {
+  int64_t reads = 0;
+  for (int openings = 0; openings < 4; ++openings) {
+    const int64_t before = faults_->reads;
+    open();
+    reads = faults_->reads - before;
+  }
+  uint64_t burnt[2] = {};
+  for (int i : {0, 1}) read_opening(block_at(0, kOpeningOffset[i]), burnt[i]);
+  const int64_t from_the_end = burnt[0] > burnt[1] ? 2 : 1;  // the newer of the last two reads
+  faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + reads - from_the_end, .error_number = EIO}};
+  auto store = open();
+  ASSERT_NE(store, nullptr);
+  ASSERT_THAT(lines_.text(), HasSubstr("Input/output error"));
+  write_step(*store, run_, 3);
+  // A superblock of the run before, lost on its way, had the number behind the one that its opening burnt.
+  EXPECT_GT(std::max(superblock(0).generation, superblock(1).generation), std::max(burnt[0], burnt[1]) + 1);
+}
+
 }  // namespace
 }  // namespace sluice
