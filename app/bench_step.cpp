@@ -96,7 +96,8 @@ double percent_of_ceiling(const ReplayFigure& figure) { return 100 * figure.ceil
 
 std::string interval_words(const StepFigures& figures) {
   const int interval = figures.measured_steps / static_cast<int>(figures.steps_ms.size());
-  return interval == 1 ? "" : fmt::format(" means over {} steps, one of which commits,", interval);
+  return interval == 1 ? ""
+                       : fmt::format(" means over {} steps, one of which commits (replays have no commit),", interval);
 }
 
 std::string figures_text(const Measured& measured) {

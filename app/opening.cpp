@@ -141,6 +141,10 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
         fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with --out",
                     folder.path().string(), folder.config_file().filename().string()));
   }
+  if (folder.is_own(opening.config.sluice.trace)) {
+    throw ConfigError(fmt::format("{}: the run writes a file of that name itself: name another one for the trace",
+                                  opening.config.sluice.trace));
+  }
   std::error_code ignored;
   if (fs::is_directory(folder.path(), ignored)) opening.lock = folder.lock();
   opening.mode = choose_mode(options, folder, holds, opening.stores(), log);

@@ -244,9 +244,8 @@ std::string what_bound(const Steady& steady) {
   const std::string helps = help_words(bound.first.group, steady);
   if (!bound.first.binds()) {
     return fmt::format(
-        "Nothing was busy throughout. Most was asked of {}: {}; the rest of the time lanes waited for each other. More "
-        "host memory deepens the slots that updates pass through; more device memory lets weights arrive further "
-        "ahead. {}",
+        "Nothing was busy throughout. Most was asked of {}: {}; the rest of the time lanes waited for each other. "
+        "Whether more memory would let them wait less, sluice plan says (what would help). {}",
         resource, busy_words(bound, steady), helps);
   }
   std::string text = fmt::format("The step was bound by {}: {}. {}", resource, busy_words(bound, steady), helps);

@@ -183,7 +183,10 @@ Steady steady_figures(const RunData& run) {
   steady.rarer_commits = rarer_commits(run, steps);
   steady.steps_of_mean = static_cast<int64_t>(together);
   steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);
-  steady.tokens_per_s = over_steps([](const auto& step) { return std::optional(step.tokens_per_s); }).value_or(0);
+  const double tokens = over_steps([](const auto& step) {
+                          return std::optional(step.tokens_per_s * step.step_ms / 1e3);
+                        }).value_or(0);  // of a step
+  steady.tokens_per_s = steady.step_ms > 0 ? tokens / steady.step_ms * 1e3 : 0;
   steady.predicted_step_ms = over_steps([](const auto& step) { return step.predicted_step_ms; });
   steady.measured_as_predicted_ms =
       over_steps([](const auto& step) { return step.predicted_step_ms ? std::optional(step.step_ms) : std::nullopt; });

@@ -140,6 +140,15 @@ void RunFolder::check_store(const std::vector<fs::path>& stores) const {
   }
 }
 
+bool RunFolder::is_own(const std::filesystem::path& file) const {
+  if (file.parent_path() != folder_) return false;
+  const std::filesystem::path name = file.filename();
+  for (const auto& own : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file()}) {
+    if (name == own.filename()) return true;
+  }
+  return name.extension() == ".cache" || name.extension() == ".swap";
+}
+
 void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {
   const Json then_keys = deciding_keys(before), now_keys = deciding_keys(now);
   for (const Json& change : Json::diff(then_keys, now_keys)) {

@@ -42,6 +42,8 @@ class RunFolder {
   std::filesystem::path would_help_file() const { return folder_ / "would_help.json"; }
   std::filesystem::path data_cache() const { return folder_; }
   std::filesystem::path store_number_file() const { return folder_ / "store.json"; }
+  // Whether it is one of the files above, of the text's or of the store's that a run writes here.
+  bool is_own(const std::filesystem::path& file) const;
   // Folders of the store, one for each drive.
   std::vector<std::filesystem::path> stores(const RunConfig& config) const;
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "app/commands.h"
+#include "app/output_file.h"
 #include "app/report_page.h"
 #include "app/run_data.h"
 #include "app/run_folder.h"
@@ -27,14 +28,15 @@ auto or_left_out(const char* part, const Log& log, const Read& read) -> std::opt
 
 void run_report(const ReportCommand& command, Console& console) {
   const RunFolder folder(std::filesystem::absolute(command.folder).lexically_normal());
+  const std::filesystem::path out =
+      output_file(command.out.empty() ? folder.path() / "report.html" : std::filesystem::path(command.out),
+                  {.begins_with = "<!doctype html>", .name = "a report"});
   const RunData run = read_run(folder);
   if (run.damaged_lines > 0) {
     say(console.log(), LogLevel::kWarning,
         fmt::format("the report leaves out {} damaged line{} of {}", run.damaged_lines,
                     run.damaged_lines == 1 ? "" : "s", folder.metrics_file().string()));
   }
-  const std::filesystem::path out =
-      command.out.empty() ? folder.path() / "report.html" : std::filesystem::path(command.out);
   const auto timeline =
       or_left_out("a step's timeline", console.log(), [&] { return read_timeline(folder.timeline_file()); });
   const auto help =

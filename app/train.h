@@ -20,8 +20,8 @@ struct TrainOptions {
   OpenMode open = OpenMode::kCreate;
   std::optional<uint64_t> seed;
   std::string machine;  // --machine; empty: this one is measured
-  std::string trace;   // file of the trace of hops, in place of sluice.trace; empty: as configured
-  std::string sample;  // a prompt to continue at the end; empty: none
+  std::string trace;    // file of the trace of hops, in place of sluice.trace; empty: as configured
+  std::string sample;   // a prompt to continue at the end; empty: none
   int64_t sample_tokens = 96;
   IoQueueFactory make_queue = make_io_queue;  // tests wrap a real one
 };

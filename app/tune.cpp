@@ -9,6 +9,7 @@
 
 #include "app/batches.h"
 #include "app/commands.h"
+#include "app/output_file.h"
 #include "app/scratch_run.h"
 #include "app/speeds.h"
 #include "app/tune_report.h"
@@ -86,7 +87,10 @@ class StepTokens {
 class Tuning {
  public:
   Tuning(const TuneCommand& command, Console& console)
-      : command_(command), console_(console), file_(file_of(command)), config_(read_config()) {}
+      : command_(command),
+        console_(console),
+        file_(output_file(file_of(command), {.begins_with = "{", .name = "a configuration"})),
+        config_(read_config()) {}
 
   void run() {
     time_batchings();

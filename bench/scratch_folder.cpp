@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/errors.h"
+#include "swap/drive.h"
 
 namespace sluice {
 
@@ -54,12 +55,14 @@ ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
 }
 
 ScratchFolder::~ScratchFolder() {
+  unlink_files();
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }
 
 void ScratchFolder::unlink_files() const noexcept {
   std::error_code ignored;
+  fs::remove(store_path(path_, 0), ignored);  // by name, which takes no descriptor
   for (fs::directory_iterator at(path_, ignored), end; !ignored && at != end; at.increment(ignored)) {
     fs::remove(at->path(), ignored);
   }

@@ -216,5 +216,33 @@ TEST_F(CommandsTest, help_names_every_command) {
   }
 }
 
+TEST_F(CommandsTest, generate_and_export_leave_the_trace_of_the_training_alone) {
+  ASSERT_EQ(train("run", {"--steps", "2", "--trace", file("hops.json")}).exit_code, 0);
+  const auto size = fs::file_size(file("hops.json"));
+  ASSERT_GT(size, 1000u);
+  ASSERT_EQ(sluice({"generate", "@run", "--prompt", "line", "--tokens", "1"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@out"}).exit_code, 0);
+  EXPECT_EQ(fs::file_size(file("hops.json")), size);
+}
+
+TEST_F(CommandsTest, a_continuation_may_be_longer_than_what_the_model_sees) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const auto generate = [&](const std::string& prompt, const std::string& tokens) {
+    const Ended ended = sluice({"generate", "@run", "--prompt", prompt, "--tokens", tokens, "--temperature", "0"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.out;
+  };
+  EXPECT_GT(generate("line", "40").size(), 40u);
+  // The model sees 33 tokens, and a byte is one.
+  const std::string seen = "the last thirty-three bytes count";
+  ASSERT_EQ(seen.size(), 33u);
+  EXPECT_EQ(generate("other " + seen, "1").substr(6), generate(seen, "1"));
+}
+
+TEST_F(CommandsTest, plan_tells_how_many_steps_a_crash_may_lose) {
+  const Ended ended = sluice({"plan", "@run.json", "--set", "sluice.commit_interval=3"});
+  EXPECT_THAT(ended.out, testing::HasSubstr("commit every 3 steps: a crash loses at most 4 steps"));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -29,6 +29,17 @@ TEST(EnduranceOf, a_drive_follows_from_bytes_a_step_and_seconds_a_step) {
   EXPECT_FALSE(endurance_of(kAsked, {.bytes_per_step = kGigabyte, .step_seconds = 60}, one_drive()).is_too_short);
 }
 
+TEST(EnduranceOf, a_drive_that_has_taken_more_than_its_rating_is_over) {
+  const WrittenDrives drives{
+      .list = {{.wear = {.device = "nvme0n1", .written_bytes = 700'000 * kGigabyte, .used_percent = 117}}}};
+  const WriteRate rate{.bytes_per_step = kGigabyte, .step_seconds = 10};
+  const Endurance endurance = endurance_of(kAsked, rate, drives);
+  EXPECT_EQ(endurance.lasts_steps, 0);
+  EXPECT_EQ(endurance.lasts_days, 0);
+  EXPECT_TRUE(endurance.is_too_short);
+  EXPECT_THAT(words_of(kAsked, rate, drives), HasSubstr("last less than a day"));
+}
+
 // The one that takes most is new; the one that has taken most takes little; a third one ends before either.
 TEST(EnduranceOf, several_drives_is_that_of_the_one_whose_own_rating_and_own_share_end_first) {
   constexpr int64_t kTerabyte = 1000 * kGigabyte;

@@ -51,7 +51,8 @@ TEST_F(MetricsTest, a_damaged_line_takes_no_others_with_it_and_is_told_of) {
     write(kOne + damaged + kTwo);
     const MetricsFile metrics(path_, 2, log_);
     EXPECT_EQ(read(), kOne + kTwo) << damaged;
-    EXPECT_NE(said_.find("has lines of 2 of the 2 steps so far; 1 that are damaged are dropped"), std::string::npos) << said_;
+    EXPECT_NE(said_.find("has lines of 2 of the 2 steps so far; 1 that are damaged are dropped"), std::string::npos)
+        << said_;
     said_.clear();
   }
 }

@@ -2,7 +2,9 @@
 #include <cstdlib>
 #include <regex>
 
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
@@ -191,6 +193,23 @@ TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
     EXPECT_EQ(ended.exit_code, 2);
     EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(why));
   }
+}
+
+TEST_F(PredictionTest, of_this_machine_is_measured_anew_for_whatever_changes_its_speeds) {
+  const auto measures = [&](const std::string& set) {
+    const Ended ended = sluice({"plan", "@run.json", "--set", set});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.err.find("measuring this machine") != std::string::npos;
+  };
+  EXPECT_TRUE(measures("seed=0"));
+  for (const std::string change : {"bf16.enabled=false", "sluice.io_depth=8", "sluice.update_threads=2"}) {
+    EXPECT_TRUE(measures(change)) << change;
+    EXPECT_FALSE(measures(change)) << change;
+  }
+  EXPECT_FALSE(measures("seed=1"));
+  const MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"), 256 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  EXPECT_TRUE(measures("sluice.nvme=[\"" + file("drive") + "\"]"));
 }
 
 }  // namespace

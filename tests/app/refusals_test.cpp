@@ -32,6 +32,15 @@ TEST_F(RefusalsTest, a_typo_in_a_configuration_is_one_line_and_nothing_is_made) 
   expect_refused(train("run", {"--set", "model.n_emb=72"}), 2, "model.n_embd");
 }
 
+TEST_F(RefusalsTest, a_trace_with_the_name_of_a_file_of_the_run_is_refused_before_anything_is_made) {
+  for (const std::string name : {"metrics.jsonl", "timeline.json", "sluice-0.swap"}) {
+    const Ended ended = train("run", {"--trace", file("run/" + name)});
+    EXPECT_EQ(ended.exit_code, 2) << name;
+    EXPECT_THAT(ended.last_error_line(), HasSubstr("name another one for the trace"));
+    EXPECT_FALSE(fs::exists(file("run")));
+  }
+}
+
 TEST_F(RefusalsTest, a_gpu_that_is_not_there_is_missed_before_anything_is_made) {
   const std::string missing = why_no_gpu();
   if (missing.empty()) GTEST_SKIP() << "a GPU answers here";
@@ -299,6 +308,71 @@ TEST_F(RefusalsTest, closed_standard_streams_cost_no_file_its_content) {
     EXPECT_EQ(metrics("run").size(), 5u) << closed;  // four steps and the final line
     EXPECT_THAT(more.err, testing::Not(HasSubstr("damaged"))) << closed;
   }
+}
+
+TEST_F(RefusalsTest, a_run_is_not_resumed_with_steps_of_another_size) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  const Ended ended = train("run", {"--resume", "--set", "gradient_accumulation_steps=3"});
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_THAT(ended.last_error_line(), HasSubstr("\"train_batch_size\" 6 and not 9"));
+}
+
+TEST_F(RefusalsTest, a_run_is_not_resumed_with_another_seed_in_its_file) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  const Ended ended = train("run", {"--resume", "--set", "seed=4"});
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_THAT(ended.last_error_line(), HasSubstr("\"seed\" 0 and not 4"));
+}
+
+TEST_F(RefusalsTest, a_run_is_not_gone_on_with_and_begun_again_at_once) {
+  const Ended ended = train("run", {"--resume", "--overwrite"});
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_THAT(ended.last_error_line(), HasSubstr("excludes"));
+  EXPECT_FALSE(fs::exists(file("run")));
+}
+
+TEST_F(RefusalsTest, a_temperature_below_0_is_refused) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  for (const char* temperature : {"-1", "warm"}) {
+    const Ended ended = sluice({"generate", "@run", "--prompt", "x", "--tokens", "1", "--temperature", temperature});
+    EXPECT_EQ(ended.exit_code, 2) << temperature;
+    EXPECT_THAT(ended.last_error_line(), HasSubstr("not a number, 0 or more"));
+  }
+}
+
+TEST_F(RefusalsTest, the_room_of_the_store_that_is_replaced_counts_as_free) {
+  const Json plan = Json::parse(sluice({"plan", "@run.json", "--json", "--set", kFixedHomes}).out);
+  const MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"),
+                           round_up(plan["disk_bytes"].get<int64_t>(), 4096) + 64 * kKiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::string nvme = "sluice.nvme=[\"" + file("drive") + "\"]";
+  const std::vector<std::string> once = {"--set",   nvme, "--set", kFixedHomes, "--set", "sluice.io_backend=threads",
+                                         "--steps", "1"};
+  ASSERT_EQ(train("run", once).exit_code, 0);
+  std::vector<std::string> again = once;
+  again.emplace_back("--overwrite");
+  const Ended ended = train("run", again);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+}
+
+TEST_F(RefusalsTest, where_neither_budget_alone_would_do_a_pair_is_named_that_does) {
+  const auto plan = [&](const std::string& device, const std::string& host) {
+    return sluice({"plan", "@run.json", "--set", "sluice.device_memory=" + device, "--set",
+                   "sluice.host_memory=" + host, "--machine", "@machine.json"});
+  };
+  std::ofstream(file("machine.json")) << R"({
+  "read_gb_per_s": 1, "write_gb_per_s": 1, "mixed_gb_per_s": 1, "upload_gb_per_s": 10,
+  "download_gb_per_s": 10, "update_ns_per_element": 0.5, "checksum_gb_per_s": 20, "close_gb_per_s": 5,
+  "compute_tflop_per_s": 1, "update_threads": 1, "cores": 2})";
+  const Ended ended = plan("1KiB", "1KiB");
+  EXPECT_EQ(ended.exit_code, 2);
+  const std::string line = ended.last_error_line();
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(line, match,
+                                std::regex("smallest pair: device_memory ([0-9]+) \\(.*\\), host_memory ([0-9]+) \\(")))
+      << line;
+  EXPECT_EQ(plan(match[1], match[2]).exit_code, 0);
+  EXPECT_EQ(plan(match[1], std::to_string(std::stoll(match[2]) - 1)).exit_code, 2);
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ TEST_F(ReportTest, does_not_say_that_nothing_helps_where_lanes_waited_for_each_o
   ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
   const std::string words = report_of({{"read", 30}, {"compute", 60}});
   EXPECT_THAT(words, testing::HasSubstr("Nothing was busy throughout"));
-  EXPECT_THAT(words, testing::HasSubstr("More host memory deepens the slots"));
+  EXPECT_THAT(words, testing::HasSubstr("Whether more memory would let them wait less"));
   for (const char* against : {"change nothing", "at best"}) {
     EXPECT_THAT(words, testing::Not(testing::HasSubstr(against)));
   }
@@ -202,6 +202,23 @@ TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
   fs::remove(file("run/would_help.json"));  // as runs from before it have none
   ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
   EXPECT_THAT(text_of("run/report.html"), testing::Not(testing::HasSubstr(kOffers)));
+}
+
+TEST_F(ReportTest, replaces_an_earlier_report_and_nothing_else) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  ASSERT_EQ(sluice({"report", "@run", "--out", "@page.html"}).exit_code, 0);
+  EXPECT_EQ(sluice({"report", "@run", "--out", "@page.html"}).exit_code, 0);
+  fs::create_symlink(file("page.html"), file("link.html"));
+  EXPECT_EQ(sluice({"report", "@run", "--out", "@link.html"}).exit_code, 0);
+  EXPECT_TRUE(fs::is_symlink(file("link.html")));
+  for (const std::string there : {"run/metrics.jsonl", "run.json", "run/sluice-0.swap"}) {
+    const std::string before = text_of(there);
+    const Ended ended = sluice({"report", "@run", "--out", "@" + there});
+    EXPECT_EQ(ended.exit_code, 2) << there;
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("is not a report, and is not replaced"));
+    EXPECT_EQ(text_of(there), before);
+  }
+  EXPECT_EQ(sluice({"report", "@run", "--out", "/dev/null"}).exit_code, 2);
 }
 
 TEST_F(ReportTest, of_a_folder_without_a_run_is_refused) {

@@ -39,6 +39,12 @@ TEST(SteadyFigures, spread_a_rare_commit_over_its_interval) {
   EXPECT_EQ(steady_figures(run_of(10, {500, 10, 20})).step_ms, 20) << "no whole interval yet";
 }
 
+TEST(SteadyFigures, have_the_throughput_of_their_step) {
+  RunData run = run_of(3, {500, 500, 10, 10, 100, 10, 10, 100});
+  for (StepFiguresOfRun& step : run.steps) step.tokens_per_s = 60 / (step.step_ms / 1e3);
+  EXPECT_DOUBLE_EQ(steady_figures(run).tokens_per_s, 60 / 0.040);
+}
+
 TEST(SteadyFigures, compare_predictions_with_the_steps_that_have_one) {
   RunData run = run_of(1, {500, 500, 10, 30, 30, 10, 30});
   EXPECT_FALSE(steady_figures(run).measured_as_predicted_ms);

@@ -1,4 +1,7 @@
 // Training by the real command: what it writes, and how a run goes on.
+#include <regex>
+
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 
 namespace sluice {
@@ -194,6 +197,69 @@ TEST_F(TrainTest, deepspeeds_keys_name_the_drive_and_the_log_says_which_are_not_
   EXPECT_EQ(numbers(metrics("run")), numbers(metrics("plain")));
   const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
   EXPECT_EQ(exported.exit_code, 0) << exported.err;
+}
+
+TEST_F(TrainTest, the_log_has_the_first_step_the_last_and_those_that_were_asked_for) {
+  const Ended ended = train("run", {"--steps", "5", "--set", "steps_per_print=2"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  std::string shown;
+  const std::regex line("\\] step ([0-9]+)/5 ");
+  for (std::sregex_iterator at(ended.err.begin(), ended.err.end(), line), end; at != end; ++at) shown += (*at)[1].str();
+  EXPECT_EQ(shown, "1245");
+}
+
+TEST_F(TrainTest, the_summary_tells_what_steps_wrote_and_not_the_making_of_the_store) {
+  const std::vector<std::string> all = {"--set", kFixedHomes,
+                                        "--set", "sluice.commit_interval=1",
+                                        "--set", "sluice.update=deferred",
+                                        "--set", "sluice.chunk_elements=4096"};
+  std::vector<std::string> plan = {"plan", "@run.json", "--json"};
+  plan.insert(plan.end(), all.begin(), all.end());
+  const int64_t planned = Json::parse(sluice(plan).out)["endurance"]["bytes_per_step"];
+  std::vector<std::string> one = all;
+  one.insert(one.end(), {"--steps", "1"});
+  const Ended ended = train("run", one);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::HasSubstr("nvme writes       " + format_bytes(planned) + " a step"));
+}
+
+TEST_F(TrainTest, requests_of_a_size_that_was_asked_for_keep_it) {
+  const Ended ended = train("run", {"--steps", "1", "--set", "sluice.io_block=64KiB"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::ContainsRegex("the best of [12] settings tried: .*blocks of 64.0 KiB"));
+}
+
+TEST_F(TrainTest, the_validation_loss_is_of_all_of_its_samples_however_many_a_step_takes) {
+  ASSERT_EQ(train("run", {"--set", "optimizer.params.lr=0.01"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@start"}).exit_code, 0);
+  const auto validation = [&](const std::string& micro_batches) {
+    const Ended ended = train("of " + micro_batches,
+                              {"--steps", "1", "--set", R"(model={"path": ")" + file("start") + R"("})", "--set",
+                               "optimizer.params.lr=0", "--set", "sluice.host_memory=8MiB", "--set",
+                               "sluice.device_memory=8MiB", "--set", "gradient_accumulation_steps=" + micro_batches});
+    std::smatch match;
+    EXPECT_TRUE(std::regex_search(ended.out, match, std::regex("validation loss +([0-9.]+), .* same ([0-9]+) tokens")))
+        << ended.err;
+    return std::pair(std::stod(match[1]), match[2].str());
+  };
+  const auto few = validation("2"), all = validation("20");
+  EXPECT_EQ(few.second, all.second);
+  EXPECT_NEAR(few.first, all.first, 2e-4);  // sums in another order
+}
+
+TEST_F(TrainTest, moments_in_bf16_are_rounded_by_the_seed_of_the_run) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@start"}).exit_code, 0);
+  const auto state = [&](const std::string& out, const std::string& seed) {
+    EXPECT_EQ(train(out, {"--steps", "2", "--seed", seed, "--set", R"(model={"path": ")" + file("start") + R"("})",
+                          "--set", "data.shuffle=false", "--set", "sluice.state_dtype=bf16"})
+                  .exit_code,
+              0);
+    return metrics(out).back()["state_crc32c"];
+  };
+  const auto first = state("a", "1");
+  EXPECT_EQ(state("b", "1"), first);
+  EXPECT_NE(state("c", "2"), first);
 }
 
 }  // namespace

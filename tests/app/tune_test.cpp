@@ -74,6 +74,13 @@ TEST_F(TuneTest, writes_a_configuration_that_trains) {
   EXPECT_LE(report["candidates"].size(), 3u);
 }
 
+TEST_F(TuneTest, replaces_no_file_that_is_not_a_configuration) {
+  const Ended ended = sluice({"tune", "@run.json", "--out", "@text.txt"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("is not a configuration, and is not replaced"));
+  EXPECT_GT(fs::file_size(file("text.txt")), 1000u);
+}
+
 TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_out_gives) {
   const Ended ended = sluice(small_steps({"--out", file("mine.json"), "--data", file("text.txt"), "--trials", "9"}));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
@@ -134,6 +141,19 @@ TEST_F(TuneTest, an_interrupt_leaves_no_files) {
     EXPECT_TRUE(fs::is_empty(file("drive")));
     EXPECT_FALSE(fs::exists(file("run.tuned.json")));
   }
+}
+
+TEST_F(TuneTest, tune_leaves_the_trace_of_a_training_run_alone) {
+  fs::create_directory(file("drive"));
+  std::ofstream(file("hops.json")) << "of a run";
+  Json config = Json::parse(std::ifstream(file("run.json")));
+  config["sluice"]["trace"] = file("hops.json");
+  std::ofstream(file("run.json")) << config;
+  const Ended ended =
+      sluice({"tune", "@run.json", "--set", "sluice.nvme=[\"" + file("drive") + "\"]", "--steps", "1", "--trials", "1",
+              "--set", "train_micro_batch_size_per_gpu=1", "--set", "gradient_accumulation_steps=1"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(fs::file_size(file("hops.json")), std::string("of a run").size());
 }
 
 }  // namespace
