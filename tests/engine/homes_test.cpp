@@ -304,7 +304,7 @@ int updated_on_device(const Plan& plan) {
 TEST_F(Homes, state_is_on_the_device_where_that_makes_a_step_shorter_and_nowhere_else) {
   PlanOptions wish = options(1);
   wish.device_bytes = kMiB;
-  wish.commit_interval = 50;  // a commit brings every record to the host
+  wish.commit_interval = 50;                                          // a commit brings every record to the host
   for (const HomeKind forced : {HomeKind::kNvme, HomeKind::kHost}) {  // of activations
     wish.placement.activations = {{forced, 1}};
     wish.speeds->machine.device_update_gb_per_s = 1000;

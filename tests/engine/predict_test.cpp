@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "engine/hop_costs.h"
 #include "engine/planner.h"
 #include "engine/simulate.h"
 #include "offload/executor.h"
@@ -68,6 +69,34 @@ TEST_F(Predict, a_link_alone_takes_the_time_of_the_bytes_that_a_step_moves_over_
       EXPECT_NEAR(prediction.busy(lane), expected_ms, 1e-3) << link;
     }
   }
+}
+
+TEST_F(Predict, every_transfer_costs_its_requests_and_every_hop_its_handover) {
+  const Plan plan = make_plan(model_, options_of(kHost, kNvme));
+  StepSpeeds with = speeds(endless());
+  with.machine.transfer_us = 100;
+  with.machine.hop_us = 10;
+  with.machine.commit_ms = 3;
+  const UnitKind kind = unclipped_kind(plan);
+  const UnitProgram unit = build_unit(model_, plan, kind);
+  const std::vector<HopCost> costs = UnitCosts(plan, with, unit, kind).of_step(Commits::kYes);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    if (costs[i].due == Due::kNo) continue;
+    const Verb verb = unit.program.hops()[i].verb;
+    const bool transfer = verb == Verb::kSwapIn || verb == Verb::kSwapOut;
+    const double expected_ms = transfer ? 0.11 : verb == Verb::kCommit ? 3.01 : 0.01;
+    EXPECT_DOUBLE_EQ(costs[i].latency_ms, expected_ms) << name_of(verb);
+  }
+}
+
+TEST_F(Predict, a_table_spreads_what_commits_write_over_their_interval) {
+  PlanOptions options = options_of(kHost, kHost);
+  options.update = UpdateMode::kDeferred;
+  options.commit_interval = 1;
+  const int64_t every = moved(make_plan(model_, options), "nvme write");
+  options.commit_interval = 4;
+  EXPECT_GT(every, 0);
+  EXPECT_NEAR(static_cast<double>(moved(make_plan(model_, options), "nvme write")), static_cast<double>(every) / 4, 64);
 }
 
 TEST_F(Predict, reads_and_writes_alone_take_what_the_drive_needs_for_both) {

@@ -1,6 +1,8 @@
 // Steps and updates whose numbers are not finite: skipped, counted, never committed.
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "tests/engine/lifecycle_fixture.h"
 
 namespace sluice::testing {
@@ -8,6 +10,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using enum HomeKind;
 using SkippedSteps = Lifecycle;
 
 TEST_F(SkippedSteps, a_non_finite_gradient_skips_the_update_and_leaves_every_bit) {
@@ -166,6 +169,51 @@ TEST_F(SkippedSteps, an_update_that_is_not_finite_is_not_committed) {
   auto resumed = engine(with);
   EXPECT_EQ(resumed->step(), 1);
   EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(SkippedSteps, an_early_update_that_is_not_finite_is_not_committed) {
+  reference_.max_norm = 0;  // every prediction of the scale is right
+  expected_ = train_reference(model_, reference_);
+  for (const UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (const HomeKind home : {kHost, kNvme}) {
+      EngineOptions with = options();
+      with.plan.commit_interval = 1;
+      with.plan.update = mode;
+      with.plan.placement.state = {{home, 1}};
+      auto running = engine(with);
+      step(*running);
+      const int64_t number = 2;
+      try {
+        running->train_step(std::numeric_limits<double>::infinity(), toy_compute(model_, number));
+        running->drain();
+        ADD_FAILURE() << "committed, " << name_of(mode);
+      } catch (const NumericsError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("made a value of parameter"), HasSubstr("non-finite")));
+      }
+      running.reset();
+      with.open = OpenMode::kResume;
+      auto resumed = engine(with);
+      EXPECT_EQ(resumed->step(), 1);
+      EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
+    }
+  }
+}
+
+TEST_F(SkippedSteps, an_update_that_is_not_finite_names_the_parameter) {
+  const Geometry geometry(model_.partitions, 256);
+  for (const Parameter& bad : geometry.parameters()) {
+    EngineOptions with = options();
+    with.plan.placement.state = {{kHost, 1}};  // the device names the block alone
+    with.groups = {{.parameters = {bad.name}, .adam = reference_.adam, .learning_rate_factor = 1e60}};
+    auto running = engine(with);
+    step(*running);
+    try {
+      running->drain();
+      ADD_FAILURE() << "committed";
+    } catch (const NumericsError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("a value of parameter " + bad.name + " non-finite"));
+    }
+  }
 }
 
 }  // namespace

@@ -35,6 +35,9 @@ TEST(SpeculationChoice, needs_no_whole_window_where_a_run_begins_without_a_clip)
   EXPECT_THAT(speculation.note(2, Speculation::Scale::kAsPredicted).value_or(""),
               AllOf(HasSubstr("from step 3 on"), HasSubstr("none of the last 2 steps")));
   EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
+  EXPECT_EQ(speculation.note(3, Speculation::Scale::kOther), std::nullopt);
+  EXPECT_THAT(speculation.note(4, Speculation::Scale::kOther).value_or(""),
+              AllOf(HasSubstr("from step 5 on"), HasSubstr("in 2 of the last 4 steps"), HasSubstr("after 8 steps")));
 }
 
 }  // namespace
