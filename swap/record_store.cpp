@@ -309,7 +309,8 @@ std::string RecordStore::Impl::places_of(RecordId record, int slot, size_t plane
       plane + 1 < static_cast<size_t>(planes.plane_count) ? planes.plane_offset[plane + 1] : planes.bytes;
   std::vector<std::string> places;
   int64_t at = 0;  // of the extent, in the record
-  for (const Extent& extent : layout.extents(record, slot).span()) {
+  const Extents extents = layout.extents(record, slot);
+  for (const Extent& extent : extents.span()) {
     const int64_t from = std::max(begin, at);
     if (from < std::min(end, at + extent.bytes)) {
       const Extent place = layout.place_of(record, slot, from);
