@@ -57,6 +57,7 @@ ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
 ScratchFolder::~ScratchFolder() {
   unlink_files();
   std::error_code ignored;
+  if (fs::remove(path_, ignored)) return;
   fs::remove_all(path_, ignored);
 }
 

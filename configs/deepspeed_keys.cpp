@@ -12,6 +12,9 @@ constexpr std::string_view kBudgets = "sluice.device_memory and host_memory deci
 constexpr std::string_view kRequests =
     "requests are tuned by a probe; sluice.io_backend, io_block and io_depth set them";
 constexpr std::string_view kMetrics = "the run's metrics.jsonl has each step's numbers, lanes and memory";
+constexpr std::string_view kMonitors = "no files of a monitor are written; the run's metrics.jsonl has their numbers";
+constexpr std::string_view kExport = "sluice checkpoint export writes the weights";
+constexpr std::string_view kMixed = "automatic mixed precision; use bf16, fp16, or fp32";
 constexpr std::string_view kOwnUpdate = "the update is the engine's own";
 constexpr std::string_view kCheckpoints =
     "what a block takes in is its checkpoint; sluice.recompute and sluice.placement.activations set the rest";
@@ -39,10 +42,8 @@ constexpr DeepSpeedKey kKeys[] = {
     {"zero_optimization.stage3_max_reuse_distance", kNotNeeded, kBudgets},
     {"zero_optimization.sub_group_size", kNotNeeded, "sluice.chunk_elements is the unit of the update"},
     {"zero_optimization.contiguous_gradients", kNotNeeded, "offsets are planned before the first step"},
-    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kNotNeeded,
-     "sluice checkpoint export writes the weights"},
-    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", kNotNeeded,
-     "sluice checkpoint export writes the weights"},
+    {"zero_optimization.stage3_gather_16bit_weights_on_model_save", kNotNeeded, kExport},
+    {"zero_optimization.stage3_gather_fp16_weights_on_model_save", kNotNeeded, kExport},
     {"zero_optimization.overlap_comm", kNotNeeded, kOneRank},
     {"zero_optimization.allgather_partitions", kNotNeeded, kOneRank},
     {"zero_optimization.allgather_bucket_size", kNotNeeded, kOneRank},
@@ -68,10 +69,10 @@ constexpr DeepSpeedKey kKeys[] = {
     {"activation_checkpointing.profile", kNotNeeded, kCheckpoints},
     {"wall_clock_breakdown", kNotNeeded, kMetrics},
     {"memory_breakdown", kNotNeeded, kMetrics},
-    {"tensorboard", kNotNeeded, "no files of a monitor are written; the run's metrics.jsonl has their numbers"},
-    {"wandb", kNotNeeded, "no files of a monitor are written; the run's metrics.jsonl has their numbers"},
-    {"csv_monitor", kNotNeeded, "no files of a monitor are written; the run's metrics.jsonl has their numbers"},
-    {"comet", kNotNeeded, "no files of a monitor are written; the run's metrics.jsonl has their numbers"},
+    {"tensorboard", kNotNeeded, kMonitors},
+    {"wandb", kNotNeeded, kMonitors},
+    {"csv_monitor", kNotNeeded, kMonitors},
+    {"comet", kNotNeeded, kMonitors},
     {"dump_state", kNotNeeded, "the run's config.json has the configuration"},
     {"bf16.immediate_grad_update", kNotNeeded, kOwnUpdate},
     {"zero_allow_untested_optimizer", kNotNeeded, kOwnUpdate},
@@ -82,8 +83,8 @@ constexpr DeepSpeedKey kKeys[] = {
     {"optimizer.params.bias_correction", kNotThere, "updates without bias correction", "true"},
     {"optimizer.params.amsgrad", kNotThere, "AMSGrad"},
     {"optimizer.param_groups.lr", kNotThere, "a rate beside the schedule's; lr_factor multiplies the step's"},
-    {"amp", kNotThere, "automatic mixed precision; use bf16, fp16, or fp32"},
-    {"torch_autocast", kNotThere, "automatic mixed precision; use bf16, fp16, or fp32"},
+    {"amp", kNotThere, kMixed},
+    {"torch_autocast", kNotThere, kMixed},
     {"fp16.auto_cast", kNotThere, "the key; the model and its inputs are fp16"},
     {"fp16.fp16_master_weights_and_grads", kNotThere, "masters in fp16; they are fp32"},
     {"data_types", kNotThere, "another type of gradients"},
