@@ -82,7 +82,7 @@ class Engine::Impl final : public LaneWork {
 
   // --- replays (replay.cpp)
   Replay replay(LaneGroup resource, const Compute& compute);
-  void make_replay(LaneGroup group);
+  void replay_compute(const Compute& compute);
   void order_of_middle_step();
   void clear_update_inputs();
   void end_replay();
@@ -120,7 +120,6 @@ class Engine::Impl final : public LaneWork {
   ParameterGroups groups;
   Ledger ledger;
   UnitProgram units[kUnitKinds];
-  UnitProgram replayed;
   Arena host;
   std::unique_ptr<Device> device;
   std::unique_ptr<RecordStore> store;
@@ -143,7 +142,6 @@ class Engine::Impl final : public LaneWork {
   Flag kept_valid = Flag::kNo;           // weights kept on the device are those of the last step
   Flag on_device = Flag::kNo;            // ... and records at home on the device are there
   Flag unsaved = Flag::kNo;              // captured is newer than what is committed
-  Flag rehearsing = Flag::kNo;           // a replay runs
   double pending_scale = 1, pending_learning_rate = 0;
   std::vector<Flag> dirty;  // per record at home in host memory: changed since it was written
   std::exception_ptr spent;
@@ -152,6 +150,7 @@ class Engine::Impl final : public LaneWork {
   const UnitProgram* unit = nullptr;
   UnitKind unit_kind = UnitKind::kTrain;
   Flag running = Flag::kNo;
+  std::optional<LaneGroup> rehearsed;  // a replay runs, of this resource
   std::atomic<Flag> aborted = Flag::kNo;
   std::mutex early_mutex;   // guards early_failure while update threads run
   size_t next_compute = 0;  // position in the compute lane

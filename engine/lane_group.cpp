@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/errors.h"
 
 namespace sluice {
@@ -25,6 +27,11 @@ std::span<const Lane> lanes_of(LaneGroup group) {
       return kCompute;
   }
   check_failed("group", __FILE__, __LINE__, "an unknown group");
+}
+
+bool belongs_to(LaneGroup group, Lane lane) {
+  const auto lanes = lanes_of(group);
+  return std::ranges::find(lanes, lane) != lanes.end();
 }
 
 std::string binding_words(const Busiest& busiest) {

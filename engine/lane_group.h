@@ -14,6 +14,7 @@ enum class LaneGroup : uint8_t { kNvme, kCpu, kCopies, kCompute };
 constexpr int kLaneGroupCount = 4;
 std::string_view name_of(LaneGroup group);  // "nvme", "cpu", "copies", "compute"
 std::span<const Lane> lanes_of(LaneGroup group);
+bool belongs_to(LaneGroup group, Lane lane);
 
 // The resource that is busy for the longest of a step, predicted or measured.
 struct Busiest {

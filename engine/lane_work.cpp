@@ -28,9 +28,9 @@ bool Engine::Impl::serves_a_visit(int chunk) const {
 
 bool Engine::Impl::due(const Hop& hop) {
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
-  if (rehearsing == Flag::kYes) {
+  if (rehearsed) {
     const bool commits = hop.when == When::kCommit || hop.when == When::kCommitDirty;
-    return (commit || !commits) && due_in_steady_step(plan, unit_kind, hop);
+    return belongs_to(*rehearsed, hop.lane) && (commit || !commits) && due_in_steady_step(plan, unit_kind, hop);
   }
   const auto ahead = [&] {
     const UpdateHalf half = update_half(unit_kind);

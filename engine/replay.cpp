@@ -1,8 +1,9 @@
 // One resource of a step alone: what the step would take if everything else took no time.
 //
-// The hops are those of a step in the middle of training: an update pending, its first reads done by the unit before, a
-// commit due where every step has one. Slots hold zeros or what was left there, so checksums are taken and not used,
-// and what is written goes where nothing is (Executor::Writes::kRehearsed): the store keeps its content.
+// The program is that of a step in the middle of training (an update pending, its first reads done by the unit before,
+// a commit due where every step has one), in which the hops of other lanes have nothing to do: due() says so, and
+// compute is abandoned where it is not the resource. Slots hold zeros or what was left there, so checksums are taken
+// and not used, and what is written goes where nothing is (Executor::Writes::kRehearsed): the store keeps its content.
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -11,17 +12,6 @@
 #include "engine/engine_impl.h"
 
 namespace sluice {
-
-// The lanes of this group alone, of the unit that the next step would be.
-void Engine::Impl::make_replay(LaneGroup group) {
-  unit_kind = training_kind();
-  const UnitProgram& whole = units[static_cast<int>(unit_kind)];
-  replayed = {.program = whole.program.only(sluice::lanes_of(group)),
-              .updates = whole.updates,
-              .turns = whole.turns,
-              .addresses = whole.addresses};
-  unit = &replayed;
-}
 
 void Engine::Impl::order_of_middle_step() {
   prefetched = update_half(unit_kind);
@@ -71,24 +61,14 @@ void Engine::Impl::clear_update_inputs() {
 
 // Whatever memory held is made-up now; the next step reads and uploads anew.
 void Engine::Impl::end_replay() {
-  rehearsing = kept_valid = on_device = Flag::kNo;
+  rehearsed.reset();
+  kept_valid = on_device = Flag::kNo;
   prefetched.reset();
   speculated = Speculated::kNone;
   order = early = {};
 }
 
-Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
-  const NearDevice::Stay staying(near);
-  drain();
-  access->forget();
-  make_replay(group);
-  next_compute = 0;
-  aborted = Flag::kNo;
-  std::fill(contributed.begin(), contributed.end(), Flag::kNo);
-  order_of_middle_step();
-  if (group == LaneGroup::kCpu) clear_update_inputs();
-  running = rehearsing = Flag::kYes;
-  executor->begin(unit->program, Executor::Writes::kRehearsed);
+void Engine::Impl::replay_compute(const Compute& compute) {
   try {
     for (const int32_t number : unit->program.lane(Lane::kCompute)) {
       const Hop& hop = unit->program.hops()[number];
@@ -97,13 +77,36 @@ Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
       Use use = enter(next.visit, next.pass);
       compute(use);
     }
+    run_control_hops();
   } catch (...) {
     abort_step();
-    end_replay();
+    if (!spent) end_replay();  // else the executor may still be at it, and nothing follows
     throw;
   }
+}
+
+Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
+  const NearDevice::Stay staying(near);
+  drain();
+  access->forget();
+  unit_kind = training_kind();
+  unit = &units[static_cast<int>(unit_kind)];
+  next_compute = 0;
+  aborted = Flag::kNo;
+  std::fill(contributed.begin(), contributed.end(), Flag::kNo);
+  guarded([&] {
+    order_of_middle_step();
+    if (group == LaneGroup::kCpu) clear_update_inputs();
+  });
+  running = Flag::kYes;
+  rehearsed = group;
+  executor->begin(unit->program, Executor::Writes::kRehearsed);
+  if (group == LaneGroup::kCompute) {
+    replay_compute(compute);
+  } else {
+    executor->abandon();
+  }
   return guarded([&] {
-    run_control_hops();
     const UnitTimes& times = finish_unit();
     running = Flag::kNo;
     end_replay();

@@ -128,29 +128,6 @@ void Program::finish() {
   for (auto& lane : lanes_) lane.shrink_to_fit();
 }
 
-Program Program::only(std::span<const Lane> lanes) const {
-  Program part;
-  std::vector<int32_t> number(hops_.size(), -1);           // of a kept hop, in the part
-  std::vector<std::vector<int32_t>> behind(hops_.size());  // of a hop left out: the kept hops that it waited for
-  for (int hop = 0; hop < static_cast<int>(hops_.size()); ++hop) {
-    std::vector<int32_t>& waits = behind[hop];
-    for (int32_t p : predecessors(hop)) {
-      if (number[p] >= 0) waits.push_back(number[p]);
-      waits.insert(waits.end(), behind[p].begin(), behind[p].end());
-    }
-    std::sort(waits.begin(), waits.end());
-    waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
-    if (std::find(lanes.begin(), lanes.end(), hops_[hop].lane) == lanes.end()) continue;
-    number[hop] = static_cast<int32_t>(part.hops_.size());
-    part.hops_.push_back(hops_[hop]);
-    part.predecessors_.insert(part.predecessors_.end(), waits.begin(), waits.end());
-    part.first_predecessor_.push_back(static_cast<int32_t>(part.predecessors_.size()));
-    waits = {};
-  }
-  part.finish();
-  return part;
-}
-
 std::span<const int32_t> Program::slice(const std::vector<int32_t>& items, const std::vector<int32_t>& first, int hop) {
   return std::span(items).subspan(first[hop], first[hop + 1] - first[hop]);
 }

@@ -88,8 +88,6 @@ class Program {
   std::span<const int32_t> predecessors(int hop) const { return slice(predecessors_, first_predecessor_, hop); }
   std::span<const int32_t> successors(int hop) const { return slice(successors_, first_successor_, hop); }
   std::span<const int32_t> lane(Lane lane) const { return lanes_[static_cast<int>(lane)]; }
-  // The hops of these lanes alone, in their order, each waiting for those that it waited for through hops left out.
-  Program only(std::span<const Lane> lanes) const;
   int64_t memory_bytes() const;
   // "swap_in h.3 state 12", "compute h.3 #1": `visit_name` is the visit's.
   static std::string describe(const Hop& hop, std::string_view visit_name);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <bitset>
 
 #include "core/errors.h"
@@ -343,29 +342,6 @@ TEST(Programs, wait_for_the_writer_and_for_every_reader_of_overwritten_bytes) {
   EXPECT_EQ(waits(2), (std::vector<int32_t>{0}));
   EXPECT_EQ(waits(3), (std::vector<int32_t>{}));
   EXPECT_EQ(waits(4), (std::vector<int32_t>{0, 1, 2}));
-}
-
-TEST(Programs, of_some_lanes_alone_wait_through_the_hops_left_out) {
-  Program program;
-  const Range slot{Place::kHost, 0, 100, 0}, home{Place::kHost, 200, 300, 0}, other{Place::kHost, 300, 400, 0};
-  program.emit({.lane = Lane::kRead, .index = 0}, {}, {&slot, 1});
-  program.emit({.lane = Lane::kUpdate, .index = 1}, {&slot, 1}, {&home, 1});
-  program.emit({.lane = Lane::kRead, .index = 2}, {}, {&other, 1});
-  program.emit({.lane = Lane::kWrite, .index = 3}, {&home, 1}, {});
-  program.emit({.lane = Lane::kRead, .index = 4}, {}, {&slot, 1});
-  program.finish();
-  const Program drive = program.only(std::array{Lane::kRead, Lane::kWrite});
-  ASSERT_EQ(drive.hops().size(), 4u);
-  const auto waits = [&](int hop) {
-    const auto p = drive.predecessors(hop);
-    return std::vector<int32_t>(p.begin(), p.end());
-  };
-  EXPECT_EQ(drive.hops()[2].index, 3);
-  EXPECT_EQ(waits(1), (std::vector<int32_t>{}));
-  EXPECT_EQ(waits(2), (std::vector<int32_t>{0}));
-  EXPECT_EQ(waits(3), (std::vector<int32_t>{0}));
-  EXPECT_EQ(drive.lane(Lane::kRead).size(), 3u);
-  EXPECT_TRUE(drive.lane(Lane::kUpdate).empty());
 }
 
 }  // namespace
