@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -12,7 +13,6 @@
 #include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/clock.h"
-#include "core/errors.h"
 #include "core/median.h"
 #include "cpu_adam/adam.h"
 #include "cpu_adam/adam_sums.h"
@@ -24,7 +24,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kRequestBytes = kMiB, kHalfBytes = 256 * kMiB;  // the file's halves: what is read, what is written
+constexpr int64_t kRequestBytes = kMiB, kHalfBytes = 256 * kMiB;  // halves of the files: what is read, what is written
 constexpr int kDepth = 32;
 constexpr int64_t kUpdateElements = 4 * kMiB;                      // of a thread: more than its caches hold
 constexpr int kSweeps = 3;                                         // of which the median is taken
@@ -96,17 +96,27 @@ struct StepCeilings::Impl {
                                         .memory = {buffers.span()},
                                         .log = nullptr})) {
     const auto folders = options.store.folders();
-    const auto drives = static_cast<int64_t>(folders.size());
+    BareRun fill{.op = BareOp::kWrite, .depth = kDepth, .memory = buffers.span()};
     for (const auto& folder : folders) {
-      files.push_back(std::make_unique<ScratchFile>(folder, 2 * kHalfBytes / drives + kRequestBytes));
+      drives.push_back({.scratch = ScratchFile(folder, 2 * half_bytes_of(folders.size()))});
+      fill.ranges.push_back(drives.back().scratch.whole());
+      fill.bytes += drives.back().scratch.bytes();
     }
     for (int i = 0; i < threads; ++i) updated.push_back(std::make_unique<UpdatedMemory>(plan.options, kUpdateElements));
     std::memset(copied_host.at(0), 0, static_cast<size_t>(copied_host.bytes()));
     device->register_host(copied_host.span());
-    transfer(0, 2 * kHalfBytes, 0);  // no later write meets an extent that was never written
+    run_bare(*queue, fill);  // no later write meets an extent that was never written
   }
 
-  void transfer(int64_t read_bytes, int64_t write_bytes, int64_t first_write);
+  struct Drive {
+    ScratchFile scratch;
+    int64_t reads = 0, writes = 0;  // begun: each goes through its half of the file, again and again
+  };
+  static int64_t half_bytes_of(size_t drives) {
+    return kHalfBytes / static_cast<int64_t>(drives) / kRequestBytes * kRequestBytes;
+  }
+
+  void transfer(int64_t read_bytes, int64_t write_bytes);
   double nvme_ms(const StepLanes& replayed);
   double cpu_ms(const StepLanes& replayed);
   double verify_ms(int64_t bytes) const;
@@ -123,38 +133,41 @@ struct StepCeilings::Impl {
   CopiedBytes copied;
   Arena copied_host;
   std::unique_ptr<Device> device;
-  std::vector<std::unique_ptr<ScratchFile>> files;  // one a drive; requests take turns
+  std::vector<Drive> drives;
   std::vector<std::unique_ptr<UpdatedMemory>> updated;
   std::unique_ptr<IoQueue> queue;  // last: its end waits for what uses the buffers
 };
 
-// Reads and writes side by side, spread evenly; every request has a buffer of its own.
-void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes, int64_t first_write) {
+// Reads and writes side by side, spread evenly. Every request has a buffer of its own, and every drive as many buffers
+// as the others: a faster one takes more requests.
+void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
   const int64_t reads = read_bytes / kRequestBytes, writes = write_bytes / kRequestBytes, all = reads + writes;
   std::array<IoCompletion, kDepth> done;
-  std::vector<int> free_buffers(kDepth);
-  for (int i = 0; i < kDepth; ++i) free_buffers[static_cast<size_t>(i)] = i;
-  const auto drives = static_cast<int64_t>(files.size());
+  std::vector<size_t> free_buffers(kDepth);
+  std::iota(free_buffers.begin(), free_buffers.end(), size_t{0});
+  const int64_t half_bytes = half_bytes_of(drives.size());
   int64_t read = 0, written = 0;
   for (int64_t ended = 0; ended < all;) {
     for (; read + written < all && !free_buffers.empty();) {
       const bool is_read = read * writes <= written * reads && read < reads;
-      const int buffer = free_buffers.back();
+      ++(is_read ? read : written);
+      const size_t buffer = free_buffers.back();
       free_buffers.pop_back();
-      const int64_t at = is_read ? read++ * kRequestBytes % kHalfBytes : first_write + written++ * kRequestBytes;
-      const int64_t request = at % (2 * kHalfBytes) / kRequestBytes;
+      Drive& drive = drives[buffer % drives.size()];
+      const int64_t number = is_read ? drive.reads++ : drive.writes++;
+      const int64_t offset = (is_read ? 0 : half_bytes) + number * kRequestBytes % half_bytes;
       queue->submit({.op = is_read ? IoOp::kRead : IoOp::kWrite,
-                     .file = files[static_cast<size_t>(request % drives)]->file(),
-                     .memory = buffers.at(buffer * kRequestBytes),
+                     .file = drive.scratch.file(),
+                     .memory = buffers.at(static_cast<int64_t>(buffer) * kRequestBytes),
                      .bytes = static_cast<uint32_t>(kRequestBytes),
-                     .offset = static_cast<uint64_t>(request / drives * kRequestBytes),
-                     .tag = static_cast<uint64_t>(buffer)});
+                     .offset = static_cast<uint64_t>(offset),
+                     .tag = buffer});
     }
     queue->flush();
     const size_t count = queue->poll(done, Wait::kUntilOne);
     for (size_t i = 0; i < count; ++i) {
-      if (done[i].result != kRequestBytes) throw Error(fmt::format("a request of 1 MiB gave {}", done[i].result));
-      free_buffers.push_back(static_cast<int>(done[i].tag));
+      check_whole(done[i], kRequestBytes, drives[done[i].tag % drives.size()].scratch.path());
+      free_buffers.push_back(done[i].tag);
     }
     ended += static_cast<int64_t>(count);
   }
@@ -172,7 +185,7 @@ double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
   const int64_t read_bytes = part(replayed.read.bytes), write_bytes = part(replayed.write.bytes);
   if (read_bytes + write_bytes == 0) return 0;
   const int64_t begin = now_ns();
-  transfer(read_bytes, write_bytes, kHalfBytes);
+  transfer(read_bytes, write_bytes);
   return ms_since(begin) * static_cast<double>(wanted) / static_cast<double>(read_bytes + write_bytes);
 }
 

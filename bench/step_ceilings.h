@@ -14,7 +14,8 @@ class StepCeilings {
   ~StepCeilings();
 
   // Milliseconds for the bytes that a replay has moved, measured now.
-  //   kNvme: requests of 1 MiB, 32 under way, reads and writes in the replay's proportion.
+  //   kNvme: requests of 1 MiB, 32 under way, reads and writes in the replay's proportion; of several drives each takes
+  //          as many as it can.
   //   kCpu: the update's sweep (checksums, AdamW, checksums) by as many threads, each over memory of its own; a median.
   //   kCopies: memcpy by one thread a direction, through as much memory as the step copies from and to.
   // kCompute has no ceiling, nor has a resource that moved nothing: 0.
