@@ -137,11 +137,11 @@ WeightsInHost Step::update_chunk(int chunk) {
   const ChunkHomes& homes = plan_.chunks[chunk];
   const bool ahead = plan_.is_read_ahead(half_, chunk);
   const Slot slot = take_slot(chunk);
-  StateInHost state{{}, chunk, slot.at(slot.layout.state, homes.state_offset)};
+  UnverifiedState state{{}, chunk, slot.at(slot.layout.state, homes.state_offset)};
   if (homes.state == Home::kNvme) {
     state = verbs_.swap_in(StateInStore{{}, chunk}, state.at, ahead ? When::kPendingNotPrefetched : When::kPending);
   }
-  UnverifiedInHost weights{{}, chunk, slot.at(slot.layout.weights, homes.weights_offset)};
+  UnverifiedWeights weights{{}, chunk, slot.at(slot.layout.weights, homes.weights_offset)};
   if (homes.weights == Home::kNvme) {
     weights = verbs_.swap_in(WeightsInStore{{}, chunk}, weights.at, weights_read_when(chunk));
   }
@@ -153,11 +153,11 @@ WeightsInHost Step::update_chunk(int chunk) {
   if (homes.gradient == Home::kNvme) {
     gradient = verbs_.swap_in(ClosedInScratch{{}, chunk}, slot.base + slot.layout.gradient, When::kPending);
   }
-  WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, When::kAlways);
-  if (homes.state == Home::kNvme) verbs_.swap_out(state, When::kPending);
-  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh, When::kPending);
+  UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, When::kAlways);
+  if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, When::kPending);
+  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, When::kPending);
   unwritten_.push_back(chunk);
-  return fresh;
+  return std::move(fresh.weights);
 }
 
 // Do updates wait for buffers of the ring? Then the drive has enough to do beside the forward, and what nobody waits
@@ -310,11 +310,11 @@ void Step::speculate_in_host(int visit, ClosedOnDevice closed, const Slot& slot)
                                     : verbs_.download(std::move(closed), slot.base + slot.layout.gradient,
                                                       homes.gradient == Home::kNvme ? When::kAlways : kWhen);
   if (homes.gradient == Home::kNvme) verbs_.swap_out(verbs_.seal(gradient));
-  const StateInHost state{{}, c, slot.at(slot.layout.state, homes.state_offset)};
-  UnverifiedInHost weights{{}, c, slot.at(slot.layout.weights, homes.weights_offset)};
-  const WeightsInHost fresh = verbs_.update(state, std::move(weights), gradient, kWhen);
-  if (homes.state == Home::kNvme) verbs_.swap_out(state, kWhen);
-  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh, kWhen);
+  UnverifiedState state{{}, c, slot.at(slot.layout.state, homes.state_offset)};
+  UnverifiedWeights weights{{}, c, slot.at(slot.layout.weights, homes.weights_offset)};
+  const UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, kWhen);
+  if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, kWhen);
+  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, kWhen);
 }
 
 // Reads for the updates to come do not depend on gradients: they start while the backward still runs, into the buffers

@@ -39,11 +39,9 @@ TensorHome Verbs::home_of(const TensorMove& move) const {
 RecordLayout Verbs::record(int c, Group group) const {
   return record_layout(plan_.options.format(), group, chunk(c).elements);
 }
-Range Verbs::state_at(int c, int64_t at) const {
-  return host(at, record(c, Group::kState).bytes, content(Content::kState, c));
-}
-Range Verbs::weights_at(int c, int64_t at) const {
-  return host(at, record(c, Group::kWeights).bytes, content(Content::kWeights, c));
+Range Verbs::record_at(int c, Group group, int64_t at) const {
+  const Content what = group == Group::kState ? Content::kState : Content::kWeights;
+  return host(at, record(c, group).bytes, content(what, c));
 }
 Range Verbs::gradient_in_host(int c, int64_t at) const {
   return host(at, gradient_buffer_bytes(c), content(Content::kGradient, c));
@@ -85,7 +83,7 @@ uint64_t Verbs::content_of(const TensorMove& move, int64_t number) {
 // --- host <-> NVMe ---------------------------------------------------------------------------------------------------
 
 void Verbs::swap(Verb verb, int c, Group group, int64_t at, When when) {
-  const Range memory = group == Group::kState ? state_at(c, at) : weights_at(c, at), store = in_store(c, group);
+  const Range memory = record_at(c, group, at), store = in_store(c, group);
   const bool in = verb == Verb::kSwapIn;
   unit.program.emit({.verb = verb,
                      .lane = in ? Lane::kRead : Lane::kWrite,
@@ -97,26 +95,7 @@ void Verbs::swap(Verb verb, int c, Group group, int64_t at, When when) {
                     {in ? &store : &memory, 1}, {in ? &memory : &store, 1});
 }
 
-StateInHost Verbs::swap_in(StateInStore state, int64_t to, When when) {
-  swap(Verb::kSwapIn, state.chunk, Group::kState, to, when);
-  return {{}, state.chunk, to};
-}
-
-UnverifiedInHost Verbs::swap_in(WeightsInStore weights, int64_t to, When when) {
-  swap(Verb::kSwapIn, weights.chunk, Group::kWeights, to, when);
-  return {{}, weights.chunk, to};
-}
-
-void Verbs::swap_out(const StateInHost& state, When when) {
-  swap(Verb::kSwapOut, state.chunk, Group::kState, state.at, when);
-}
-
-void Verbs::swap_out(const WeightsInHost& weights, When when) {
-  swap(Verb::kSwapOut, weights.chunk, Group::kWeights, weights.at, when);
-}
-
-// --- scratch extents: what a step keeps on NVMe and no commit knows of
-// ------------------------------------------------
+// --- scratch extents: what a step keeps on NVMe and no commit knows of ----------------------------------------------
 
 Verbs::Scratch Verbs::scratch_of(int c) const {
   return {.extent = plan_.scratch_extent(c),
@@ -206,10 +185,9 @@ void Verbs::swap_out(const SealedTensorInHost& tensor) {
 
 // One fused pass: unscale, clip, AdamW, new weights, checksums. Where no update is pending it only verifies weights
 // that have just been read.
-WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient,
-                            When when) {
+UpdatedInHost Verbs::update(UnverifiedState state, UnverifiedWeights weights, const ClosedInHost& gradient, When when) {
   const int c = weights.chunk;
-  const std::array fills{state_at(c, state.at), weights_at(c, weights.at)};
+  const std::array fills{record_at(c, Group::kState, state.at), record_at(c, Group::kWeights, weights.at)};
   std::array<Range, 5> reads{fills[0], fills[1], gradient_in_host(c, gradient.at)};
   size_t count = 3;
   if (gradient.extent >= 0) reads[count++] = scratch(gradient.extent, content(Content::kGradient, c));
@@ -220,7 +198,7 @@ WeightsInHost Verbs::update(const StateInHost& state, UnverifiedInHost weights, 
                .weights = weights.at,
                .gradient = gradient.at},
               when, std::span(reads).first(count), fills);
-  return {{}, c, weights.at};
+  return {.state = {{}, c, state.at}, .weights = {{}, c, weights.at}};
 }
 
 // The same pass by the device, where everything lies already. Checksums are taken of the copies that commits take.
@@ -249,7 +227,7 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
 // Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
 // Neither beside a write of the record: that takes what was sealed before it, and then is what readers compare with.
 void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
-  const Range range = group == Group::kState ? state_at(c, at) : weights_at(c, at);
+  const Range range = record_at(c, group, at);
   const std::array reads{range, in_store(c, group)};
   unit.program.emit({.verb = verb,
                      .lane = Lane::kUpdate,
@@ -261,32 +239,12 @@ void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
                     reads, {&range, 1});
 }
 
-WeightsInHost Verbs::verify(UnverifiedInHost weights, When when) {
-  check(Verb::kVerify, weights.chunk, Group::kWeights, weights.at, when);
-  return {{}, weights.chunk, weights.at};
-}
-
-StateInHost Verbs::verify(StateInHost state, When when) {
-  check(Verb::kVerify, state.chunk, Group::kState, state.at, when);
-  return state;
-}
-
-StateInHost Verbs::seal(const UnsealedStateInHost& state, When when) {
-  check(Verb::kSeal, state.chunk, Group::kState, state.at, when);
-  return {{}, state.chunk, state.at};
-}
-
-WeightsInHost Verbs::seal(const UnsealedWeightsInHost& weights, When when) {
-  check(Verb::kSeal, weights.chunk, Group::kWeights, weights.at, when);
-  return {{}, weights.chunk, weights.at};
-}
-
 // --- host <-> device -------------------------------------------------------------------------------------------------
 
 void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when) {
   const Chunk& piece = chunk(weights.chunk);
   const int64_t to = partition_at + plan_.weights_bytes(piece.first), bytes = plan_.weights_bytes(piece.elements);
-  const Range from = weights_at(weights.chunk, weights.at);
+  const Range from = record_at(weights.chunk, Group::kWeights, weights.at);
   const Range filled = device(to, bytes, content(Content::kDeviceWeights, piece.partition));
   unit.program.emit({.verb = Verb::kUpload,
                      .lane = Lane::kUpload,
@@ -302,16 +260,16 @@ void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when
 // Whole records, with what lies between their planes.
 void Verbs::upload(const StateInHost& state, const StateOnDevice& to, When when) {
   copy({.verb = Verb::kUpload, .when = when, .group = Group::kState, .index = state.chunk},
-       state_at(state.chunk, state.at), state_on_device(to.chunk, to.at));
+       record_at(state.chunk, Group::kState, state.at), state_on_device(to.chunk, to.at));
 }
-UnsealedStateInHost Verbs::download(const StateOnDevice& state, int64_t to, When when) {
-  copy({.verb = Verb::kDownload, .when = when, .group = Group::kState, .index = state.chunk}, state_at(state.chunk, to),
-       state_on_device(state.chunk, state.at));
+UnsealedInHost<Group::kState> Verbs::download(const StateOnDevice& state, int64_t to, When when) {
+  copy({.verb = Verb::kDownload, .when = when, .group = Group::kState, .index = state.chunk},
+       record_at(state.chunk, Group::kState, to), state_on_device(state.chunk, state.at));
   return {{}, state.chunk, to};
 }
-UnsealedWeightsInHost Verbs::download(const KeptOnDevice& weights, int64_t to, When when) {
+UnsealedInHost<Group::kWeights> Verbs::download(const KeptOnDevice& weights, int64_t to, When when) {
   copy({.verb = Verb::kDownload, .when = when, .group = Group::kWeights, .index = weights.chunk},
-       weights_at(weights.chunk, to), kept_on_device(weights.chunk, weights.at));
+       record_at(weights.chunk, Group::kWeights, to), kept_on_device(weights.chunk, weights.at));
   return {{}, weights.chunk, to};
 }
 

@@ -19,26 +19,41 @@ struct Token {
   Token(Token&&) = default;
   Token& operator=(Token&&) = default;
 };
-// Bytes in the store.
-struct StateInStore : Token {
+// A chunk's record of one group, in the store.
+template <Group kGroup>
+struct InStore : Token {
   int chunk = -1;
 };
-struct WeightsInStore : Token {
-  int chunk = -1;
-};
-// Bytes in the host arena, at home or in a slot.
-struct StateInHost : Token {
-  int chunk = -1;
-  int64_t at = 0;
-};
-struct UnverifiedInHost : Token {  // weights as they came from NVMe: only verify or an update may follow
+using StateInStore = InStore<Group::kState>;
+using WeightsInStore = InStore<Group::kWeights>;
+// ... in the host arena, at home or in a slot, with checksums that the store knows.
+template <Group kGroup>
+struct InHost : Token {
   int chunk = -1;
   int64_t at = 0;
 };
-struct WeightsInHost : Token {
+using StateInHost = InHost<Group::kState>;
+using WeightsInHost = InHost<Group::kWeights>;
+// ... as it came from NVMe, or at home: only verify, or an update, which verifies what has come, may follow.
+template <Group kGroup>
+struct UnverifiedInHost : Token {
   int chunk = -1;
   int64_t at = 0;
 };
+using UnverifiedState = UnverifiedInHost<Group::kState>;
+using UnverifiedWeights = UnverifiedInHost<Group::kWeights>;
+// ... as it came from the device: only seal may follow.
+template <Group kGroup>
+struct UnsealedInHost : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
+// What an update leaves.
+struct UpdatedInHost {
+  StateInHost state;
+  WeightsInHost weights;
+};
+// Bytes of other kinds in the host arena.
 struct ClosedInHost : Token {
   int chunk = -1;
   int64_t at = 0;
@@ -74,14 +89,6 @@ struct KeptOnDevice : Token {  // its weights, in the partition that is kept the
 struct RecordsOnDevice {
   StateOnDevice state;
   KeptOnDevice weights;
-};
-struct UnsealedStateInHost : Token {  // as it came from the device: only seal may follow
-  int chunk = -1;
-  int64_t at = 0;
-};
-struct UnsealedWeightsInHost : Token {
-  int chunk = -1;
-  int64_t at = 0;
 };
 
 // What is meant to lie in a range, for the program's check that nobody reads what another has overwritten.
@@ -120,10 +127,15 @@ class Verbs {
   Verbs(const ModelSpec& model, const Plan& plan) : model_(model), plan_(plan) {}
 
   // host <-> NVMe
-  StateInHost swap_in(StateInStore state, int64_t to, When when);
-  UnverifiedInHost swap_in(WeightsInStore weights, int64_t to, When when);
-  void swap_out(const StateInHost& state, When when);
-  void swap_out(const WeightsInHost& weights, When when);
+  template <Group kGroup>
+  UnverifiedInHost<kGroup> swap_in(const InStore<kGroup>& record, int64_t to, When when) {
+    swap(Verb::kSwapIn, record.chunk, kGroup, to, when);
+    return {{}, record.chunk, to};
+  }
+  template <Group kGroup>
+  void swap_out(const InHost<kGroup>& record, When when) {
+    swap(Verb::kSwapOut, record.chunk, kGroup, record.at, when);
+  }
   // ... scratch extents
   ClosedInHost swap_in(ClosedInScratch gradient, int64_t to, When when);
   ClosedInScratch swap_out(const SealedInHost& gradient);
@@ -131,21 +143,27 @@ class Verbs {
   void swap_out(const SealedTensorInHost& tensor);
 
   // the update threads
-  WeightsInHost update(const StateInHost& state, UnverifiedInHost weights, const ClosedInHost& gradient, When when);
+  UpdatedInHost update(UnverifiedState state, UnverifiedWeights weights, const ClosedInHost& gradient, When when);
   void update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when);
-  WeightsInHost verify(UnverifiedInHost weights, When when);
-  StateInHost verify(StateInHost state, When when);
+  template <Group kGroup>
+  InHost<kGroup> verify(const UnverifiedInHost<kGroup>& record, When when) {
+    check(Verb::kVerify, record.chunk, kGroup, record.at, when);
+    return {{}, record.chunk, record.at};
+  }
+  template <Group kGroup>
+  InHost<kGroup> seal(const UnsealedInHost<kGroup>& record, When when) {
+    check(Verb::kSeal, record.chunk, kGroup, record.at, when);
+    return {{}, record.chunk, record.at};
+  }
   TensorInHost verify(UnverifiedTensorInHost tensor);
-  StateInHost seal(const UnsealedStateInHost& state, When when);
-  WeightsInHost seal(const UnsealedWeightsInHost& weights, When when);
   SealedInHost seal(const ClosedInHost& gradient);
   SealedTensorInHost seal(TensorInHost tensor);
 
   // host <-> device
   void upload(const WeightsInHost& weights, int64_t partition_at, When when);
   void upload(const StateInHost& state, const StateOnDevice& to, When when);
-  UnsealedStateInHost download(const StateOnDevice& state, int64_t to, When when);
-  UnsealedWeightsInHost download(const KeptOnDevice& weights, int64_t to, When when);
+  UnsealedInHost<Group::kState> download(const StateOnDevice& state, int64_t to, When when);
+  UnsealedInHost<Group::kWeights> download(const KeptOnDevice& weights, int64_t to, When when);
   void upload(const TensorInHost& tensor);
   ClosedInHost download(int visit, ClosedOnDevice gradient);              // to its home
   ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // to the update's slot, or on its way to NVMe
@@ -199,8 +217,7 @@ class Verbs {
   void copy(Hop hop, const Range& in_host, const Range& on_device);
   int64_t bytes(const TensorMove& tensor) const;
   static uint64_t content_of(const TensorMove& tensor, int64_t number);
-  Range state_at(int c, int64_t at) const;
-  Range weights_at(int c, int64_t at) const;
+  Range record_at(int c, Group group, int64_t at) const;
   Range gradient_in_host(int c, int64_t at) const;
   Range tensor_in_host(const TensorMove& tensor, int64_t at) const;
   Range gradient_on_device(int c, int64_t at) const;
