@@ -52,52 +52,25 @@ RecordLayout UpdatePass::layout_of(RecordId record) const {
   return record_layout(plan_.options.format(), record.group, plan_.geometry.chunks()[record.chunk].elements);
 }
 
-UpdatePass::Sums UpdatePass::seeds(RecordId record) const {
-  Sums sums;
-  for (int plane = 0; plane < kMaxPlanes; ++plane) sums.crc[plane] = plane_seed(record.chunk, record.group, plane);
-  return sums;
-}
-
-UpdatePass::Sums UpdatePass::sums_of(RecordId record, const std::byte* bytes) const {
-  Sums sums = seeds(record);
-  const RecordLayout layout = layout_of(record);
-  const int64_t elements = plan_.geometry.chunks()[record.chunk].elements;
-  for (int plane = 0; plane < layout.plane_count; ++plane) {
-    const auto plane_bytes = static_cast<size_t>(elements * layout.bytes_per_element[plane]);
-    sums.crc[plane] = crc32c(sums.crc[plane], {bytes + layout.plane_offset[plane], plane_bytes});
-  }
-  return sums;
-}
-
-void UpdatePass::expect(RecordId record, const Sums& found) const {
-  const auto expected = store_.checksums(record);
-  for (size_t plane = 0; plane < expected.size(); ++plane) {
-    if (expected[plane] == found.crc[plane]) continue;
-    const int partition = plan_.geometry.chunks()[record.chunk].partition;
-    throw store_.corruption(record, static_cast<int>(plane), found.crc[plane], model_.partitions[partition].name);
-  }
+const std::string& UpdatePass::name_of_block(uint32_t chunk) const {
+  return model_.partitions[static_cast<size_t>(plan_.geometry.chunks()[chunk].partition)].name;
 }
 
 void UpdatePass::expect_gradient(const UpdateOperands& operands, uint32_t found) const {
   if (found == store_.scratch_checksum(operands.gradient_extent)) return;
-  const int partition = plan_.geometry.chunks()[operands.chunk].partition;
-  throw store_.scratch_corruption(
-      operands.gradient_extent, found,
-      fmt::format("block {}, chunk {}, gradient", model_.partitions[partition].name, operands.chunk));
+  const auto chunk = static_cast<uint32_t>(operands.chunk);
+  throw store_.scratch_corruption(operands.gradient_extent, found,
+                                  fmt::format("block {}, chunk {}, gradient", name_of_block(chunk), chunk));
 }
 
 void UpdatePass::verify(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
-  const Sums sums = sums_of(record, bytes);
-  if (checksums == UpdateOrder::Checksums::kUsed) expect(record, sums);
+  const RecordSums sums = sums_of(layout_of(record), record, bytes);
+  if (checksums == UpdateOrder::Checksums::kUsed) expect_sums(store_, record, sums, name_of_block(record.chunk));
 }
 
 void UpdatePass::sum(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
-  const Sums sums = sums_of(record, bytes);
-  if (checksums == UpdateOrder::Checksums::kUsed) keep(record, sums);
-}
-
-void UpdatePass::keep(RecordId record, const Sums& sums) const {
-  store_.set_checksums(record, {sums.crc, static_cast<size_t>(layout_of(record).plane_count)});
+  const RecordSums sums = sums_of(layout_of(record), record, bytes);
+  if (checksums == UpdateOrder::Checksums::kUsed) keep_sums(store_, record, sums);
 }
 
 AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) const {
@@ -139,8 +112,7 @@ void UpdatePass::run_on_device(const UpdateOperands& operands, const UpdateOrder
   });
   if (count > 0) update();
   if (finite == Finite::kYes) return;
-  const int partition = plan_.geometry.chunks()[operands.chunk].partition;
-  refuse_non_finite(operands.chunk, fmt::format("block {}", model_.partitions[partition].name));
+  refuse_non_finite(operands.chunk, "block " + name_of_block(static_cast<uint32_t>(operands.chunk)));
 }
 
 void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) const {
@@ -158,26 +130,27 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
     if (commit && !state_comes) sum(state, state_at);
     return;
   }
-  Sums weights_in = seeds(weights), state_in = seeds(state), weights_out = seeds(weights), state_out = seeds(state);
+  RecordSums weights_in = empty_sums(weights), state_in = empty_sums(state), weights_out = weights_in,
+             state_out = state_in;
   uint32_t gradient_in = scratch_sum(operands.gradient_extent, {});
   AdamSums sums;
-  if (weights_come) sums.weights_in = weights_in.crc;
-  if (state_comes) sums.state_in = state_in.crc;
+  if (weights_come) sums.weights_in = weights_in.data();
+  if (state_comes) sums.state_in = state_in.data();
   if (operands.gradient_extent >= 0) sums.gradient_in = &gradient_in;
-  if (weights_come || commit) sums.weights_out = weights_out.crc;
-  if (state_comes || commit) sums.state_out = state_out.crc;
+  if (weights_come || commit) sums.weights_out = weights_out.data();
+  if (state_comes || commit) sums.state_out = state_out.data();
   Finite finite = Finite::kYes;
   for_each_run(operands, order, [&](const AdamRun& run) {
     if (kernel_(run.step, run.planes, run.elements, sums) == Finite::kNo) finite = Finite::kNo;
   });
   const bool used = order.checksums == UpdateOrder::Checksums::kUsed;
-  if (used && sums.weights_in) expect(weights, weights_in);
-  if (used && sums.state_in) expect(state, state_in);
+  if (used && sums.weights_in) expect_sums(store_, weights, weights_in, name_of_block(chunk));
+  if (used && sums.state_in) expect_sums(store_, state, state_in, name_of_block(chunk));
   if (used && sums.gradient_in) expect_gradient(operands, gradient_in);
   // After those: what came damaged is named as such, not as bad arithmetic.
   if (finite == Finite::kNo) report_non_finite(operands);
-  if (used && sums.weights_out) keep(weights, weights_out);
-  if (used && sums.state_out) keep(state, state_out);
+  if (used && sums.weights_out) keep_sums(store_, weights, weights_out);
+  if (used && sums.state_out) keep_sums(store_, state, state_out);
 }
 
 void UpdatePass::report_non_finite(const UpdateOperands& operands) const {

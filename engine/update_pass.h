@@ -13,6 +13,7 @@
 #include "engine/plan.h"
 #include "engine/step.h"
 #include "offload/device.h"
+#include "swap/record_checksums.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -53,13 +54,7 @@ class UpdatePass {
            UpdateOrder::Checksums checksums = UpdateOrder::Checksums::kUsed) const;
 
  private:
-  struct Sums {
-    uint32_t crc[kMaxPlanes] = {};
-  };
-  Sums seeds(RecordId record) const;
-  Sums sums_of(RecordId record, const std::byte* bytes) const;
-  void expect(RecordId record, const Sums& found) const;
-  void keep(RecordId record, const Sums& sums) const;
+  const std::string& name_of_block(uint32_t chunk) const;
   // Of a gradient that came from a scratch extent; one that came from the device has no sum.
   void expect_gradient(const UpdateOperands& operands, uint32_t found) const;
   void run_on_device(const UpdateOperands& operands, const UpdateOrder& order) const;
