@@ -112,18 +112,6 @@ class Solver {
   std::unique_ptr<lprec, Delete> lp_;
 };
 
-GroupTimes times_of(const HomeProgram& program, const std::vector<std::vector<double>>& shares) {
-  LaneTimes work_ms = program.rest_ms;
-  for (size_t c = 0; c < shares.size(); ++c) {
-    for (size_t home = 0; home < shares[c].size(); ++home) {
-      for (size_t lane = 0; lane < work_ms.size(); ++lane) {
-        work_ms[lane] += shares[c][home] * program.classes[c].homes[home].work_ms[lane];
-      }
-    }
-  }
-  return group_times(work_ms, program.machine);
-}
-
 }  // namespace
 
 double burden_ms(const GroupTimes& times) {
@@ -137,9 +125,7 @@ std::optional<HomeSolution> solve(const HomeProgram& program) {
   }
   auto shares = Solver(program, std::move(sums)).solve();
   if (!shares) return std::nullopt;
-  HomeSolution found{.shares = std::move(*shares)};
-  found.group_ms = times_of(program, found.shares);
-  return found;
+  return HomeSolution{std::move(*shares)};
 }
 
 }  // namespace sluice

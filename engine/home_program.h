@@ -36,9 +36,8 @@ struct HomeProgram {
 };
 
 struct HomeSolution {
-  std::vector<std::vector<double>>
-      shares;             // [class][home], of its own; of a class they sum to 1, or to what is left beside another
-  GroupTimes group_ms{};  // each resource's time alone
+  // [class][home], of its own: of a class they sum to 1, or to what is left beside another.
+  std::vector<std::vector<double>> shares;
 };
 
 // Nothing: the bytes do not suffice whatever the homes.

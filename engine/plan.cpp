@@ -147,9 +147,9 @@ std::string Plan::table() const {
   for (const MoveRow& row : moves) {
     if (row.bytes > 0) text += fmt::format("{:<12} {:<34} {:>12}\n", row.link, row.what, format_bytes(row.bytes));
   }
-  text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} step{}\n",
+  text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} steps\n",
                       chunks.size(), geometry.chunk_elements(), commit_interval, commit_interval == 1 ? "" : "s",
-                      commit_interval + 1, commit_interval == 0 ? "" : "s");
+                      commit_interval + 1);
   return text + "homes: " + homes_words() + "\n";
 }
 

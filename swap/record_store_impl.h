@@ -63,7 +63,6 @@ struct RecordStore::Impl {
   ScratchEntry& scratch_entry(int extent);
   uint32_t index_of(RecordId record) const { return record.chunk * 2 + static_cast<uint32_t>(record.group); }
   int64_t record_count() const { return 2 * layout.chunk_count(); }
-  int64_t table_buffer_bytes() const { return table.bytes(); }
   int spare_area() const { return has_generation ? 1 - current_area : 0; }
   void start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag);
   void check_drives();
