@@ -14,6 +14,7 @@
 
 #include "core/checksum.h"
 #include "core/errors.h"
+#include "core/sync_folder.h"
 
 namespace sluice {
 
@@ -36,16 +37,6 @@ uint32_t crc_of(std::string_view bytes) { return crc32c(0, std::as_bytes(std::sp
 
 std::string_view bytes_of_header(const Header& header, size_t count) {
   return {reinterpret_cast<const char*>(&header), count};
-}
-
-void sync_folder(const std::filesystem::path& folder) {
-  const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int error_number = file < 0 || ::fsync(file) != 0 ? errno : 0;
-  if (file >= 0) ::close(file);
-  // Some file systems cannot sync a folder; the file itself is synced.
-  if (error_number != 0 && error_number != EINVAL) {
-    throw IoError({.action = "fsync", .path = folder.string(), .error_number = error_number, .advice = ""});
-  }
 }
 
 }  // namespace

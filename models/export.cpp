@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "core/sync_folder.h"
 #include "models/hugging_face.h"
 #include "models/safetensors.h"
 
@@ -66,14 +67,6 @@ class NewFile {
   int64_t offset_ = 0;
 };
 
-void sync_folder(const std::string& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && fsync(descriptor) == 0;
-  const int error = errno;
-  if (descriptor >= 0) close(descriptor);
-  if (!synced) throw IoError({.action = "fsync", .path = folder, .error_number = error, .advice = {}});
-}
-
 // Fills `into` with a whole parameter, of elements of `element` bytes, from its parts.
 void put_together(const WholeParameter& whole, int64_t element, const ParameterReader& read,
                   std::vector<std::byte>& scratch, std::span<std::byte> into) {
@@ -92,15 +85,8 @@ void put_together(const WholeParameter& whole, int64_t element, const ParameterR
   }
 }
 
-}  // namespace
-
-void export_hugging_face(const ExportOptions& options, const Gpt2& model, const ParameterReader& read) {
-  std::error_code error;
-  std::filesystem::create_directories(options.folder, error);
-  if (error) {
-    throw IoError(
-        {.action = "mkdir", .path = options.folder, .error_number = error.value(), .advice = "name another folder"});
-  }
+// Into a folder that is there.
+void write_export(const ExportOptions& options, const Gpt2& model, const ParameterReader& read) {
   std::vector<SafetensorsEntry> entries;
   const std::vector<WholeParameter> parameters = whole_parameters(model.spec(), model.tiles());
   for (const WholeParameter& parameter : parameters) {
@@ -120,6 +106,23 @@ void export_hugging_face(const ExportOptions& options, const Gpt2& model, const 
   weights.finish();
   text.finish();
   sync_folder(options.folder);
+}
+
+}  // namespace
+
+void export_hugging_face(const ExportOptions& options, const Gpt2& model, const ParameterReader& read) {
+  std::error_code error;
+  const bool made = std::filesystem::create_directories(options.folder, error);
+  if (error) {
+    throw IoError(
+        {.action = "mkdir", .path = options.folder, .error_number = error.value(), .advice = "name another folder"});
+  }
+  try {
+    write_export(options, model, read);
+  } catch (...) {
+    if (made) std::filesystem::remove(options.folder, error);  // where nothing is in it
+    throw;
+  }
 }
 
 }  // namespace sluice

@@ -19,6 +19,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/geometry.h"
+#include "core/sync_folder.h"
 
 namespace sluice {
 namespace {
@@ -88,15 +89,6 @@ int open_or_make(const std::filesystem::path& path) {
   unlink(path.c_str());
   errno = EINVAL;
   return -1;
-}
-
-void sync_folder(const std::filesystem::path& folder) {
-  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) fail("open", folder, errno);
-  const int error_number = retried([file] { return fsync(file); }) == 0 ? 0 : errno;
-  close(file);
-  if (error_number != 0 && error_number != EINVAL)
-    fail("fsync", folder, error_number);  // EINVAL: nothing to sync there
 }
 
 }  // namespace
