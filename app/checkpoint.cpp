@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "app/commands.h"
 #include "app/setup.h"
 #include "core/bytes.h"
@@ -44,8 +46,15 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "export what is to be kept, and say --yes",
                     command.folder, stores.front().string()));
   }
-  for (const auto& [store, freed] : trim_stores(stores, folder.store_number()))
+  const std::vector<TrimmedStore> trimmed = trim_stores(stores, folder.store_number());
+  for (const auto& [store, freed] : trimmed)
     console.print(fmt::format("{}: {} ({} bytes) given back", store.string(), format_bytes(freed), freed));
+  for (const std::filesystem::path& store : stores) {
+    if (std::ranges::find(trimmed, store, &TrimmedStore::folder) != trimmed.end()) continue;
+    say(console.log(), LogLevel::kWarning,
+        fmt::format("{}: no part of the store is there: it was removed before, or its drive is not mounted",
+                    store.string()));
+  }
 }
 
 }  // namespace sluice

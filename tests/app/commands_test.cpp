@@ -112,6 +112,31 @@ TEST_F(CommandsTest, trim_gives_back_a_store_when_told_so_twice) {
   EXPECT_THAT(sluice({"checkpoint", "trim", "@run", "--yes"}).err, testing::HasSubstr("no store is there"));
 }
 
+TEST_F(CommandsTest, trim_names_a_drive_that_has_no_part_of_the_store_any_more) {
+  const Json drives = {file("one"), file("two")};
+  ASSERT_EQ(train("run", {"--steps", "1", "--set", "sluice.nvme=" + drives.dump()}).exit_code, 0);
+  fs::remove(file("two/sluice-0.swap"));
+  const Ended ended = sluice({"checkpoint", "trim", "@run", "--yes"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::HasSubstr(file("one") + ": "));
+  EXPECT_THAT(ended.err, testing::HasSubstr(file("two") + ": no part of the store is there"));
+}
+
+TEST_F(CommandsTest, an_export_that_fails_leaves_no_folder_of_its_own) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  {
+    std::fstream store(file("run/sluice-0.swap"), std::ios::in | std::ios::out | std::ios::binary);
+    const auto bytes = static_cast<std::streamoff>(fs::file_size(file("run/sluice-0.swap")));
+    store.seekp(bytes / 4);  // headers and tables lie before, and stay
+    const std::string other(static_cast<size_t>(bytes - bytes / 4), 'x');
+    store.write(other.data(), static_cast<std::streamsize>(other.size()));
+  }
+  const Ended ended = sluice({"checkpoint", "export", "@run", "@out"});
+  EXPECT_NE(ended.exit_code, 0);
+  EXPECT_THAT(ended.err, testing::HasSubstr("CRC32C"));
+  EXPECT_FALSE(fs::exists(file("out")));
+}
+
 TEST_F(CommandsTest, a_trimmed_run_is_not_begun_anew_by_a_resume) {
   ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
   ASSERT_EQ(sluice({"checkpoint", "trim", "@run", "--yes"}).exit_code, 0);
