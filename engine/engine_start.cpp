@@ -71,9 +71,9 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   std::unique_ptr<TraceWriter> trace;  // a file that cannot be written is refused before a store is made
   if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path);
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
+  team = make_update_team(*topology, options.update_threads);  // before a store is replaced: it may be refused
   open_store(source);
   reserve_scratch();
-  team = make_update_team(*topology, options.update_threads);
   size_t longest = 0;
   for (const UnitProgram& each : units) longest = std::max(longest, each.program.hops().size());
   executor = std::make_unique<Executor>(Executor::Parts{.store = store.get(),
@@ -184,6 +184,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   const bool opened = store != nullptr;
   if (opened) check_progress(*store, plan.options.progress_bytes);
   if (!opened) {
+    if (options.open == OpenMode::kCreate) store_options.existing = StoreOptions::Existing::kRefused;
     store = RecordStore::create(plan.geometry, identity(), store_options);
     if (options.on_new_store) options.on_new_store();
   }

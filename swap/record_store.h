@@ -77,8 +77,11 @@ struct StoreOptions {
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size, a multiple of 4096
   FileNames names = FileNames::kStay;
   Drive::Access access = Drive::Access::kWrite;  // for opening
-  std::vector<int64_t> scratch_bytes{};          // of each scratch extent, multiples of 4096; each run's own choice
-  int64_t caller_bytes = 0;                      // of StepState::caller: a commit of no more allocates nothing
+  // For creation: of files that are there, once they are locked. kRefused: somebody has begun a store since it was
+  // looked.
+  enum class Existing : uint8_t { kReplaced, kRefused } existing = Existing::kReplaced;
+  std::vector<int64_t> scratch_bytes{};  // of each scratch extent, multiples of 4096; each run's own choice
+  int64_t caller_bytes = 0;              // of StepState::caller: a commit of no more allocates nothing
   Log log;
 
   std::vector<std::filesystem::path> folders() const;  // of all drives

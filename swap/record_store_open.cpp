@@ -82,7 +82,9 @@ void RecordStore::Impl::check_length() const {
     const Drive& file = drives[static_cast<size_t>(drive)];
     if (file.bytes() >= layout.records_end(drive)) continue;
     throw CorruptionError(
-        fmt::format("{} has been cut short: {} bytes where {} were written; start over with --overwrite",
+        fmt::format("{} has been cut short: {} bytes where {} were written; bring the whole file back where there is a "
+                    "copy, or start "
+                    "over with --overwrite",
                     file.path().string(), file.bytes(), layout.records_end(drive)));
   }
 }
@@ -265,6 +267,13 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
   const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);
   std::vector<Drive> made = make_drives(paths, layout.file_bytes());
+  for (const Drive& drive : made) {
+    if (options.existing == StoreOptions::Existing::kReplaced || drive.bytes() == 0) continue;
+    throw ConfigError(
+        fmt::format("{}: another store has been begun there in this moment; give another folder "
+                    "(sluice.nvme)",
+                    drive.path().string()));
+  }
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options),
                                         Impl::Place{.drives = std::move(made), .weights = std::move(weights)});
@@ -285,8 +294,9 @@ void refuse_other_stores(const StoreOptions& options, int rank) {
     const std::optional<uint64_t> number = RecordStore::store_number(folder, rank);
     if (!number || number == own) continue;
     throw ConfigError(
-        fmt::format("{} belongs to another store than {}, whose creation was cut off: give another folder "
-                    "(sluice.nvme), or replace both with --overwrite",
+        fmt::format("{} belongs to another store than {}, whose creation was cut off or whose beginning was emptied: "
+                    "bring that file back where it was emptied; else give another folder (sluice.nvme), or replace "
+                    "both with --overwrite",
                     store_path(folder, rank).string(), store_path(options.folder, rank).string()));
   }
 }

@@ -9,6 +9,7 @@
 
 #include "swap/record_store.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -46,6 +47,18 @@ class StoreCreation : public testing::TestWithParam<int> {
   TempFolder folder_;
   TestRun run_;
 };
+
+TEST_P(StoreCreation, that_may_replace_nothing_is_refused_where_a_store_has_come_meanwhile) {
+  make_step(3);
+  StoreOptions with = options();
+  with.existing = StoreOptions::Existing::kRefused;
+  EXPECT_THAT(message_of<ConfigError>([&] { create(with); }), testing::HasSubstr("begun there in this moment"));
+  expect_whole(3);
+  with.folder = folder_.path() / "new" / "a";
+  with.more_folders.clear();
+  with.drive_weights = {1};
+  EXPECT_NE(create(with), nullptr);
+}
 
 TEST_P(StoreCreation, whose_queue_cannot_be_had_leaves_the_store_that_is_there_and_a_new_folder_empty) {
   make_step(3);
