@@ -1,6 +1,8 @@
 #include "core/trace.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -48,12 +50,16 @@ TraceWriter::TraceWriter(const std::string& path) : path_(path) {
   if (std::filesystem::is_regular_file(path, error) && !begins_as_a_trace(path)) {
     throw ConfigError(path + ": a file is there that is no trace: name another one for the trace");
   }
-  file_ = std::fopen(path.c_str(), "w");
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  file_ = file < 0 ? nullptr : ::fdopen(file, "w");
   if (file_ == nullptr) {
-    throw IoError(
-        {.action = "open", .path = path, .error_number = errno, .advice = "name a trace file that can be written"});
+    const int error_number = errno;
+    if (file >= 0) ::close(file);
+    throw IoError({.action = "open",
+                   .path = path,
+                   .error_number = error_number,
+                   .advice = "name a trace file that can be written"});
   }
-  write(kBegin);
 }
 
 TraceWriter::~TraceWriter() {
@@ -71,7 +77,8 @@ void TraceWriter::write(std::string_view text) {
 }
 
 void TraceWriter::write_record(std::string_view record) {
-  write(first_ ? "" : ",\n");
+  if (first_ && file_ != nullptr && ::ftruncate(::fileno(file_), 0) != 0 && errno != EINVAL) error_number_ = errno;
+  write(first_ ? kBegin : ",\n");
   first_ = false;
   write(record);
 }
@@ -116,7 +123,7 @@ void TraceWriter::event(int row, std::string_view name, int64_t begin_ns, int64_
 
 void TraceWriter::close() {
   if (file_ == nullptr) return;
-  write("\n]}\n");
+  if (!first_) write("\n]}\n");
   errno = 0;
   if (std::fclose(file_) != 0 && error_number_ == 0) error_number_ = errno != 0 ? errno : EIO;
   file_ = nullptr;

@@ -12,8 +12,9 @@ namespace sluice {
 
 class TraceWriter {
  public:
-  // Replaces a trace that is there. Throws ConfigError where another file is, IoError when the file cannot be created.
-  // The file is valid JSON after the destructor (or close()).
+  // Throws ConfigError where another file is, IoError when the file cannot be created. A trace that is there is
+  // replaced as the first row is named: whoever is refused before that leaves it as it was. The file is valid JSON
+  // after the destructor (or close()), or empty where no row was named.
   explicit TraceWriter(const std::string& path);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;

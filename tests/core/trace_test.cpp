@@ -65,8 +65,21 @@ TEST_F(Trace, keeps_nanoseconds_far_from_the_origin) {
 }
 
 TEST_F(Trace, is_whole_after_the_destructor_even_without_events) {
+  {
+    TraceWriter trace(path());
+    trace.name_row(0, "read");
+  }
+  EXPECT_THAT(text(), testing::AllOf(testing::StartsWith("{\"traceEvents\":[\n"), testing::EndsWith("\n]}\n")));
+}
+
+// As of a run that is refused before it begins.
+TEST_F(Trace, in_which_nothing_was_named_leaves_the_one_before_as_it_was) {
   { TraceWriter trace(path()); }
-  EXPECT_EQ(text(), "{\"traceEvents\":[\n\n]}\n");
+  EXPECT_EQ(text(), "");
+  TraceWriter(path()).event(0, "update", 1, 2);
+  const std::string before = text();
+  { TraceWriter trace(path()); }
+  EXPECT_EQ(text(), before);
 }
 
 TEST_F(Trace, escapes_names) {
