@@ -203,9 +203,14 @@ void Training::predict_steps() {
   keep_offers(present);
 }
 
-// For the run's report.
+// For the run's report, which is not worth a run: memory or a thread for it may be lacking.
 void Training::keep_offers(const Prediction& present) {
-  const std::vector<Offer> offers = offers_.get();
+  std::vector<Offer> offers;
+  try {
+    offers = offers_.get();
+  } catch (const std::exception& error) {
+    say(console_.log(), LogLevel::kWarning, fmt::format("what would help is not known: {}", error.what()));
+  }
   folder().save_would_help(kept_json(offers, {present.step_ms, tokens_per_step()}, tokens_of_micro_batch(setup_)));
 }
 

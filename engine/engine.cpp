@@ -39,6 +39,7 @@ void Engine::Impl::check_between_steps() const {
 void Engine::Impl::begin(UnitKind kind) {
   ready();
   access->forget();
+  if (kind == UnitKind::kDrain || kind == UnitKind::kEvaluate) known_scale.reset();  // a step that was to run again
   unit_kind = kind;
   unit = &units[static_cast<int>(kind)];
   next_compute = 0;
