@@ -100,12 +100,10 @@ Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
   });
   running = Flag::kYes;
   rehearsed = group;
-  executor->begin(unit->program, Executor::Writes::kRehearsed);
-  if (group == LaneGroup::kCompute) {
-    replay_compute(compute);
-  } else {
-    executor->abandon();
-  }
+  const bool computes = group == LaneGroup::kCompute;
+  executor->begin(unit->program, Executor::Writes::kRehearsed,
+                  computes ? Executor::Calls::kOfCompute : Executor::Calls::kNone);
+  if (computes) replay_compute(compute);
   return guarded([&] {
     const UnitTimes& times = finish_unit();
     running = Flag::kNo;

@@ -76,8 +76,10 @@ class Executor final : private CopySink {
 
   // Starts a unit. The program must outlive it; no unit may be running. kRehearsed: swap_out goes to slots that hold
   // nothing (RecordStore::rehearse_write).
+  // Calls::kNone: the compute lane is abandoned from the start.
   enum class Writes : uint8_t { kKept, kRehearsed };
-  void begin(const Program& program, Writes writes = Writes::kKept);
+  enum class Calls : uint8_t { kOfCompute, kNone };
+  void begin(const Program& program, Writes writes = Writes::kKept, Calls calls = Calls::kOfCompute);
   // Caller's side of a compute-lane hop, in list order: blocks until it may be computed, on the device after what it
   // waits for there; throws the unit's error. leave(): all its compute has been called for.
   void enter(int hop);

@@ -29,7 +29,7 @@ void Executor::wake() {
   thread_wakes_.notify_one();
 }
 
-void Executor::begin(const Program& program, Writes writes) {
+void Executor::begin(const Program& program, Writes writes, Calls calls) {
   std::lock_guard lock(mutex_);
   SLUICE_CHECK(!running_, "a unit is running");
   SLUICE_CHECK(!store_broke_, "the store's queue broke in a unit before");
@@ -37,7 +37,7 @@ void Executor::begin(const Program& program, Writes writes) {
   program_ = &program;
   writes_ = writes;
   error_ = nullptr;
-  abandoned_ = false;
+  abandoned_ = calls == Calls::kNone;
   released_ = kNone;
   entered_ = false;
   running_ = true;
