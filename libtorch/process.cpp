@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/version.h>
 
 #include <mutex>
@@ -33,6 +34,11 @@ void apply(int threads) {
   }
 }
 
+// A question of LibTorch's own registry: it has no C++ header.
+bool supports(const char* question) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(question, "").typed<bool()>().call();
+}
+
 }  // namespace
 
 ProcessSettings set_process(const ProcessSettings& settings) {
@@ -54,6 +60,12 @@ ProcessSettings set_process(const ProcessSettings& settings) {
 }
 
 int compute_threads() { return at::get_num_threads(); }
+
+bool has_product_kernel(DType type) {
+  static const bool kBf16 = supports("mkldnn::_is_mkldnn_bf16_supported");
+  static const bool kFp16 = supports("mkldnn::_is_mkldnn_fp16_supported");
+  return type == DType::kFp32 || (type == DType::kBf16 && kBf16) || (type == DType::kFp16 && kFp16);
+}
 
 std::string libtorch_version() { return TORCH_VERSION; }
 

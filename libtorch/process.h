@@ -2,6 +2,8 @@
 #pragma once
 #include <string>
 
+#include "core/dtype.h"
+
 namespace sluice {
 
 struct ProcessSettings {
@@ -14,6 +16,10 @@ struct ProcessSettings {
 ProcessSettings set_process(const ProcessSettings& settings);
 
 int compute_threads();  // inside one operator, as LibTorch has it now
+
+// Whether LibTorch's products of matrices of this type have a kernel on this CPU. bf16's wants AVX-512, fp16's AVX-512
+// with FP16; without one elements are multiplied one by one, fifty to a hundred times slower than fp32.
+bool has_product_kernel(DType type);
 
 std::string libtorch_version();  // "2.11.0"
 // One line on how LibTorch computes here: version, instruction set, threads.

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/errors.h"
+#include "libtorch/process.h"
 #include "libtorch/tensors.h"
 #include "models/gpt2_visits.h"
 
@@ -18,9 +19,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-bool must_widen(const at::Tensor& operand) { return operand.is_cpu() && dtype_of(operand) == DType::kFp16; }
+bool must_widen(const at::Tensor& operand) { return operand.is_cpu() && !has_product_kernel(dtype_of(operand)); }
 
-// a b, and a bias added to every row where there is one, in fp32; the result is fp16.
+// a b, and a bias added to every row where there is one, in fp32; the result is rounded to the operands' type.
 at::Tensor widened_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   constexpr auto kFloat = c10::ScalarType::Float;
   at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
@@ -35,7 +36,7 @@ at::Tensor widened_product(const at::Tensor& a, const at::Tensor& b, const at::T
   return result;
 }
 
-// What autograd keeps of it is fp16.
+// What autograd keeps of it is as narrow as the operands.
 struct WidenedAffine : torch::autograd::Function<WidenedAffine> {
   static at::Tensor forward(AutogradContext* kept, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias) {

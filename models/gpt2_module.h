@@ -39,8 +39,8 @@ class Binding {
   BoundModule& module_;
 };
 
-// Products of matrices, rounded once. LibTorch multiplies fp16 element by element on CPUs without fp16 arithmetic, a
-// hundred times slower than fp32: there fp16 is widened, the left operand whole, the right one some columns at a time.
+// Products of matrices, rounded once. On a CPU without a kernel for their type (libtorch/process.h) they are widened to
+// fp32, the left operand whole, the right one some columns at a time.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 // x W + b with W as Hugging Face stores it for GPT-2: [in, out]. Under autograd too.
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);

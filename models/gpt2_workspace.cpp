@@ -116,9 +116,9 @@ int64_t attention_scratch(const Gpt2Config& config, const Gpt2Options& options) 
   return compute_threads() * 2 * queries * keys * element_bytes;
 }
 
-// What fp16's product of matrices [rows, shared] and [shared, columns] widens, and the part of the result beside it.
+// What a product of matrices [rows, shared] and [shared, columns] widens, and the part of the result beside it.
 int64_t widened_bytes(const Gpt2Options& options, int64_t rows, int64_t shared, int64_t columns) {
-  if (on_gpu(options) || options.precision != Precision::kFp16) return 0;
+  if (on_gpu(options) || has_product_kernel(weights_dtype(options.precision))) return 0;
   return 4 * (rows * shared + (rows + shared) * std::min(columns, product_columns(rows, shared)));
 }
 
@@ -169,7 +169,7 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 }
 
 // What a whole block's forward keeps: the inputs of its products, attention's result, the sum between the halves, the
-// MLP's inner activations; and what best fit leaves between them: within a quarter. Or what fp16 widens for attention's
+// MLP's inner activations; and what best fit leaves between them: within a quarter. Or what is widened for attention's
 // inputs.
 int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
@@ -186,7 +186,7 @@ int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 // cuBLAS's own, and cuBLASLt's while a product runs.
 constexpr int64_t kBlasBytes = 64 * kMiB;
 
-// Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what fp16 widens.
+// Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what is widened.
 int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tile = options.loss_tile_tokens;
