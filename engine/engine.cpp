@@ -36,10 +36,8 @@ void Engine::Impl::check_between_steps() const {
   SLUICE_CHECK(running == Flag::kNo, "a step is under way: finish_step() or abort_step() first");
 }
 
-void Engine::Impl::begin(UnitKind kind) {
-  ready();
+void Engine::Impl::choose(UnitKind kind) {
   access->forget();
-  if (kind == UnitKind::kDrain || kind == UnitKind::kEvaluate) known_scale.reset();  // a step that was to run again
   unit_kind = kind;
   unit = &units[static_cast<int>(kind)];
   next_compute = 0;
@@ -47,6 +45,12 @@ void Engine::Impl::begin(UnitKind kind) {
   clipped = {};
   aborted = Flag::kNo;
   std::fill(contributed.begin(), contributed.end(), Flag::kNo);
+}
+
+void Engine::Impl::begin(UnitKind kind) {
+  ready();
+  if (kind == UnitKind::kDrain || kind == UnitKind::kEvaluate) known_scale.reset();  // a step that was to run again
+  choose(kind);
   order_updates();
   running = Flag::kYes;
   executor->begin(unit->program);

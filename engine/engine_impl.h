@@ -48,6 +48,7 @@ class Engine::Impl final : public LaneWork {
   ~Impl() override = default;
 
   // --- units (engine.cpp)
+  void choose(UnitKind kind);  // as the unit that runs next: nothing of it has happened
   void begin(UnitKind kind);
   void begin_step(double with_learning_rate);
   UnitKind training_kind() const;

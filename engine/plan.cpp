@@ -45,8 +45,8 @@ bool Plan::any_speculated() const {
   return std::find(update_times.begin(), update_times.end(), UpdateTime::kEarly) != update_times.end();
 }
 
-int64_t Plan::record_bytes(int chunk, Group group) const {
-  return record_layout(options.format(), group, geometry.chunks()[chunk].elements).bytes;
+RecordLayout Plan::record(int chunk, Group group) const {
+  return record_layout(options.format(), group, geometry.chunks()[chunk].elements);
 }
 
 int64_t Plan::drive_bytes(const Hop& hop) const {

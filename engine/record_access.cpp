@@ -103,17 +103,12 @@ RecordAccess::RecordAccess(const Plan& plan, RecordStore& store, const UpdatePas
 RecordAccess::Scratch RecordAccess::divide_ring(const Plan& plan) {
   constexpr int64_t kMostParts = 8;
   int64_t weights = 1, state = 1;
-  for (const Chunk& chunk : plan.geometry.chunks()) {
-    const RecordFormat format = plan.options.format();
-    weights = std::max(weights, record_layout(format, Group::kWeights, chunk.elements).bytes);
-    state = std::max(state, record_layout(format, Group::kState, chunk.elements).bytes);
+  for (int c = 0; c < std::ssize(plan.chunks); ++c) {
+    weights = std::max(weights, plan.record_bytes(c, Group::kWeights));
+    state = std::max(state, plan.record_bytes(c, Group::kState));
   }
   const int64_t parts = std::clamp<int64_t>(plan.host_update.bytes / (weights + state), 1, kMostParts);
   return {.parts = static_cast<int>(parts), .part_bytes = weights + state, .state_at = weights};
-}
-
-RecordLayout RecordAccess::layout_of(int chunk, Group group) const {
-  return record_layout(plan_.options.format(), group, plan_.geometry.chunks()[chunk].elements);
 }
 
 bool RecordAccess::in_host(int chunk, Group group) const {
@@ -130,7 +125,7 @@ std::byte* RecordAccess::address(int chunk, Group group) const {
 
 void RecordAccess::fill_chunk(int chunk, const ParameterSource& source, std::span<float> values) {
   const Chunk& range = plan_.geometry.chunks()[chunk];
-  const RecordLayout weights = layout_of(chunk, Group::kWeights), state = layout_of(chunk, Group::kState);
+  const RecordLayout weights = plan_.record(chunk, Group::kWeights), state = plan_.record(chunk, Group::kState);
   std::byte *const weights_at = address(chunk, Group::kWeights), *const state_at = address(chunk, Group::kState);
   std::memset(weights_at, 0, static_cast<size_t>(weights.bytes));
   std::memset(state_at, 0, static_cast<size_t>(state.bytes));
@@ -208,7 +203,7 @@ void RecordAccess::for_each_piece(const Parameter& parameter, PlaneOf plane, con
     const int chunk = partition.first_chunk + static_cast<int>(at / step);
     const Chunk& range = plan_.geometry.chunks()[chunk];
     const int64_t stop = std::min(end, range.first + range.elements);
-    const RecordLayout layout = layout_of(chunk, plane.group);
+    const RecordLayout layout = plan_.record(chunk, plane.group);
     const int64_t each = layout.bytes_per_element[plane.plane];
     const std::byte* bytes = loaded(chunk, plane.group) + layout.plane_offset[plane.plane] + (at - range.first) * each;
     piece({bytes, static_cast<size_t>((stop - at) * each)});
@@ -267,7 +262,7 @@ void RecordAccess::add_chunk(int chunk, std::span<PlaneSums> sums) {
     if (begin >= end) continue;
     auto sum = sums[static_cast<size_t>(&parameter - plan_.geometry.parameters().data())].begin();
     for (const Group group : {Group::kWeights, Group::kState}) {
-      const RecordLayout layout = layout_of(chunk, group);
+      const RecordLayout layout = plan_.record(chunk, group);
       for (int plane = 0; plane < layout.plane_count; ++plane, ++sum) {
         const int64_t each = layout.bytes_per_element[plane];
         const std::byte* bytes = address(chunk, group) + layout.plane_offset[plane] + (begin - range.first) * each;

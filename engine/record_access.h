@@ -58,7 +58,6 @@ class RecordAccess {
   std::byte* address(int chunk, Group group) const;  // its home in host memory, or scratch
   void fill_chunk(int chunk, const ParameterSource& source, std::span<float> values);
   const std::byte* loaded(int chunk, Group group);
-  RecordLayout layout_of(int chunk, Group group) const;
 
   const Plan& plan_;
   RecordStore& store_;

@@ -41,18 +41,17 @@ void Engine::Impl::clear_update_inputs() {
       if (sum.home == Home::kDevice) clear_on_device(sum.offset, sum.bytes());
     }
   }
-  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+  for (int c = 0; c < std::ssize(plan.chunks); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
     const int64_t elements = plan.geometry.chunks()[c].elements;
     if (homes.updated_on_device()) {
-      clear_on_device(homes.state_offset, record_layout(plan.options.format(), Group::kState, elements).bytes);
-      clear_on_device(plan.kept_weights_offset(static_cast<int>(c)), plan.weights_bytes(elements));
+      clear_on_device(homes.state_offset, plan.record_bytes(c, Group::kState));
+      clear_on_device(plan.kept_weights_offset(c), plan.weights_bytes(elements));
       if (homes.gradient == Home::kDevice) clear_on_device(homes.gradient_offset, plan.gradient_bytes(elements));
     }
     // A residual makes a number only with the weight that it belongs to, which does not come.
     if (homes.state == Home::kHost && homes.weights == Home::kNvme) {
-      const int64_t bytes = record_layout(plan.options.format(), Group::kState, elements).bytes;
-      std::memset(host.at(homes.state_offset), 0, static_cast<size_t>(bytes));
+      std::memset(host.at(homes.state_offset), 0, static_cast<size_t>(plan.record_bytes(c, Group::kState)));
     }
     if (homes.gradient != Home::kHost || homes.gradient_offset < 0) continue;
     std::memset(host.at(homes.gradient_offset), 0, static_cast<size_t>(plan.gradient_bytes(elements)));
@@ -88,12 +87,7 @@ void Engine::Impl::replay_compute(const Compute& compute) {
 Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
   const NearDevice::Stay staying(near);
   drain();
-  access->forget();
-  unit_kind = training_kind();
-  unit = &units[static_cast<int>(unit_kind)];
-  next_compute = 0;
-  aborted = Flag::kNo;
-  std::fill(contributed.begin(), contributed.end(), Flag::kNo);
+  choose(training_kind());
   guarded([&] {
     order_of_middle_step();
     if (group == LaneGroup::kCpu) clear_update_inputs();

@@ -13,7 +13,7 @@ Passage::Passage(const Plan& plan, Verbs& verbs)
 
 WeightsInHost Passage::weights_from_home(int chunk, When when) {
   if (plan_.chunks[chunk].weights == Home::kHost) return {{}, chunk, plan_.chunks[chunk].weights_offset};
-  const int64_t to = staging_.take(verbs_.record(chunk, Group::kWeights).bytes);
+  const int64_t to = staging_.take(plan_.record_bytes(chunk, Group::kWeights));
   return verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, to, when), when);
 }
 
@@ -24,18 +24,18 @@ RecordsOnDevice Passage::records(int chunk) const {
 
 void Passage::bring_records(int chunk) {
   constexpr When kWhen = When::kNotOnDevice;
-  const int64_t state_at = staging_.take(verbs_.record(chunk, Group::kState).bytes);
+  const int64_t state_at = staging_.take(plan_.record_bytes(chunk, Group::kState));
   verbs_.upload(verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, state_at, kWhen), kWhen), records(chunk).state,
                 kWhen);
-  const int64_t weights_at = staging_.take(verbs_.record(chunk, Group::kWeights).bytes);
+  const int64_t weights_at = staging_.take(plan_.record_bytes(chunk, Group::kWeights));
   verbs_.upload(verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, weights_at, kWhen), kWhen),
                 plan_.kept_offset[verbs_.chunk(chunk).partition], kWhen);
 }
 
 void Passage::copy_to_store(const RecordsOnDevice& records, When when) {
-  const int64_t state_at = staging_.take(verbs_.record(records.state.chunk, Group::kState).bytes);
+  const int64_t state_at = staging_.take(plan_.record_bytes(records.state.chunk, Group::kState));
   verbs_.swap_out(verbs_.seal(verbs_.download(records.state, state_at, when), when), when);
-  const int64_t weights_at = staging_.take(verbs_.record(records.weights.chunk, Group::kWeights).bytes);
+  const int64_t weights_at = staging_.take(plan_.record_bytes(records.weights.chunk, Group::kWeights));
   verbs_.swap_out(verbs_.seal(verbs_.download(records.weights, weights_at, when), when), when);
 }
 

@@ -36,12 +36,9 @@ TensorHome Verbs::home_of(const TensorMove& move) const {
   return {sum.home, sum.offset};
 }
 
-RecordLayout Verbs::record(int c, Group group) const {
-  return record_layout(plan_.options.format(), group, chunk(c).elements);
-}
 Range Verbs::record_at(int c, Group group, int64_t at) const {
   const Content what = group == Group::kState ? Content::kState : Content::kWeights;
-  return host(at, record(c, group).bytes, content(what, c));
+  return host(at, plan_.record_bytes(c, group), content(what, c));
 }
 Range Verbs::gradient_in_host(int c, int64_t at) const {
   return host(at, gradient_buffer_bytes(c), content(Content::kGradient, c));
@@ -53,7 +50,7 @@ Range Verbs::gradient_on_device(int c, int64_t at) const {
   return device(at, plan_.gradient_bytes(chunk(c).elements), content(Content::kGradient, c));
 }
 Range Verbs::state_on_device(int c, int64_t at) const {
-  return device(at, record(c, Group::kState).bytes, content(Content::kState, c));
+  return device(at, plan_.record_bytes(c, Group::kState), content(Content::kState, c));
 }
 Range Verbs::kept_on_device(int c, int64_t at) const {
   return device(at, plan_.weights_bytes(chunk(c).elements), content(Content::kDeviceWeights, chunk(c).partition));
@@ -91,7 +88,7 @@ void Verbs::swap(Verb verb, int c, Group group, int64_t at, When when) {
                      .group = group,
                      .index = c,
                      .host_offset = at,
-                     .bytes = record(c, group).payload_bytes},
+                     .bytes = plan_.record(c, group).payload_bytes},
                     {in ? &store : &memory, 1}, {in ? &memory : &store, 1});
 }
 
@@ -215,13 +212,14 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
                         std::span<const Range> fills) {
   const int c = operands.chunk;
   unit.updates.push_back(operands);
-  unit.program.emit({.verb = Verb::kUpdate,
-                     .lane = Lane::kUpdate,
-                     .when = when,
-                     .index = c,
-                     .operands = static_cast<int32_t>(unit.updates.size()) - 1,
-                     .bytes = record(c, Group::kState).payload_bytes + record(c, Group::kWeights).payload_bytes},
-                    reads, fills);
+  unit.program.emit(
+      {.verb = Verb::kUpdate,
+       .lane = Lane::kUpdate,
+       .when = when,
+       .index = c,
+       .operands = static_cast<int32_t>(unit.updates.size()) - 1,
+       .bytes = plan_.record(c, Group::kState).payload_bytes + plan_.record(c, Group::kWeights).payload_bytes},
+      reads, fills);
 }
 
 // Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
@@ -235,7 +233,7 @@ void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
                      .group = group,
                      .index = c,
                      .host_offset = at,
-                     .bytes = record(c, group).payload_bytes},
+                     .bytes = plan_.record(c, group).payload_bytes},
                     reads, {&range, 1});
 }
 

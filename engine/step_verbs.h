@@ -191,7 +191,6 @@ class Verbs {
 
   const Chunk& chunk(int c) const { return plan_.geometry.chunks()[c]; }
   const Partition& partition(int p) const { return plan_.geometry.partitions()[p]; }
-  RecordLayout record(int c, Group group) const;
 
   UnitProgram unit;
 

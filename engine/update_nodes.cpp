@@ -90,9 +90,8 @@ std::vector<UpdateRanges> update_ranges(const Plan& plan, std::span<const UnitPr
     for (const UpdateOperands& update : unit.updates) {
       if (update.place == Place::kDevice) continue;
       const int64_t elements = plan.geometry.chunks()[update.chunk].elements;
-      const RecordFormat format = plan.options.format();
-      all.push_back({.state = {update.state, record_layout(format, Group::kState, elements).bytes},
-                     .weights = {update.weights, record_layout(format, Group::kWeights, elements).bytes},
+      all.push_back({.state = {update.state, plan.record_bytes(update.chunk, Group::kState)},
+                     .weights = {update.weights, plan.record_bytes(update.chunk, Group::kWeights)},
                      .gradient = {update.gradient, plan.gradient_bytes(elements)}});
     }
   }

@@ -48,10 +48,6 @@ UpdatePass::UpdatePass(const Parts& parts)
       host_(parts.host),
       kernel_(summing_adam_simd(plan_.options.adam_format())) {}
 
-RecordLayout UpdatePass::layout_of(RecordId record) const {
-  return record_layout(plan_.options.format(), record.group, plan_.geometry.chunks()[record.chunk].elements);
-}
-
 const std::string& UpdatePass::name_of_block(uint32_t chunk) const {
   return model_.partitions[static_cast<size_t>(plan_.geometry.chunks()[chunk].partition)].name;
 }
@@ -64,18 +60,18 @@ void UpdatePass::expect_gradient(const UpdateOperands& operands, uint32_t found)
 }
 
 void UpdatePass::verify(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
-  const RecordSums sums = sums_of(layout_of(record), record, bytes);
+  const RecordSums sums = sums_of(plan_.record(static_cast<int>(record.chunk), record.group), record, bytes);
   if (checksums == UpdateOrder::Checksums::kUsed) expect_sums(store_, record, sums, name_of_block(record.chunk));
 }
 
 void UpdatePass::sum(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
-  const RecordSums sums = sums_of(layout_of(record), record, bytes);
+  const RecordSums sums = sums_of(plan_.record(static_cast<int>(record.chunk), record.group), record, bytes);
   if (checksums == UpdateOrder::Checksums::kUsed) keep_sums(store_, record, sums);
 }
 
 AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) const {
   const AdamFormat format = plan_.options.adam_format();
-  const RecordLayout layout = layout_of({static_cast<uint32_t>(operands.chunk), Group::kState});
+  const RecordLayout layout = plan_.record(operands.chunk, Group::kState);
   std::byte* const memory = operands.place == Place::kDevice ? device_.memory() : host_;
   AdamPlanes planes =
       planes_of_records(format, layout, memory + operands.weights, memory + operands.state, memory + operands.gradient);

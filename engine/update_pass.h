@@ -63,7 +63,6 @@ class UpdatePass {
   void for_each_run(const UpdateOperands& operands, const UpdateOrder& order, Update update) const;
   AdamPlanes planes_at(const UpdateOperands& operands, int64_t first) const;
   [[noreturn]] void report_non_finite(const UpdateOperands& operands) const;
-  RecordLayout layout_of(RecordId record) const;
 
   const ModelSpec& model_;
   const Plan& plan_;
