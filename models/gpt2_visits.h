@@ -108,7 +108,8 @@ HeadGrain head_grain(DeviceKind device);
 int64_t default_loss_tile_tokens(const HeadGrain& grain, int64_t vocab_size, int64_t tokens);
 int64_t softmax_rows(const HeadGrain& grain, int64_t vocab_size);
 int64_t head_gradient_rows(const HeadGrain& grain, int64_t width);
-// Columns of the right operand that a product of narrow matrices widens at once (gpt2_module.h), from its rows and the left one's.
+// Columns of the right operand that a product of narrow matrices widens at once (gpt2_module.h), from its rows and the
+// left one's.
 int64_t product_columns(int64_t left_rows, int64_t right_rows);
 
 }  // namespace sluice
