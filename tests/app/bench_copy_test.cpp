@@ -34,7 +34,7 @@ class BenchCopy : public CommandTest {
 TEST_F(BenchCopy, prints_every_direction_by_size_on_the_host_twin) {
   const Ended ended = copy({"--device", "cpu", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json json = Json::parse(ended.out);
+  const Json json = json_of(ended.out);
   EXPECT_THAT(json["device"].get<std::string>(), HasSubstr("device_host"));
   expect_rows(json);
   EXPECT_FALSE(json.contains("nvme_to_device"));
@@ -44,7 +44,7 @@ TEST_F(BenchCopy, measures_the_whole_way_from_a_drive_against_the_slower_part_an
   std::filesystem::create_directory(file("drive"));
   const Ended ended = copy({"--device", "cpu", "--path", file("drive"), "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json whole = Json::parse(ended.out)["nvme_to_device"];
+  const Json whole = json_of(ended.out)["nvme_to_device"];
   expect_figure(whole);
   EXPECT_EQ(whole["ceiling_gb_per_s"],
             std::min(whole["read_gb_per_s"].get<double>(), whole["upload_gb_per_s"].get<double>()));
@@ -62,7 +62,7 @@ TEST_F(BenchCopy, measures_a_gpu_asked_for_by_name) {
   if (!why_no_gpu().empty()) GTEST_SKIP() << "no GPU: " << why_no_gpu();
   const Ended ended = copy({"--device", "cuda", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json json = Json::parse(ended.out);
+  const Json json = json_of(ended.out);
   EXPECT_THAT(json["device"].get<std::string>(), HasSubstr("device_cuda"));
   expect_rows(json);
 }

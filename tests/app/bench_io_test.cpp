@@ -9,6 +9,7 @@
 
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/beside.h"
 #include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/mounted_drive.h"
 
@@ -28,7 +29,7 @@ class BenchIo : public CommandTest {
     return sluice(arguments);
   }
   static Json figures_of(const Ended& ended) {
-    Json json = Json::parse(ended.out);
+    Json json = json_of(ended.out);
     json.erase("queue");
     return json;
   }
@@ -38,7 +39,7 @@ TEST_F(BenchIo, prints_three_directions_with_their_keys_and_leaves_nothing_behin
   for (const std::string pattern : {"sequential", "chunks", "mixed"}) {
     const Ended ended = io({"--rounds", "1", "--pattern", pattern, "--block", "128KiB", "--depth", "8", "--json"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
-    const auto json = nlohmann::ordered_json::parse(ended.out);
+    const auto json = ordered_json_of(ended.out);
     EXPECT_THAT(json["queue"].get<std::string>(), HasSubstr("depth 8")) << ended.out;
     std::vector<std::string> names;
     for (const auto& [name, figure] : json.items()) {
@@ -84,7 +85,7 @@ TEST_F(BenchIo, says_why_threads_move_the_bytes_where_io_uring_cannot_be_had) {
   EXPECT_THAT(text.err, HasSubstr("io_uring cannot be had here"));
   EXPECT_THAT(text.out, HasSubstr("threads"));
   ASSERT_EQ(json.exit_code, 0) << json.err;
-  EXPECT_THAT(Json::parse(json.out)["queue"].get<std::string>(), HasSubstr("threads"));
+  EXPECT_THAT(json_of(json.out)["queue"].get<std::string>(), HasSubstr("threads"));
 }
 
 TEST_F(BenchIo, in_a_folder_that_was_not_there_says_so_and_takes_it_away_again) {
@@ -173,14 +174,14 @@ TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
       sluice({"bench", "io", "--path", "@swept", "--size", "16MiB", "--sweep", "--json", "--backend", "threads"});
   ASSERT_EQ(swept.exit_code, 0) << swept.err;
   EXPECT_FALSE(fs::exists(file("swept"))) << "it was not there before";
-  const Json found = Json::parse(swept.out);
+  const Json found = json_of(swept.out);
   EXPECT_GE(found["sweep"].size(), 20u);
   for (const Json& trial : found["sweep"]) {  // what has no room is not tried: it would be the same as another
     const int64_t in_flight = trial["block"].get<int64_t>() * trial["depth"].get<int64_t>();
     EXPECT_LE(in_flight, int64_t{64} << 20) << trial;
   }
   EXPECT_EQ(found["sluice"]["io_backend"], "threads");
-  Json config = Json::parse(std::ifstream(file("run.json")));
+  Json config = json_in("run.json");
   config["sluice"].update(found["sluice"]);
   std::ofstream(file("run.json")) << config;
   const Ended ended = train("run", {"--steps", "1"});

@@ -25,7 +25,7 @@ TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
   fs::create_directory(file("drive"));
   const Ended ended = bench({"--json", "--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const auto json = nlohmann::ordered_json::parse(ended.out);
+  const auto json = ordered_json_of(ended.out);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"step_ms", "replay_ms", "replay_percent_of_ceiling", "overlap_efficiency",
@@ -55,7 +55,7 @@ TEST_F(BenchStepTest, of_steps_that_run_twice_counts_everything_twice) {
       "--set",  "gradient_clipping=0.01"};
   const Ended ended = bench(options);
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json json = Json::parse(ended.out);
+  const Json json = json_of(ended.out);
   constexpr double kOnce = 2.0 * 2 * (3 * (1 + 3) + 4);  // as above
   for (const auto& ms : {json["step_ms"], json["predicted_step_ms"], json["replay_ms"]["compute"]}) {
     EXPECT_GE(ms.get<double>(), 2 * kOnce);
@@ -80,7 +80,7 @@ TEST_F(BenchStepTest, a_store_that_lies_there_is_not_touched) {
 }
 
 TEST_F(BenchStepTest, the_trace_of_a_training_run_is_not_touched) {
-  Json config = Json::parse(std::ifstream(file("run.json")));
+  Json config = json_in("run.json");
   config["sluice"]["trace"] = file("hops.json");
   std::ofstream(file("run.json")) << config;
   std::ofstream(file("hops.json")) << "of a run";

@@ -16,7 +16,7 @@ std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
 TEST_F(CommandTest, bench_adam_prints_one_json_object_with_rows_for_the_checksums) {
   const Ended ended = sluice({"bench", "adam", "--elements", "70001", "--threads", "2", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const auto json = nlohmann::ordered_json::parse(ended.out);
+  const auto json = ordered_json_of(ended.out);
   std::vector<std::string> keys = {"ns_per_param", "gb_per_s", "ceiling_gb_per_s", "percent_of_ceiling",
                                    "isa",          "threads",  "elements"};
   EXPECT_EQ(keys_of(json["with_checksum"]), keys);
@@ -37,7 +37,7 @@ TEST_F(CommandTest, bench_adam_runs_the_instructions_and_the_precision_that_are_
     const Ended ended =
         sluice({"bench", "adam", "--elements", "8192", "--isa", "scalar", "--precision", precision, "--json"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
-    const Json json = Json::parse(ended.out);
+    const Json json = json_of(ended.out);
     EXPECT_EQ(json["isa"], "scalar");
     EXPECT_NEAR(json["gb_per_s"].get<double>() * json["ns_per_param"].get<double>(), bytes, 1e-6);
   }
@@ -47,7 +47,7 @@ TEST_F(CommandTest, bench_words_are_taken_in_any_case_and_others_refused_with_th
   const Ended upper =
       sluice({"bench", "adam", "--elements", "4096", "--precision", "FP16", "--isa", "Scalar", "--json"});
   ASSERT_EQ(upper.exit_code, 0) << upper.err;
-  EXPECT_EQ(Json::parse(upper.out)["isa"], "scalar");
+  EXPECT_EQ(json_of(upper.out)["isa"], "scalar");
   struct Refused {
     const char *command, *option, *allowed;
   };
@@ -79,7 +79,7 @@ TEST_F(CommandTest, bench_adam_shows_people_what_lies_around_the_pass) {
 TEST_F(CommandTest, bench_adam_on_a_device_shows_its_kernels_beside_a_copy_within_its_memory) {
   const Ended ended = sluice({"bench", "adam", "--device", "cpu", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json json = Json::parse(ended.out);
+  const Json json = json_of(ended.out);
   EXPECT_THAT(json["device"].get<std::string>(), HasSubstr("device_host"));
   for (const char* kernel : {"update", "add_gradient", "close_gradient"}) {
     const double gb_per_s = json[kernel]["gb_per_s"];

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "tests/app/process.h"
-#include "tests/fakes/beside.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -19,32 +17,16 @@ namespace sluice {
 class CommandTest : public testing::Test {
  protected:
   using Json = nlohmann::json;
+  using OrderedJson = nlohmann::ordered_json;
 
-  CommandTest() {
-    std::ofstream text(file("text.txt"));
-    for (int i = 0; i < 400; ++i) text << "line " << i << ": the quick brown fox counts to " << i * i << "\n";
-    text.close();
-    std::ofstream(file("run.json")) << config();
-  }
+  CommandTest();
 
   std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
 
   // `sluice` with arguments; words that start with @ are files of the test's folder.
-  Ended sluice(std::vector<std::string> arguments) const {
-    for (std::string& argument : arguments) {
-      if (!argument.empty() && argument.front() == '@') argument = file(argument.substr(1));
-    }
-    arguments.insert(arguments.begin(), beside_this_program("sluice"));
-    return run_process(arguments);
-  }
+  Ended sluice(std::vector<std::string> arguments) const;
   // `sluice train run.json --data text.txt --out OUT --steps 6` and more.
-  Ended train(const std::string& out, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {"train", "@run.json", "--data", "@text.txt", "--out", "@" + out};
-    if (std::find(more.begin(), more.end(), "--steps") == more.end())
-      arguments.insert(arguments.end(), {"--steps", "6"});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return sluice(arguments);
-  }
+  Ended train(const std::string& out, std::vector<std::string> more = {}) const;
 
   // Do not depend on how fast the machine is at the moment: every run moves the same bytes.
   static constexpr const char* kFixedHomes =
@@ -56,78 +38,26 @@ class CommandTest : public testing::Test {
     std::string name = "count";
     int64_t value = 0;
   };
-  Ended train_with(const Fault& fault, const std::string& out, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments = {beside_this_program("sluice_with_faults"),
-                                          fault.name,
-                                          std::to_string(fault.value),
-                                          "train",
-                                          file("run.json"),
-                                          "--data",
-                                          file("text.txt"),
-                                          "--steps",
-                                          "6",
-                                          "--out",
-                                          file(out),
-                                          "--set",
-                                          kFixedHomes};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_process(arguments);
-  }
-  // Without importing them, which takes seconds.
-  static bool has_transformers() {
-    constexpr const char* kProbe =
-        "import importlib.util as u, sys; sys.exit(None in [u.find_spec(name) for name in ('torch', 'transformers')])";
-    return run_process({SLUICE_PYTHON, "-c", kProbe}).exit_code == 0;
-  }
-  // Exports "run" to "out": transformers opens it, and continues a prompt with the same likeliest tokens.
-  void export_and_continue() const {
-    const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
-    ASSERT_EQ(exported.exit_code, 0) << exported.err;
-    const Ended ours = sluice({"generate", "@run", "--prompt", "line 1", "--tokens", "12", "--temperature", "0"});
-    ASSERT_EQ(ours.exit_code, 0) << ours.err;
-    const Ended theirs = run_process({SLUICE_PYTHON, SLUICE_CONTINUE, file("out"), "line 1", "12"});
-    ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
-    EXPECT_EQ(ours.out, theirs.out);
-  }
-  static int64_t traffic_of(const Ended& counted) {
-    return std::stoll(counted.out.substr(counted.out.rfind("traffic ") + 8));
-  }
+  Ended train_with(const Fault& fault, const std::string& out, const std::vector<std::string>& more = {}) const;
+  static int64_t traffic_of(const Ended& counted);
 
-  std::vector<Json> metrics(const std::string& out) const {
-    std::vector<Json> lines;
-    std::ifstream stream(file(out + "/metrics.jsonl"));
-    for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
-    return lines;
-  }
+  // Without importing them, which takes seconds.
+  static bool has_transformers();
+  // Exports "run" to "out": transformers opens it, and continues a prompt with the same likeliest tokens.
+  void export_and_continue() const;
+
+  // Here once, because the parser takes a compiler seconds in every file that has it.
+  static Json json_of(const std::string& text);
+  static OrderedJson ordered_json_of(const std::string& text);
+  std::string text_in(const std::string& name) const;  // a file of the test's folder
+  Json json_in(const std::string& name) const { return json_of(text_in(name)); }
+  std::vector<Json> metrics(const std::string& out) const;
   // What must not depend on interruptions: losses, norms and digests.
-  static std::string numbers(const std::vector<Json>& lines) {
-    std::string text;
-    for (const Json& line : lines) {
-      for (const char* key : {"step", "loss", "grad_norm", "tokens", "weights_crc32c", "state_crc32c"}) {
-        if (line.contains(key)) text += line[key].dump() + " ";
-      }
-      text += "\n";
-    }
-    return text;
-  }
+  static std::string numbers(const std::vector<Json>& lines);
 
   // On a machine with a GPU its suite says SLUICE_TEST_DEVICE=cuda, where LibTorch's products take tens of MiB.
-  static std::string config() {
-    const char* const device = std::getenv("SLUICE_TEST_DEVICE");
-    if (device == nullptr || std::string(device) == "cpu") return kConfig;
-    auto config = nlohmann::ordered_json::parse(kConfig);
-    config["sluice"].update({{"device", device}, {"device_memory", "256MiB"}});
-    return config.dump();
-  }
+  static std::string config();
 
-  static constexpr const char* kConfig = R"({
-    "model": {"type": "gpt2", "vocab_size": 331, "n_positions": 33, "n_embd": 72, "n_layer": 2, "n_head": 3},
-    "data": {"tokenizer": "byte", "sequence_length": 33, "validation_fraction": 0.1},
-    "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2,
-    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "gradient_clipping": 1.0,
-    "bf16": {"enabled": true}, "steps_per_print": 2,
-    "sluice": {"device": "cpu", "device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}
-  })";
   TempFolder folder_;
 };
 

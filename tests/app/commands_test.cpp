@@ -3,6 +3,7 @@
 
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/beside.h"
 
 namespace sluice {
 namespace {
@@ -22,7 +23,7 @@ TEST_F(CommandsTest, plan_prints_the_table_and_makes_nothing) {
 TEST_F(CommandsTest, plan_as_json_has_the_numbers_of_the_table) {
   const Ended ended = sluice({"plan", "@run.json", "--json", "--set", "sluice.placement.state=nvme"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json plan = Json::parse(ended.out);
+  const Json plan = json_of(ended.out);
   EXPECT_EQ(plan["budgets"]["device"], 2 << 20);
   EXPECT_EQ(plan["budgets"]["host"], 1 << 20);
   int64_t device = 0;
@@ -42,14 +43,14 @@ TEST_F(CommandsTest, plan_as_json_has_the_numbers_of_the_table) {
 
 TEST_F(CommandsTest, plan_as_json_names_no_home_of_gradients_where_none_are_kept) {
   const Ended kept = sluice({"plan", "@run.json", "--json", "--set", "sluice.update=speculative"});
-  EXPECT_TRUE(Json::parse(kept.out)["homes"].contains("gradient"));
+  EXPECT_TRUE(json_of(kept.out)["homes"].contains("gradient"));
   const Ended ended = sluice({"plan", "@run.json", "--json", "--set", "sluice.update=replay"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_FALSE(Json::parse(ended.out)["homes"].contains("gradient"));
+  EXPECT_FALSE(json_of(ended.out)["homes"].contains("gradient"));
 }
 
 TEST_F(CommandsTest, the_disk_that_plan_asks_for_is_what_training_takes) {
-  const Json plan = Json::parse(sluice({"plan", "@run.json", "--json"}).out);
+  const Json plan = json_of(sluice({"plan", "@run.json", "--json"}).out);
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   EXPECT_EQ(plan["disk_bytes"], fs::file_size(file("run/sluice-0.swap")));
   const std::string table = sluice({"plan", "@run.json"}).out;
@@ -68,7 +69,7 @@ TEST_F(CommandsTest, plan_tells_what_a_step_writes_and_for_how_many_the_drive_is
   const std::string rating = R"(endurance={"terabytes_written": 0.001, "days": 365})";
   const Ended ended = sluice({"plan", "@run.json", "--json", "--set", rating});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json endurance = Json::parse(ended.out)["endurance"];
+  const Json endurance = json_of(ended.out)["endurance"];
   ASSERT_GT(endurance["bytes_per_step"], 0);
   EXPECT_NEAR(endurance["lasts_steps"].get<double>(), 1e9 / endurance["bytes_per_step"].get<double>(), 1);
   EXPECT_EQ(endurance["drives"].size(), 1u);
@@ -82,7 +83,7 @@ TEST_F(CommandsTest, two_folders_on_one_drive_wear_it_as_one_does) {
   const std::string both = "sluice.nvme=[\"" + file("a") + "\",\"" + file("b") + "\"]";
   const Ended ended = sluice({"plan", "@run.json", "--json", "--set", rating, "--set", both});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json endurance = Json::parse(ended.out)["endurance"];
+  const Json endurance = json_of(ended.out)["endurance"];
   EXPECT_NEAR(endurance["lasts_steps"].get<double>(), 1e9 / endurance["bytes_per_step"].get<double>(), 1);
   ASSERT_EQ(endurance["drives"].size(), 1u);
   EXPECT_EQ(endurance["drives"][0]["share"], 1);

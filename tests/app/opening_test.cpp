@@ -78,7 +78,7 @@ TEST_F(OpeningTest, a_resumed_run_keeps_its_compute_threads_unless_others_are_as
     ASSERT_EQ(train("run", more).exit_code, 0);
   };
   const auto threads = [this] {
-    return nlohmann::json::parse(content_of("run").at("config.json"))["sluice"]["compute_threads"].dump();
+    return json_of(content_of("run").at("config.json"))["sluice"]["compute_threads"].dump();
   };
   train_with(many, {"--steps", "1"});
   EXPECT_EQ(threads(), many);

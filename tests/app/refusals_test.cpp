@@ -3,11 +3,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <regex>
-
 #include "core/bytes.h"
 #include "offload/gpu.h"
 #include "tests/app/command_fixture.h"
+#include "tests/app/matches.h"
+#include "tests/fakes/beside.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
@@ -177,12 +177,8 @@ TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) 
 
 // The number of bytes that the error names for a tier: "host_memory 123 ...".
 std::string smallest(const std::string& line, const std::string& key) {
-  std::smatch match;
-  const std::regex pattern(key + "[^0-9]*([0-9]+)");
-  std::string last;
-  for (auto at = line.cbegin(); std::regex_search(at, line.cend(), match, pattern); at = match[0].second)
-    last = match[1];
-  return last;
+  const auto found = matches_of(key + "[^0-9]*([0-9]+)", line);
+  return found.empty() ? "" : found.back()[1];
 }
 
 TEST_F(RefusalsTest, small_budgets_are_refused_with_the_smallest_that_will_do) {
@@ -215,7 +211,7 @@ TEST_F(RefusalsTest, a_drive_that_is_too_small_is_refused_with_what_is_needed_an
 }
 
 TEST_F(RefusalsTest, folders_of_one_drive_share_its_space_and_several_drives_add_up) {
-  const int64_t needed = Json::parse(sluice({"plan", "@run.json", "--json"}).out)["disk_bytes"];
+  const int64_t needed = json_of(sluice({"plan", "@run.json", "--json"}).out)["disk_bytes"];
   const int64_t room = round_up(needed * 2 / 3, 4096);
   const MountedDrive one(MountedDrive::Kind::kMemory, file("one"), room);
   if (!one.reason().empty()) GTEST_SKIP() << one.reason();
@@ -341,7 +337,7 @@ TEST_F(RefusalsTest, a_temperature_below_0_is_refused) {
 }
 
 TEST_F(RefusalsTest, the_room_of_the_store_that_is_replaced_counts_as_free) {
-  const Json plan = Json::parse(sluice({"plan", "@run.json", "--json", "--set", kFixedHomes}).out);
+  const Json plan = json_of(sluice({"plan", "@run.json", "--json", "--set", kFixedHomes}).out);
   const MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"),
                            round_up(plan["disk_bytes"].get<int64_t>(), 4096) + 64 * kKiB);
   if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
@@ -367,12 +363,11 @@ TEST_F(RefusalsTest, where_neither_budget_alone_would_do_a_pair_is_named_that_do
   const Ended ended = plan("1KiB", "1KiB");
   EXPECT_EQ(ended.exit_code, 2);
   const std::string line = ended.last_error_line();
-  std::smatch match;
-  ASSERT_TRUE(std::regex_search(line, match,
-                                std::regex("smallest pair: device_memory ([0-9]+) \\(.*\\), host_memory ([0-9]+) \\(")))
-      << line;
-  EXPECT_EQ(plan(match[1], match[2]).exit_code, 0);
-  EXPECT_EQ(plan(match[1], std::to_string(std::stoll(match[2]) - 1)).exit_code, 2);
+  const auto pairs = matches_of("smallest pair: device_memory ([0-9]+) \\(.*\\), host_memory ([0-9]+) \\(", line);
+  ASSERT_EQ(pairs.size(), 1u) << line;
+  const std::string &device = pairs[0][1], &host = pairs[0][2];
+  EXPECT_EQ(plan(device, host).exit_code, 0);
+  EXPECT_EQ(plan(device, std::to_string(std::stoll(host) - 1)).exit_code, 2);
 }
 
 }  // namespace

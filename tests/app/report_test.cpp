@@ -3,11 +3,11 @@
 
 #include <cmath>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 
 #include "tests/app/command_fixture.h"
+#include "tests/app/matches.h"
 #include "tests/fakes/message_of.h"
 
 namespace sluice {
@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 
 class ReportTest : public CommandTest {
  protected:
-  std::string text_of(const std::string& name) const { return read_whole(file(name)); }
   // What `sluice report` says where every step of "run" took 100 ms and lanes were busy so long; others not at all.
   std::string report_of(const std::map<std::string, double>& busy_ms) const {
     std::vector<Json> lines = metrics("run");
@@ -55,7 +54,7 @@ TEST_F(ReportTest, is_one_page_with_every_part_and_nothing_to_fetch) {
   const Ended ended = sluice({"report", "@run"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, testing::HasSubstr(file("run/report.html")));
-  const std::string page = text_of("run/report.html");
+  const std::string page = text_in("run/report.html");
   EXPECT_TRUE(page.starts_with("<!doctype html>"));
   for (const char* part : {"What bound it", "Loss", "Throughput", "Lanes", "One step, lane by lane", "Memory",
                            "Configuration", "prefers-color-scheme:dark", "compute h.0 #0 forward", "<svg"}) {
@@ -77,7 +76,7 @@ TEST_F(ReportTest, puts_the_plans_prediction_beside_what_was_measured) {
   }
   stream.close();
   ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
-  EXPECT_THAT(text_of("run/report.html"), testing::HasSubstr("The plan predicted 20.6 min a step"));
+  EXPECT_THAT(text_in("run/report.html"), testing::HasSubstr("The plan predicted 20.6 min a step"));
 }
 
 TEST_F(ReportTest, shows_a_loss_that_is_not_finite_as_a_gap_and_never_as_0) {
@@ -91,7 +90,7 @@ TEST_F(ReportTest, shows_a_loss_that_is_not_finite_as_a_gap_and_never_as_0) {
   }
   stream.close();
   ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
-  const std::string page = text_of("run/report.html");
+  const std::string page = text_in("run/report.html");
   EXPECT_THAT(page, testing::HasSubstr(fmt::format("<span>loss</span><b>not finite</b><small>first {:.4f}</small>",
                                                    lines.front()["loss"].get<double>())));
   const std::string chart =
@@ -110,19 +109,19 @@ TEST_F(ReportTest, says_what_is_missing_of_a_run_that_has_no_steps_yet) {
   fs::remove(file("run/timeline.json"));
   std::ofstream(file("run/metrics.jsonl")).close();
   ASSERT_EQ(sluice({"report", "@run", "--out", "@page.html"}).exit_code, 0);
-  EXPECT_THAT(text_of("page.html"), testing::HasSubstr("No step has been sampled yet"));
+  EXPECT_THAT(text_in("page.html"), testing::HasSubstr("No step has been sampled yet"));
 }
 
 TEST_F(ReportTest, leaves_out_a_timeline_that_it_cannot_understand_and_says_so) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
-  const std::string whole = text_of("run/timeline.json");
+  const std::string whole = text_in("run/timeline.json");
   for (const std::string& broken :
        {whole.substr(0, whole.size() / 2), std::string("[1]"), std::string("{\"traceEvents\": [{}]}")}) {
     std::ofstream(file("run/timeline.json")) << broken;
     const Ended ended = sluice({"report", "@run", "--out", "@page.html"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_THAT(ended.err, testing::HasSubstr("the report leaves out a step's timeline"));
-    EXPECT_THAT(text_of("page.html"), testing::HasSubstr("timeline.json of the run's folder cannot be read"));
+    EXPECT_THAT(text_in("page.html"), testing::HasSubstr("timeline.json of the run's folder cannot be read"));
   }
 }
 
@@ -133,7 +132,7 @@ TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest
   EXPECT_THAT(both, testing::HasSubstr("(reads 55 ms, writes 50 ms)"));
   EXPECT_THAT(both, testing::HasSubstr("one more drive"));
   EXPECT_THAT(both, testing::HasSubstr("The next, compute, needs 60 ms"));
-  const std::string page = text_of("run/report.html");
+  const std::string page = text_in("run/report.html");
   EXPECT_THAT(page, testing::HasSubstr("<span>bound by</span><b>nvme</b>"));
   for (const char* lane : {"read", "write"}) {
     EXPECT_THAT(page, testing::ContainsRegex(std::string("<tr><th>") + lane + "</th>[^\n]{0,60}class=\"bound\""));
@@ -170,7 +169,7 @@ TEST_F(ReportTest, does_not_say_that_nothing_helps_where_lanes_waited_for_each_o
   for (const char* against : {"change nothing", "at best"}) {
     EXPECT_THAT(words, testing::Not(testing::HasSubstr(against)));
   }
-  EXPECT_THAT(text_of("run/report.html"), testing::HasSubstr("<span>busiest</span><b>compute</b>"));
+  EXPECT_THAT(text_in("run/report.html"), testing::HasSubstr("<span>busiest</span><b>compute</b>"));
 }
 
 TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
@@ -180,11 +179,11 @@ TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
   resumed.insert(resumed.end(), {"--steps", "8", "--resume"});
   const Ended trained = train("run", on_it);
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  const Json kept = Json::parse(text_of("run/would_help.json"));
+  const Json kept = json_in("run/would_help.json");
   EXPECT_THAT(trained.out, testing::HasSubstr(fmt::format("predicted    {:.1f} ms", kept["step_ms"].get<double>())));
   ASSERT_EQ(kept["would_help"].size(), 4u);
   ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
-  const std::string page = text_of("run/report.html");
+  const std::string page = text_in("run/report.html");
   for (const char* part : {kOffers, "one more drive", "+1.0 MiB host memory", "+2.0 MiB device memory", "2x tokens"}) {
     EXPECT_THAT(page, testing::HasSubstr(part));
   }
@@ -196,12 +195,12 @@ TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
   const Ended without = sluice({"report", "@run"});
   EXPECT_EQ(without.exit_code, 0);
   EXPECT_THAT(without.err, testing::HasSubstr("would_help.json"));
-  EXPECT_THAT(text_of("run/report.html"), testing::Not(testing::HasSubstr(kOffers)));
+  EXPECT_THAT(text_in("run/report.html"), testing::Not(testing::HasSubstr(kOffers)));
   ASSERT_EQ(train("run", resumed).exit_code, 0);
-  EXPECT_EQ(Json::parse(text_of("run/would_help.json"))["would_help"].size(), 4u);
+  EXPECT_EQ(json_in("run/would_help.json")["would_help"].size(), 4u);
   fs::remove(file("run/would_help.json"));  // as runs from before it have none
   ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
-  EXPECT_THAT(text_of("run/report.html"), testing::Not(testing::HasSubstr(kOffers)));
+  EXPECT_THAT(text_in("run/report.html"), testing::Not(testing::HasSubstr(kOffers)));
 }
 
 TEST_F(ReportTest, replaces_an_earlier_report_and_nothing_else) {
@@ -212,11 +211,11 @@ TEST_F(ReportTest, replaces_an_earlier_report_and_nothing_else) {
   EXPECT_EQ(sluice({"report", "@run", "--out", "@link.html"}).exit_code, 0);
   EXPECT_TRUE(fs::is_symlink(file("link.html")));
   for (const std::string there : {"run/metrics.jsonl", "run.json", "run/sluice-0.swap"}) {
-    const std::string before = text_of(there);
+    const std::string before = text_in(there);
     const Ended ended = sluice({"report", "@run", "--out", "@" + there});
     EXPECT_EQ(ended.exit_code, 2) << there;
     EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("is not a report, and is not replaced"));
-    EXPECT_EQ(text_of(there), before);
+    EXPECT_EQ(text_in(there), before);
   }
   EXPECT_EQ(sluice({"report", "@run", "--out", "/dev/null"}).exit_code, 2);
 }
@@ -229,7 +228,7 @@ TEST_F(ReportTest, of_a_folder_without_a_run_is_refused) {
 
 TEST_F(ReportTest, a_trace_asked_for_on_the_command_line_holds_every_lane) {
   ASSERT_EQ(train("run", {"--trace", "@hops.json", "--steps", "2"}).exit_code, 0);
-  const Json trace = Json::parse(text_of("hops.json"));
+  const Json trace = json_in("hops.json");
   std::map<int, std::string> names;
   std::set<std::string> lanes;  // "read", "read 2": as many threads as it has hops at once
   for (const Json& event : trace["traceEvents"]) {
@@ -244,14 +243,13 @@ TEST_F(ReportTest, the_log_names_the_resource_that_was_busy_longest_reads_and_wr
   const Ended ended =
       train("run", {"--set", kFixedHomes, "--set", "sluice.commit_interval=1", "--set", "steps_per_print=1"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const std::regex said(
+  const auto said = matches_of(
       "step (\\d+)/6 .* (\\d+) ms, (bound by|busiest:) (\\w+) ([0-9.]+)( of [0-9.]+)? ms(; lanes wait for each "
-      "other)?; "
-      "(.*)");
+      "other)?; (.*)",
+      ended.err);
   const std::vector<Json> lines = metrics("run");
-  size_t seen = 0;
-  for (std::sregex_iterator at(ended.err.begin(), ended.err.end(), said), end; at != end; ++at, ++seen) {
-    const Json& line = lines[std::stoul((*at)[1]) - 1];
+  for (const auto& match : said) {
+    const Json& line = lines[std::stoul(match[1]) - 1];
     const auto ms = [&](const char* lane) { return line["lanes"][lane]["ms"].get<double>(); };
     const std::map<std::string, double> busy_ms = {{"nvme", line["drive_ms"].get<double>()},
                                                    {"cpu", ms("update")},
@@ -261,15 +259,15 @@ TEST_F(ReportTest, the_log_names_the_resource_that_was_busy_longest_reads_and_wr
     EXPECT_LE(busy_ms.at("nvme"), std::min(ms("read") + ms("write"), line["step_ms"].get<double>()));
     double most = 0;
     for (const auto& [resource, busy] : busy_ms) most = std::max(most, busy);
-    ASSERT_TRUE(busy_ms.contains((*at)[4])) << at->str();
-    EXPECT_EQ(busy_ms.at((*at)[4]), most) << at->str();
-    EXPECT_NEAR(std::stod((*at)[5]), most, 0.5) << at->str();
+    ASSERT_TRUE(busy_ms.contains(match[4])) << match[0];
+    EXPECT_EQ(busy_ms.at(match[4]), most) << match[0];
+    EXPECT_NEAR(std::stod(match[5]), most, 0.5) << match[0];
     const bool binds = most >= 0.8 * line["step_ms"].get<double>();
-    EXPECT_EQ((*at)[3] == "bound by", binds) << at->str();
-    EXPECT_EQ((*at)[7].matched, !binds) << at->str();
-    EXPECT_THAT((*at)[8].str(), testing::AllOf(testing::HasSubstr("read "), testing::HasSubstr("write ")));
+    EXPECT_EQ(match[3] == "bound by", binds) << match[0];
+    EXPECT_EQ(match[7].empty(), binds) << match[0];
+    EXPECT_THAT(match[8], testing::AllOf(testing::HasSubstr("read "), testing::HasSubstr("write ")));
   }
-  EXPECT_EQ(seen, lines.size() - 1);  // the last line has the digests
+  EXPECT_EQ(said.size(), lines.size() - 1);  // the last line has the digests
 }
 
 TEST_F(ReportTest, the_log_says_which_lane_bound_the_step_and_how_far_the_others_were) {

@@ -1,5 +1,6 @@
 // A model in tiles by the real command.
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/beside.h"
 
 namespace sluice {
 namespace {

@@ -1,8 +1,8 @@
 // Training by the real command: what it writes, and how a run goes on.
-#include <regex>
 
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/app/matches.h"
 
 namespace sluice {
 namespace {
@@ -203,8 +203,7 @@ TEST_F(TrainTest, the_log_has_the_first_step_the_last_and_those_that_were_asked_
   const Ended ended = train("run", {"--steps", "5", "--set", "steps_per_print=2"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   std::string shown;
-  const std::regex line("\\] step ([0-9]+)/5 ");
-  for (std::sregex_iterator at(ended.err.begin(), ended.err.end(), line), end; at != end; ++at) shown += (*at)[1].str();
+  for (const auto& line : matches_of("\\] step ([0-9]+)/5 ", ended.err)) shown += line[1];
   EXPECT_EQ(shown, "1245");
 }
 
@@ -215,7 +214,7 @@ TEST_F(TrainTest, the_summary_tells_what_steps_wrote_and_not_the_making_of_the_s
                                         "--set", "sluice.chunk_elements=4096"};
   std::vector<std::string> plan = {"plan", "@run.json", "--json"};
   plan.insert(plan.end(), all.begin(), all.end());
-  const int64_t planned = Json::parse(sluice(plan).out)["endurance"]["bytes_per_step"];
+  const int64_t planned = json_of(sluice(plan).out)["endurance"]["bytes_per_step"];
   std::vector<std::string> one = all;
   one.insert(one.end(), {"--steps", "1"});
   const Ended ended = train("run", one);
@@ -237,10 +236,9 @@ TEST_F(TrainTest, the_validation_loss_is_of_all_of_its_samples_however_many_a_st
                               {"--steps", "1", "--set", R"(model={"path": ")" + file("start") + R"("})", "--set",
                                "optimizer.params.lr=0", "--set", "sluice.host_memory=8MiB", "--set",
                                "sluice.device_memory=8MiB", "--set", "gradient_accumulation_steps=" + micro_batches});
-    std::smatch match;
-    EXPECT_TRUE(std::regex_search(ended.out, match, std::regex("validation loss +([0-9.]+), .* same ([0-9]+) tokens")))
-        << ended.err;
-    return std::pair(std::stod(match[1]), match[2].str());
+    const auto found = matches_of("validation loss +([0-9.]+), .* same ([0-9]+) tokens", ended.out);
+    EXPECT_EQ(found.size(), 1u) << ended.err;
+    return found.empty() ? std::pair<double, std::string>() : std::pair(std::stod(found[0][1]), found[0][2]);
   };
   const auto few = validation("2"), all = validation("20");
   EXPECT_EQ(few.second, all.second);

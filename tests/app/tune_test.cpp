@@ -2,12 +2,12 @@
 #include <sstream>
 
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/beside.h"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
-using OrderedJson = nlohmann::ordered_json;
 
 class TuneTest : public CommandTest {
  protected:
@@ -25,10 +25,7 @@ class TuneTest : public CommandTest {
     return arguments(more);
   }
   Ended tune(const std::vector<std::string>& more = {}) const { return sluice(arguments(more)); }
-  OrderedJson read(const std::string& name) const {
-    std::ifstream stream(file(name));
-    return OrderedJson::parse(stream);
-  }
+  OrderedJson read(const std::string& name) const { return ordered_json_of(text_in(name)); }
   static std::vector<std::string> keys_of(const OrderedJson& json) {
     std::vector<std::string> keys;
     for (const auto& [key, value] : json.items()) keys.push_back(key);
@@ -54,7 +51,7 @@ TEST_F(TuneTest, writes_a_configuration_that_trains) {
   EXPECT_EQ(tuned["train_micro_batch_size_per_gpu"].get<int>() * tuned["gradient_accumulation_steps"].get<int>(), 6);
   EXPECT_EQ(sluice({"train", "@run.tuned.json", "--data", "@text.txt", "--out", "@run", "--steps", "2"}).exit_code, 0);
 
-  const Json report = Json::parse(ended.out);
+  const Json report = json_of(ended.out);
   EXPECT_EQ(report["file"], file("run.tuned.json"));
   int chosen = 0, given = 0;
   for (const Json& each : report["candidates"]) {
@@ -105,7 +102,7 @@ TEST_F(TuneTest, a_configuration_that_does_not_fit_is_given_a_split_that_does) {
   const Ended ended =
       sluice(small_steps({"--json", "--set", "sluice.device_memory=64KiB", "--set", "sluice.host_memory=3MiB"}));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json candidates = Json::parse(ended.out)["candidates"];
+  const Json candidates = json_of(ended.out)["candidates"];
   EXPECT_FALSE(candidates.empty());
   for (const Json& each : candidates) EXPECT_FALSE(each["as_given"]);
   const OrderedJson tuned = read("run.tuned.json");
@@ -146,7 +143,7 @@ TEST_F(TuneTest, an_interrupt_leaves_no_files) {
 TEST_F(TuneTest, tune_leaves_the_trace_of_a_training_run_alone) {
   fs::create_directory(file("drive"));
   std::ofstream(file("hops.json")) << "of a run";
-  Json config = Json::parse(std::ifstream(file("run.json")));
+  Json config = json_in("run.json");
   config["sluice"]["trace"] = file("hops.json");
   std::ofstream(file("run.json")) << config;
   const Ended ended =

@@ -1,0 +1,115 @@
+#include "tests/app/command_fixture.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+
+#include "tests/fakes/beside.h"
+#include "tests/fakes/message_of.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kConfig = R"({
+    "model": {"type": "gpt2", "vocab_size": 331, "n_positions": 33, "n_embd": 72, "n_layer": 2, "n_head": 3},
+    "data": {"tokenizer": "byte", "sequence_length": 33, "validation_fraction": 0.1},
+    "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2,
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}, "gradient_clipping": 1.0,
+    "bf16": {"enabled": true}, "steps_per_print": 2,
+    "sluice": {"device": "cpu", "device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}
+  })";
+
+}  // namespace
+
+CommandTest::CommandTest() {
+  std::ofstream text(file("text.txt"));
+  for (int i = 0; i < 400; ++i) text << "line " << i << ": the quick brown fox counts to " << i * i << "\n";
+  text.close();
+  std::ofstream(file("run.json")) << config();
+}
+
+Ended CommandTest::sluice(std::vector<std::string> arguments) const {
+  for (std::string& argument : arguments) {
+    if (!argument.empty() && argument.front() == '@') argument = file(argument.substr(1));
+  }
+  arguments.insert(arguments.begin(), beside_this_program("sluice"));
+  return run_process(arguments);
+}
+
+Ended CommandTest::train(const std::string& out, std::vector<std::string> more) const {
+  std::vector<std::string> arguments = {"train", "@run.json", "--data", "@text.txt", "--out", "@" + out};
+  if (std::ranges::find(more, "--steps") == more.end()) arguments.insert(arguments.end(), {"--steps", "6"});
+  std::ranges::copy(more, std::back_inserter(arguments));
+  return sluice(arguments);
+}
+
+Ended CommandTest::train_with(const Fault& fault, const std::string& out, const std::vector<std::string>& more) const {
+  std::vector<std::string> arguments = {beside_this_program("sluice_with_faults"),
+                                        fault.name,
+                                        std::to_string(fault.value),
+                                        "train",
+                                        file("run.json"),
+                                        "--data",
+                                        file("text.txt"),
+                                        "--steps",
+                                        "6",
+                                        "--out",
+                                        file(out),
+                                        "--set",
+                                        kFixedHomes};
+  std::ranges::copy(more, std::back_inserter(arguments));
+  return run_process(arguments);
+}
+
+int64_t CommandTest::traffic_of(const Ended& counted) {
+  return std::stoll(counted.out.substr(counted.out.rfind("traffic ") + 8));
+}
+
+bool CommandTest::has_transformers() {
+  constexpr const char* kProbe =
+      "import importlib.util as u, sys; sys.exit(None in [u.find_spec(name) for name in ('torch', 'transformers')])";
+  return run_process({SLUICE_PYTHON, "-c", kProbe}).exit_code == 0;
+}
+
+void CommandTest::export_and_continue() const {
+  const Ended exported = sluice({"checkpoint", "export", "@run", "@out"});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  const Ended ours = sluice({"generate", "@run", "--prompt", "line 1", "--tokens", "12", "--temperature", "0"});
+  ASSERT_EQ(ours.exit_code, 0) << ours.err;
+  const Ended theirs = run_process({SLUICE_PYTHON, SLUICE_CONTINUE, file("out"), "line 1", "12"});
+  ASSERT_EQ(theirs.exit_code, 0) << theirs.err;
+  EXPECT_EQ(ours.out, theirs.out);
+}
+
+CommandTest::Json CommandTest::json_of(const std::string& text) { return Json::parse(text); }
+CommandTest::OrderedJson CommandTest::ordered_json_of(const std::string& text) { return OrderedJson::parse(text); }
+
+std::string CommandTest::text_in(const std::string& name) const { return read_whole(file(name)); }
+
+std::vector<CommandTest::Json> CommandTest::metrics(const std::string& out) const {
+  std::vector<Json> lines;
+  std::ifstream stream(file(out + "/metrics.jsonl"));
+  for (std::string line; std::getline(stream, line);) lines.push_back(json_of(line));
+  return lines;
+}
+
+std::string CommandTest::numbers(const std::vector<Json>& lines) {
+  std::string text;
+  for (const Json& line : lines) {
+    for (const char* key : {"step", "loss", "grad_norm", "tokens", "weights_crc32c", "state_crc32c"}) {
+      if (line.contains(key)) text += line[key].dump() + " ";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string CommandTest::config() {
+  const char* const device = std::getenv("SLUICE_TEST_DEVICE");
+  if (device == nullptr || std::string(device) == "cpu") return kConfig;
+  OrderedJson config = ordered_json_of(kConfig);
+  config["sluice"].update({{"device", device}, {"device_memory", "256MiB"}});
+  return config.dump();
+}
+
+}  // namespace sluice
