@@ -60,12 +60,12 @@ void UpdatePass::expect_gradient(const UpdateOperands& operands, uint32_t found)
 }
 
 void UpdatePass::verify(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
-  const RecordSums sums = sums_of(plan_.record(static_cast<int>(record.chunk), record.group), record, bytes);
+  const RecordSums sums = sums_of(store_.layout(record), record, bytes);
   if (checksums == UpdateOrder::Checksums::kUsed) expect_sums(store_, record, sums, name_of_block(record.chunk));
 }
 
 void UpdatePass::sum(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const {
-  const RecordSums sums = sums_of(plan_.record(static_cast<int>(record.chunk), record.group), record, bytes);
+  const RecordSums sums = sums_of(store_.layout(record), record, bytes);
   if (checksums == UpdateOrder::Checksums::kUsed) keep_sums(store_, record, sums);
 }
 

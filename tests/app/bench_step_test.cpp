@@ -26,11 +26,9 @@ TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
   const Ended ended = bench({"--json", "--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const auto json = ordered_json_of(ended.out);
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : json.items()) keys.push_back(key);
-  EXPECT_EQ(keys, (std::vector<std::string>{"step_ms", "replay_ms", "replay_percent_of_ceiling", "overlap_efficiency",
-                                            "binding_lane", "predicted_step_ms", "tokens_per_s", "tflop_per_s",
-                                            "exposed_ms"}));
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"step_ms", "replay_ms", "replay_percent_of_ceiling",
+                                                     "overlap_efficiency", "binding_lane", "predicted_step_ms",
+                                                     "tokens_per_s", "tflop_per_s", "exposed_ms"}));
   double longest = 0;
   for (const auto& [resource, ms] : json["replay_ms"].items()) longest = std::max(longest, ms.get<double>());
   EXPECT_EQ(json["replay_ms"].size(), 4u);

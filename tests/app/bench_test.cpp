@@ -7,12 +7,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : object.items()) keys.push_back(key);
-  return keys;
-}
-
 TEST_F(CommandTest, bench_adam_prints_one_json_object_with_rows_for_the_checksums) {
   const Ended ended = sluice({"bench", "adam", "--elements", "70001", "--threads", "2", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;

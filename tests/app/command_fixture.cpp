@@ -84,6 +84,12 @@ void CommandTest::export_and_continue() const {
 CommandTest::Json CommandTest::json_of(const std::string& text) { return Json::parse(text); }
 CommandTest::OrderedJson CommandTest::ordered_json_of(const std::string& text) { return OrderedJson::parse(text); }
 
+std::vector<std::string> CommandTest::keys_of(const OrderedJson& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
 std::string CommandTest::text_in(const std::string& name) const { return read_whole(file(name)); }
 
 std::vector<CommandTest::Json> CommandTest::metrics(const std::string& out) const {

@@ -49,7 +49,8 @@ class CommandTest : public testing::Test {
   // Here once, because the parser takes a compiler seconds in every file that has it.
   static Json json_of(const std::string& text);
   static OrderedJson ordered_json_of(const std::string& text);
-  std::string text_in(const std::string& name) const;  // a file of the test's folder
+  static std::vector<std::string> keys_of(const OrderedJson& object);  // in their order
+  std::string text_in(const std::string& name) const;                  // a file of the test's folder
   Json json_in(const std::string& name) const { return json_of(text_in(name)); }
   std::vector<Json> metrics(const std::string& out) const;
   // What must not depend on interruptions: losses, norms and digests.

@@ -2,7 +2,6 @@
 // that says what to do, and goes on to the same bits where that can be; what is lost is never replaced unasked.
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
-#include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
@@ -105,16 +104,16 @@ TEST_F(DriveTest, a_run_on_a_drive_that_is_read_only_can_be_exported_and_generat
   ASSERT_EQ(train("drive/run", {"--steps", "3"}).exit_code, 0);
   const auto all_of_it = [&] {
     EXPECT_EQ(sluice({"checkpoint", "export", "@drive/run", "@model"}).exit_code, 0);
-    return read_whole(file("model/model.safetensors")) + sluice({"generate", "@drive/run", "--tokens", "8"}).out;
+    return text_in("model/model.safetensors") + sluice({"generate", "@drive/run", "--tokens", "8"}).out;
   };
   const std::string expected = all_of_it();
-  const std::string store = read_whole(file("drive/run/sluice-0.swap"));
+  const std::string store = text_in("drive/run/sluice-0.swap");
   drive.make_read_only();
   fs::remove_all(file("model"));
   EXPECT_EQ(all_of_it(), expected);
   const Ended exported = sluice({"checkpoint", "export", "@drive/run", "@model"});
   EXPECT_THAT(exported.err, AllOf(HasSubstr("opened for reading alone"), HasSubstr("Read-only file system")));
-  EXPECT_EQ(read_whole(file("drive/run/sluice-0.swap")), store);
+  EXPECT_EQ(text_in("drive/run/sluice-0.swap"), store);
   drive.make_writable();
   const Ended resumed = train("drive/run", {"--steps", "4", "--resume"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;

@@ -1,5 +1,4 @@
 // What training does with a folder where something is already: nothing of a run is lost to a command that is refused.
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "tests/app/command_fixture.h"
@@ -23,8 +22,8 @@ class OpeningTest : public CommandTest {
   std::map<std::string, std::string> content_of(const std::string& name) const {
     std::map<std::string, std::string> content;
     for (const auto& entry : fs::directory_iterator(file(name))) {
-      std::ifstream stream(entry.path(), std::ios::binary);
-      content[entry.path().filename().string()] = {std::istreambuf_iterator<char>(stream), {}};
+      const std::string leaf = entry.path().filename().string();
+      content[leaf] = text_in(name + "/" + leaf);
     }
     return content;
   }
@@ -77,9 +76,7 @@ TEST_F(OpeningTest, a_resumed_run_keeps_its_compute_threads_unless_others_are_as
     more.insert(more.end(), {"--set", "sluice.compute_threads=" + value});
     ASSERT_EQ(train("run", more).exit_code, 0);
   };
-  const auto threads = [this] {
-    return json_of(content_of("run").at("config.json"))["sluice"]["compute_threads"].dump();
-  };
+  const auto threads = [this] { return json_in("run/config.json")["sluice"]["compute_threads"].dump(); };
   train_with(many, {"--steps", "1"});
   EXPECT_EQ(threads(), many);
   train_with("auto", {"--steps", "2", "--resume"});

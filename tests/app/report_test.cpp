@@ -4,11 +4,9 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"
-#include "tests/fakes/message_of.h"
 
 namespace sluice {
 namespace {

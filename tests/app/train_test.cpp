@@ -1,5 +1,4 @@
 // Training by the real command: what it writes, and how a run goes on.
-
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"

@@ -26,11 +26,6 @@ class TuneTest : public CommandTest {
   }
   Ended tune(const std::vector<std::string>& more = {}) const { return sluice(arguments(more)); }
   OrderedJson read(const std::string& name) const { return ordered_json_of(text_in(name)); }
-  static std::vector<std::string> keys_of(const OrderedJson& json) {
-    std::vector<std::string> keys;
-    for (const auto& [key, value] : json.items()) keys.push_back(key);
-    return keys;
-  }
 };
 
 TEST_F(TuneTest, writes_a_configuration_that_trains) {
