@@ -8,7 +8,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(cd "${1:-$root/build/release}" && pwd)
 archive=${2:-$build/sluice_gpu_suite.tar.gz}
-programs=(sluice sluice_with_faults toy_train)
+programs=(sluice toy_train)
 most_bytes=$((60 << 20))
 
 die() { printf 'gpu_suite: %s\n' "$*" >&2; exit 1; }

@@ -23,11 +23,11 @@ using testing::HasSubstr;
 class BenchIo : public CommandTest {
  protected:
   // Of 16 MiB.
-  Ended io(std::vector<std::string> more) const {
-    std::vector<std::string> arguments = {"bench", "io", "--path", "@drive", "--size", "16MiB"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return sluice(arguments);
+  static std::vector<std::string> io_arguments(std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "io", "--path", "@drive", "--size", "16MiB"});
+    return more;
   }
+  Ended io(const std::vector<std::string>& more) const { return sluice(io_arguments(more)); }
   static Json figures_of(const Ended& ended) {
     Json json = json_of(ended.out);
     json.erase("queue");
@@ -78,8 +78,8 @@ TEST_F(BenchIo, says_why_threads_move_the_bytes_where_io_uring_cannot_be_had) {
   Ended text, json;
   std::thread([&] {
     forbid({.number = SYS_io_uring_setup, .error_number = EPERM});
-    text = io({"--rounds", "1"});
-    json = io({"--rounds", "1", "--json"});
+    text = sluice_program(io_arguments({"--rounds", "1"}));
+    json = sluice_program(io_arguments({"--rounds", "1", "--json"}));
   }).join();
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.err, HasSubstr("io_uring cannot be had here"));
@@ -147,7 +147,7 @@ TEST_F(BenchIo, ends_at_once_when_it_is_interrupted_and_leaves_nothing_behind) {
 TEST_F(BenchIo, several_at_once_in_one_folder_do_not_meet) {
   std::vector<std::future<Ended>> runs;
   for (int i = 0; i < 4; ++i)
-    runs.push_back(std::async(std::launch::async, [this] { return io({"--rounds", "1", "--json"}); }));
+    runs.push_back(std::async(std::launch::async, [this] { return sluice_program(io_arguments({"--rounds", "1"})); }));
   for (std::future<Ended>& run : runs) {
     const Ended ended = run.get();
     EXPECT_EQ(ended.exit_code, 0) << ended.err;

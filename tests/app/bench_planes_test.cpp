@@ -42,8 +42,8 @@ TEST(BenchPlanesOnNodes, are_shared_out_by_threads_in_whole_chunks) {
 }
 
 TEST(BenchPlanesOnNodes, lie_with_the_threads_that_sweep_over_them) {
-  testing::Touched touched;
-  const testing::BindingTopology machine("numa:2 core:2 pu:1", touched);
+  Touched touched;
+  const BindingTopology machine("numa:2 core:2 pu:1", touched);
   const auto shares = node_shares(kElements, team_groups(machine, 4));
   const BenchPlanes planes(kFormat, machine, shares);
   ASSERT_EQ(touched.bound_bytes.size(), 2u);
@@ -53,7 +53,7 @@ TEST(BenchPlanesOnNodes, lie_with_the_threads_that_sweep_over_them) {
     EXPECT_LE(touched.bound_bytes[share.threads.node], share.elements * kElementBytes + 6 * 2 * kMiB);
   }
   touched.bound_bytes.clear();
-  const testing::BindingTopology one("core:2 pu:1", touched);
+  const BindingTopology one("core:2 pu:1", touched);
   const BenchPlanes whole(kFormat, one, node_shares(kElements, team_groups(one, 2)));
   EXPECT_TRUE(touched.bound_bytes.empty()) << "one node: nothing to choose";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 
 #include "tests/fakes/beside.h"
 #include "tests/fakes/message_of.h"
@@ -28,37 +29,41 @@ CommandTest::CommandTest() {
   std::ofstream(file("run.json")) << config();
 }
 
-Ended CommandTest::sluice(std::vector<std::string> arguments) const {
+std::vector<std::string> CommandTest::with_files(std::vector<std::string> arguments) const {
   for (std::string& argument : arguments) {
     if (!argument.empty() && argument.front() == '@') argument = file(argument.substr(1));
   }
-  arguments.insert(arguments.begin(), beside_this_program("sluice"));
-  return run_process(arguments);
+  return arguments;
+}
+
+Ended CommandTest::sluice(const std::vector<std::string>& arguments) const {
+  return run_forked([&] { return run_command(with_files(arguments)); });
+}
+
+Ended CommandTest::sluice_with(const CommandFault& fault, const std::vector<std::string>& arguments) const {
+  return run_forked([&] { return run_command_with(fault, with_files(arguments)); });
+}
+
+Ended CommandTest::sluice_program(const std::vector<std::string>& arguments) const {
+  std::vector<std::string> command = with_files(arguments);
+  command.insert(command.begin(), beside_this_program("sluice"));
+  return run_process(command);
+}
+
+std::vector<std::string> CommandTest::train_command(const std::string& out, std::vector<std::string> more) const {
+  std::vector<std::string> arguments = {"train", "@run.json", "--data", "@text.txt", "--out", "@" + out};
+  if (std::ranges::find(more, "--steps") == more.end()) arguments.insert(arguments.end(), {"--steps", "6"});
+  std::ranges::move(more, std::back_inserter(arguments));
+  return arguments;
 }
 
 Ended CommandTest::train(const std::string& out, std::vector<std::string> more) const {
-  std::vector<std::string> arguments = {"train", "@run.json", "--data", "@text.txt", "--out", "@" + out};
-  if (std::ranges::find(more, "--steps") == more.end()) arguments.insert(arguments.end(), {"--steps", "6"});
-  std::ranges::copy(more, std::back_inserter(arguments));
-  return sluice(arguments);
+  return sluice(train_command(out, std::move(more)));
 }
 
-Ended CommandTest::train_with(const Fault& fault, const std::string& out, const std::vector<std::string>& more) const {
-  std::vector<std::string> arguments = {beside_this_program("sluice_with_faults"),
-                                        fault.name,
-                                        std::to_string(fault.value),
-                                        "train",
-                                        file("run.json"),
-                                        "--data",
-                                        file("text.txt"),
-                                        "--steps",
-                                        "6",
-                                        "--out",
-                                        file(out),
-                                        "--set",
-                                        kFixedHomes};
-  std::ranges::copy(more, std::back_inserter(arguments));
-  return run_process(arguments);
+Ended CommandTest::train_with(const CommandFault& fault, const std::string& out, std::vector<std::string> more) const {
+  more.insert(more.begin(), {"--set", kFixedHomes});
+  return sluice_with(fault, train_command(out, std::move(more)));
 }
 
 int64_t CommandTest::traffic_of(const Ended& counted) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/app/command_with_faults.h"
 #include "tests/app/process.h"
 #include "tests/fakes/test_store.h"
 
@@ -23,8 +24,11 @@ class CommandTest : public testing::Test {
 
   std::string file(const std::string& name) const { return (folder_.path() / name).string(); }
 
-  // `sluice` with arguments; words that start with @ are files of the test's folder.
-  Ended sluice(std::vector<std::string> arguments) const;
+  // `sluice` with arguments, in a child of this process; words that start with @ are files of the test's folder.
+  Ended sluice(const std::vector<std::string>& arguments) const;
+  Ended sluice_with(const CommandFault& fault, const std::vector<std::string>& arguments) const;
+  // The same by the program itself, started anew.
+  Ended sluice_program(const std::vector<std::string>& arguments) const;
   // `sluice train run.json --data text.txt --out OUT --steps 6` and more.
   Ended train(const std::string& out, std::vector<std::string> more = {}) const;
 
@@ -32,13 +36,7 @@ class CommandTest : public testing::Test {
   static constexpr const char* kFixedHomes =
       R"(sluice.placement={"weights": "nvme", "state": "nvme", "gradient": "host"})";
 
-  // The command with a store queue that does `fault` (sluice_with_faults.cpp) at `value`, for six steps; "count" does
-  // nothing and prints the traffic as the last line.
-  struct Fault {
-    std::string name = "count";
-    int64_t value = 0;
-  };
-  Ended train_with(const Fault& fault, const std::string& out, const std::vector<std::string>& more = {}) const;
+  Ended train_with(const CommandFault& fault, const std::string& out, std::vector<std::string> more = {}) const;
   static int64_t traffic_of(const Ended& counted);
 
   // Without importing them, which takes seconds.
@@ -60,6 +58,10 @@ class CommandTest : public testing::Test {
   static std::string config();
 
   TempFolder folder_;
+
+ private:
+  std::vector<std::string> with_files(std::vector<std::string> arguments) const;
+  std::vector<std::string> train_command(const std::string& out, std::vector<std::string> more) const;
 };
 
 }  // namespace sluice

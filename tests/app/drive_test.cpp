@@ -11,8 +11,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr int kNotPossible = 77;  // exit code of a fault that cannot be played here
-
 class DriveTest : public CommandTest {
  protected:
   static std::vector<std::string> store_in(const fs::path& folder, std::vector<std::string> more = {}) {
@@ -68,7 +66,7 @@ TEST_F(DriveTest, a_drive_pulled_out_in_the_middle_of_a_run_ends_it_and_the_run_
   if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
   const std::string expected = whole_run();
   const Ended pulled = train_with({"pull-drive-after-bytes", half_traffic_}, "run", store_in(drive.path()));
-  if (pulled.exit_code == kNotPossible) GTEST_SKIP() << "ext4 cannot be shut down here";
+  if (pulled.exit_code == kFaultNotPossible) GTEST_SKIP() << "ext4 cannot be shut down here";
   EXPECT_EQ(pulled.exit_code, 1) << pulled.err;
   EXPECT_THAT(pulled.last_error_line(),
               AllOf(HasSubstr((drive.path() / "sluice-0.swap").string()), HasSubstr("--resume")));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 namespace sluice {
@@ -22,6 +23,26 @@ std::string whole(std::FILE* file) {
   return text;
 }
 
+// `child` does not return.
+template <typename Child>
+Ended ended_child(const Child& child) {
+  const File out(std::tmpfile(), std::fclose), err(std::tmpfile(), std::fclose);
+  std::fflush(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(fileno(out.get()), STDOUT_FILENO);
+    dup2(fileno(err.get()), STDERR_FILENO);
+    child();
+  }
+  int status = 0;
+  rusage usage{};
+  EXPECT_EQ(wait4(pid, &status, 0, &usage), pid);
+  Ended ended{.out = whole(out.get()), .err = whole(err.get()), .peak_resident_bytes = usage.ru_maxrss * 1024};
+  if (WIFEXITED(status)) ended.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
+  return ended;
+}
+
 }  // namespace
 
 std::string Ended::last_error_line() const {
@@ -31,24 +52,17 @@ std::string Ended::last_error_line() const {
 }
 
 Ended run_process(const std::vector<std::string>& arguments) {
-  const File out(std::tmpfile(), std::fclose), err(std::tmpfile(), std::fclose);
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(fileno(out.get()), STDOUT_FILENO);
-    dup2(fileno(err.get()), STDERR_FILENO);
+  return ended_child([&] {
     execvp(argv[0], argv.data());
     _exit(127);
-  }
-  int status = 0;
-  rusage usage{};
-  EXPECT_EQ(wait4(child, &status, 0, &usage), child);
-  Ended ended{.out = whole(out.get()), .err = whole(err.get()), .peak_resident_bytes = usage.ru_maxrss * 1024};
-  if (WIFEXITED(status)) ended.exit_code = WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
-  return ended;
+  });
+}
+
+Ended run_forked(const std::function<int()>& body) {
+  return ended_child([&] { exit(body()); });
 }
 
 }  // namespace sluice

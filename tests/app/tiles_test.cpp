@@ -1,6 +1,5 @@
 // A model in tiles by the real command.
 #include "tests/app/command_fixture.h"
-#include "tests/fakes/beside.h"
 
 namespace sluice {
 namespace {
@@ -13,9 +12,7 @@ class TilesTest : public CommandTest {
   }
   // The command with a queue that does `fault` at `value` bytes.
   Ended train_with(const std::string& fault, int64_t value, const std::string& out) const {
-    return run_process(tiles({beside_this_program("sluice_with_faults"), fault, std::to_string(value), "train",
-                              file("run.json"), "--data", file("text.txt"), "--steps", "6", "--out", file(out), "--set",
-                              "sluice.commit_interval=1", "--set", kFixedHomes}));
+    return CommandTest::train_with({fault, value}, out, tiles({"--set", "sluice.commit_interval=1"}));
   }
 };
 

@@ -2,7 +2,6 @@
 #include <sstream>
 
 #include "tests/app/command_fixture.h"
-#include "tests/fakes/beside.h"
 
 namespace sluice {
 namespace {
@@ -126,9 +125,7 @@ TEST_F(TuneTest, a_file_that_is_there_stays_unless_out_names_it) {
 
 TEST_F(TuneTest, an_interrupt_leaves_no_files) {
   for (const auto& [fault, signal] : {std::pair("interrupt-after-bytes", 2), std::pair("terminate-after-bytes", 15)}) {
-    std::vector<std::string> command = small_steps({});
-    command.insert(command.begin(), {beside_this_program("sluice_with_faults"), fault, "200000"});
-    const Ended ended = run_process(command);
+    const Ended ended = sluice_with({fault, 200000}, small_steps({}));
     EXPECT_EQ(ended.exit_code, 128 + signal) << ended.err;
     EXPECT_TRUE(fs::is_empty(file("drive")));
     EXPECT_FALSE(fs::exists(file("run.tuned.json")));

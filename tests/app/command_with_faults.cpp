@@ -1,6 +1,5 @@
-// The sluice command with a store queue that ends the process, signals it, or harms the drive, in the middle of its
-// traffic:
-//   sluice_with_faults FAULT VALUE ARGUMENTS-OF-SLUICE...
+#include "tests/app/command_with_faults.h"
+
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,9 +14,8 @@
 #include "tests/fakes/faulty_queue.h"
 #include "tests/fakes/mounted_drive.h"
 
+namespace sluice {
 namespace {
-
-using namespace sluice;
 
 // Does something once so many bytes have been asked for, before the request that passes that count.
 class ActingQueue : public IoQueue {
@@ -43,8 +41,6 @@ class ActingQueue : public IoQueue {
   int64_t left_bytes_;
 };
 
-constexpr int kNotPossible = 77;  // exit code: what was asked for cannot be done here
-
 ActingQueue::Action action_named(const std::string& fault) {
   if (fault == "interrupt-after-bytes") return [](const IoRequest&) { std::raise(SIGINT); };
   if (fault == "terminate-after-bytes") return [](const IoRequest&) { std::raise(SIGTERM); };
@@ -58,35 +54,41 @@ ActingQueue::Action action_named(const std::string& fault) {
   if (fault == "cut-to-nothing-after-bytes" || fault == "cut-in-half-after-bytes") {
     return [whole = fault == "cut-to-nothing-after-bytes"](const IoRequest& request) {
       const off_t bytes = lseek(request.file, 0, SEEK_END);
-      if (ftruncate(request.file, whole ? 0 : bytes / 8192 * 4096) != 0) std::_Exit(kNotPossible);
+      if (ftruncate(request.file, whole ? 0 : bytes / 8192 * 4096) != 0) std::_Exit(kFaultNotPossible);
     };
   }
   if (fault == "pull-drive-after-bytes") {
     return [](const IoRequest& request) {
-      if (shut_down_ext4(request.file) != ShutDown::kDone) std::_Exit(kNotPossible);
+      if (shut_down_ext4(request.file) != ShutDown::kDone) std::_Exit(kFaultNotPossible);
     };
   }
   return {};
 }
 
+int run(const std::vector<std::string>& arguments, const IoQueueFactory& make_queue) {
+  std::vector<const char*> argv = {"sluice"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  return run_command_line(static_cast<int>(argv.size()), argv.data(), make_queue);
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc < 4) return 64;
-  const std::string fault = argv[1];
-  const int64_t value = std::atoll(argv[2]);
+int run_command(const std::vector<std::string>& arguments) { return run(arguments, make_io_queue); }
+
+int run_command_with(const CommandFault& fault, const std::vector<std::string>& arguments) {
   const auto faults = std::make_shared<Faults>();
-  if (fault == "kill-after-bytes") faults->kill_after_bytes = value;
-  if (fault == "kill-at-superblock") faults->kill_at_superblock = value;
-  if (fault == "fail-write") faults->list = {{.op = IoOp::kWrite, .nth = value, .error_number = EIO}};
+  if (fault.name == "kill-after-bytes") faults->kill_after_bytes = fault.value;
+  if (fault.name == "kill-at-superblock") faults->kill_at_superblock = fault.value;
+  if (fault.name == "fail-write") faults->list = {{.op = IoOp::kWrite, .nth = fault.value, .error_number = EIO}};
   IoQueueFactory factory = faulty_queue_factory(faults);
-  if (const ActingQueue::Action action = action_named(fault)) {
-    factory = [action, value](const IoQueueOptions& options) -> std::unique_ptr<IoQueue> {
-      return std::make_unique<ActingQueue>(make_io_queue(options), action, value);
+  if (const ActingQueue::Action action = action_named(fault.name)) {
+    factory = [action, &fault](const IoQueueOptions& options) -> std::unique_ptr<IoQueue> {
+      return std::make_unique<ActingQueue>(make_io_queue(options), action, fault.value);
     };
   }
-  argv[2] = argv[0];
-  const int exit_code = run_command_line(argc - 2, argv + 2, factory);
+  const int exit_code = run(arguments, factory);
   std::printf("traffic %lld\n", static_cast<long long>(faults->read_bytes + faults->written_bytes));
   return exit_code;
 }
+
+}  // namespace sluice
