@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct AdamArguments {
   AdamBenchOptions options;
   std::optional<DeviceKind> device;  // not said: the host's kernels
   enum class Print { kTable, kJson } print = Print::kTable;
@@ -40,7 +40,7 @@ void print_row(const char* name, const AdamRow& row) {
              row.gb_per_s, row.percent_of_ceiling);
 }
 
-void print_text(const Arguments& arguments, const AdamBench& bench) {
+void print_text(const AdamArguments& arguments, const AdamBench& bench) {
   fmt::print("AdamW {}, moments {}, {} parameters, {} thread(s), {}; medians\n", name_of(arguments.options.precision),
              name_of(arguments.options.moments), bench.elements, bench.threads, bench.isa);
   fmt::print(
@@ -72,7 +72,7 @@ struct DeviceRow {
 };
 
 // Of the device's memory, one kernel at a time; the ceiling is a copy within it.
-void run_on_device(const Arguments& arguments) {
+void run_on_device(const AdamArguments& arguments) {
   const Precision precision = arguments.options.precision;
   const DeviceProbeOptions options{.device = *arguments.device,
                                    .format = {precision, Optimizer::kAdam, arguments.options.moments},
@@ -84,7 +84,7 @@ void run_on_device(const Arguments& arguments) {
                             {"close_gradient", speeds.close_gb_per_s}};
   const double ceiling = speeds.copy_gb_per_s;
   const auto percent = [ceiling](const DeviceRow& row) { return 100 * row.gb_per_s / ceiling; };
-  if (arguments.print == Arguments::Print::kTable) {
+  if (arguments.print == AdamArguments::Print::kTable) {
     fmt::print("{}; {}, moments {}; ceiling {:.1f} GB/s: a copy within its memory\n", device, name_of(precision),
                name_of(arguments.options.moments), ceiling);
     for (const DeviceRow& row : rows) {
@@ -99,10 +99,10 @@ void run_on_device(const Arguments& arguments) {
   fmt::print("{}\n", json.dump());
 }
 
-void run(const Arguments& arguments) {
+void run(const AdamArguments& arguments) {
   if (arguments.device) return run_on_device(arguments);
   const AdamBench bench = measure_adam(arguments.options);
-  if (arguments.print == Arguments::Print::kTable) return print_text(arguments, bench);
+  if (arguments.print == AdamArguments::Print::kTable) return print_text(arguments, bench);
   Json json = json_of(bench, bench.plain);
   json["with_checksum"] = json_of(bench, bench.with_checksum);
   json["verified"] = json_of(bench, bench.verified);
@@ -112,7 +112,7 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_bench_adam(CLI::App& bench) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<AdamArguments>();
   AdamBenchOptions& options = arguments->options;
   CLI::App* adam = bench.add_subcommand("adam", "The optimizer's pass on this CPU, beside what its memory gives");
   CLI::Option* const elements =
@@ -139,7 +139,8 @@ void add_bench_adam(CLI::App& bench) {
       ->excludes(threads)
       ->excludes(isa);
   adam->add_flag_callback(
-      "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the table");
+      "--json", [arguments] { arguments->print = AdamArguments::Print::kJson; },
+      "One JSON object in place of the table");
   adam->callback([arguments] { run(*arguments); });
 }
 

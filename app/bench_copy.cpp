@@ -21,13 +21,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct CopyArguments {
   CopyBenchOptions options;
   std::string size = "256MiB", folder;
   enum class Print { kText, kJson } print = Print::kText;
 };
 
-void read_options(Arguments& arguments) {
+void read_options(CopyArguments& arguments) {
   CopyBenchOptions& options = arguments.options;
   try {
     options.size_bytes = parse_bytes(arguments.size);
@@ -66,7 +66,7 @@ std::string words_of(const CopyFigure& figure) {
                      figure.ceiling_gb_per_s);
 }
 
-void print_text(Console& console, const Arguments& arguments, const CopyBenchEnd& end) {
+void print_text(Console& console, const CopyArguments& arguments, const CopyBenchEnd& end) {
   console.print(fmt::format("{}; the best of {} rounds; the ceiling is plain copies of the same memory", end.device,
                             arguments.options.rounds));
   for (const CopyRow& row : end.rows) {
@@ -79,20 +79,20 @@ void print_text(Console& console, const Arguments& arguments, const CopyBenchEnd
                             end.from_nvme->upload_gb_per_s));
 }
 
-void run(Arguments& arguments) {
+void run(CopyArguments& arguments) {
   read_options(arguments);
   Console console;
   const CopyBenchEnd end =
       run_copy_bench(arguments.options, [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();
-  if (arguments.print == Arguments::Print::kJson) return print_json(console, end);
+  if (arguments.print == CopyArguments::Print::kJson) return print_json(console, end);
   print_text(console, arguments, end);
 }
 
 }  // namespace
 
 void add_bench_copy(CLI::App& bench) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CopyArguments>();
   CopyBenchOptions& options = arguments->options;
   CLI::App* copy =
       bench.add_subcommand("copy", "Copies to and from the device, beside plain copies of the same memory");
@@ -106,7 +106,8 @@ void add_bench_copy(CLI::App& bench) {
       ->check(whole_number(1, 1000))
       ->capture_default_str();
   copy->add_flag_callback(
-      "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the text");
+      "--json", [arguments] { arguments->print = CopyArguments::Print::kJson; },
+      "One JSON object in place of the text");
   copy->callback([arguments] { run(*arguments); });
 }
 

@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct IoArguments {
   std::vector<std::string> folders;
   std::string size = "4GiB", block = "1MiB", record = "64MiB";
   IoStoreOptions options{.depth = 64};
@@ -58,7 +58,7 @@ std::string check_throttle(const std::string& text) {
   return is_number && (value == 0 || value >= kLeast) ? "" : text + " is not 0 (no limit), nor GB/s from 0.001 up";
 }
 
-void read_options(Arguments& arguments) {
+void read_options(IoArguments& arguments) {
   IoStoreOptions& options = arguments.options;
   for (const std::string& folder : arguments.folders)
     options.folders.push_back(fs::absolute(folder).lexically_normal());
@@ -83,7 +83,7 @@ void read_options(Arguments& arguments) {
 }
 
 // Records have two slots. Known before they are laid out, which takes memory for each.
-void check_room(const Arguments& arguments) {
+void check_room(const IoArguments& arguments) {
   const int64_t free = free_drive_bytes(arguments.options.folders);
   if (arguments.options.size_bytes <= free / 2) return;
   throw ConfigError(
@@ -93,12 +93,12 @@ void check_room(const Arguments& arguments) {
 
 // A sweep's file on each drive. A trial moves twice that: no less than is in flight.
 constexpr int64_t kSweepMemoryBytes = 64 * kMiB;  // for each drive
-int64_t sweep_file_bytes(const Arguments& arguments) {
+int64_t sweep_file_bytes(const IoArguments& arguments) {
   return std::clamp<int64_t>(arguments.options.size_bytes / 4, kSweepMemoryBytes / 2, 512 * kMiB);
 }
 
 // The configuration that a sweep prints is JSON.
-void check_names(const Arguments& arguments) {
+void check_names(const IoArguments& arguments) {
   for (const fs::path& folder : arguments.options.folders) {
     if (utf8_valid_prefix(folder.native()) == folder.native().size()) continue;
     throw ConfigError(
@@ -109,7 +109,7 @@ void check_names(const Arguments& arguments) {
 }
 
 // Of each file system for the files of all folders on it.
-void check_sweep_room(const Arguments& arguments) {
+void check_sweep_room(const IoArguments& arguments) {
   const int64_t each = sweep_file_bytes(arguments);
   for (const fs::path& folder : arguments.options.folders) {
     const auto shares = [&](const fs::path& other) { return count_file_systems(std::array{folder, other}) == 1; };
@@ -140,7 +140,7 @@ std::string row(const char* name, const IoFigure& figure) {
 }
 
 // Those that are not there are made for as long as this lasts, which is said: it may be a drive that is not mounted.
-std::deque<MadeFolder> made_folders(const Arguments& arguments, Console& console) {
+std::deque<MadeFolder> made_folders(const IoArguments& arguments, Console& console) {
   std::deque<MadeFolder> folders;
   for (const fs::path& folder : arguments.options.folders) {
     if (folders.emplace_back(folder).was_there()) continue;
@@ -150,7 +150,7 @@ std::deque<MadeFolder> made_folders(const Arguments& arguments, Console& console
   return folders;
 }
 
-void measure(const Arguments& arguments) {
+void measure(const IoArguments& arguments) {
   check_room(arguments);
   Console console;
   const auto folders = made_folders(arguments, console);
@@ -159,7 +159,7 @@ void measure(const Arguments& arguments) {
   const IoBenchEnd end =
       run_io_bench(options, arguments.rounds, [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();
-  if (arguments.print == Arguments::Print::kJson) {
+  if (arguments.print == IoArguments::Print::kJson) {
     const Json json = {{"queue", end.queue},
                        {"read", json_of(end.read)},
                        {"write", json_of(end.write)},
@@ -177,7 +177,7 @@ void measure(const Arguments& arguments) {
 }
 
 // The settings of a configuration that uses what was found.
-Json sluice_section(const Arguments& arguments, const IoSettings& best) {
+Json sluice_section(const IoArguments& arguments, const IoSettings& best) {
   Json folders = Json::array();
   for (const fs::path& folder : arguments.options.folders) folders.push_back(folder.string());
   return {{"nvme", folders},
@@ -186,7 +186,7 @@ Json sluice_section(const Arguments& arguments, const IoSettings& best) {
           {"io_depth", best.depth}};
 }
 
-void sweep(const Arguments& arguments) {
+void sweep(const IoArguments& arguments) {
   constexpr int64_t kLimitNs = 20'000'000'000;
   check_names(arguments);
   check_sweep_room(arguments);
@@ -211,7 +211,7 @@ void sweep(const Arguments& arguments) {
   }
   const IoProbe probe = probe_io(options);
   const Json section = {{"sluice", sluice_section(arguments, probe.trials[probe.best].settings)}};
-  if (arguments.print == Arguments::Print::kJson) {
+  if (arguments.print == IoArguments::Print::kJson) {
     Json trials = Json::array();
     for (const IoTrial& trial : probe.trials) {
       trials.push_back({{"backend", std::string(name_of(trial.settings.backend))},
@@ -229,16 +229,16 @@ void sweep(const Arguments& arguments) {
   console.print("\nIn the configuration:\n" + section.dump(2));
 }
 
-void run(Arguments& arguments) {
+void run(IoArguments& arguments) {
   read_options(arguments);
-  if (arguments.task == Arguments::Task::kSweep) return sweep(arguments);
+  if (arguments.task == IoArguments::Task::kSweep) return sweep(arguments);
   measure(arguments);
 }
 
 }  // namespace
 
 void add_bench_io(CLI::App& bench) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<IoArguments>();
   IoStoreOptions& options = arguments->options;
   CLI::App* io = bench.add_subcommand("io", "The store that training uses, beside bare requests on the same files");
   io->add_option(
@@ -275,12 +275,12 @@ void add_bench_io(CLI::App& bench) {
       ->delimiter(',')
       ->check(check_throttle);
   CLI::Option* const sweeps = io->add_flag_callback(
-      "--sweep", [arguments] { arguments->task = Arguments::Task::kSweep; },
+      "--sweep", [arguments] { arguments->task = IoArguments::Task::kSweep; },
       "Find the best backend, block and depth with bare requests, and print the configuration that uses them");
   for (CLI::Option* const of_the_store : {record, block, depth, pattern, verify, rounds})
     sweeps->excludes(of_the_store);
   io->add_flag_callback(
-      "--json", [arguments] { arguments->print = Arguments::Print::kJson; }, "One JSON object in place of the text");
+      "--json", [arguments] { arguments->print = IoArguments::Print::kJson; }, "One JSON object in place of the text");
   io->callback([arguments] { run(*arguments); });
 }
 

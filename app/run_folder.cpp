@@ -20,15 +20,15 @@
 namespace sluice {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 namespace fs = std::filesystem;
 
 // What decides on which numbers are trained, key by key ("/data/shuffle").
-Json deciding_keys(const RunConfig& config) {
-  Json all = Json::parse(to_json(config));
+SortedJson deciding_keys(const RunConfig& config) {
+  SortedJson all = SortedJson::parse(to_json(config));
   all["data"].erase("path");
   all["model"].erase("path");
-  Json kept = Json::object();
+  SortedJson kept = SortedJson::object();
   for (const char* key : {"model", "data", "seed", "train_batch_size", "bf16"}) kept[key] = all[key];
   kept["fp16"]["enabled"] = all["fp16"]["enabled"];  // the loss scale may be chosen anew
   return kept.flatten();
@@ -85,7 +85,7 @@ std::vector<fs::path> store_drives(const RunConfig& config) { return RunFolder(f
 RunFolder::Holds RunFolder::holds() const {
   std::ifstream file(config_file());
   if (!file) return Holds::kNothing;
-  const Json config = Json::parse(file, nullptr, false);
+  const SortedJson config = SortedJson::parse(file, nullptr, false);
   return config.is_object() && !config.contains("sluice") ? Holds::kOther : Holds::kRun;
 }
 
@@ -115,7 +115,7 @@ void RunFolder::forget() const { remove_file(config_file()); }
 
 void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
   PendingFile file(store_number_file());
-  file.append(Json{{"number", RecordStore::store_number(stores.front()).value_or(0)}}.dump() + "\n");
+  file.append(SortedJson{{"number", RecordStore::store_number(stores.front()).value_or(0)}}.dump() + "\n");
   file.publish();
 }
 
@@ -123,7 +123,7 @@ std::optional<uint64_t> RunFolder::store_number() const {
   std::error_code ignored;
   if (!fs::is_regular_file(store_number_file(), ignored)) return std::nullopt;
   std::ifstream file(store_number_file());
-  const Json json = Json::parse(file, nullptr, false);
+  const SortedJson json = SortedJson::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
   return json["number"].get<uint64_t>();
 }
@@ -150,11 +150,11 @@ bool RunFolder::is_own(const std::filesystem::path& file) const {
 }
 
 void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {
-  const Json then_keys = deciding_keys(before), now_keys = deciding_keys(now);
-  for (const Json& change : Json::diff(then_keys, now_keys)) {
+  const SortedJson then_keys = deciding_keys(before), now_keys = deciding_keys(now);
+  for (const SortedJson& change : SortedJson::diff(then_keys, now_keys)) {
     // The keys are flat: the change's path is "/" and the key with its slashes escaped.
-    const std::string key = Json::json_pointer(change["path"].get<std::string>()).back();
-    const auto value = [&](const Json& keys) { return keys.contains(key) ? keys[key].dump() : "not given"; };
+    const std::string key = SortedJson::json_pointer(change["path"].get<std::string>()).back();
+    const auto value = [&](const SortedJson& keys) { return keys.contains(key) ? keys[key].dump() : "not given"; };
     throw ConfigError(
         fmt::format("{}: the run there has \"{}\" {} and not {}: resume it as it was, or begin again with --overwrite",
                     folder.string(), key_path(key), value(then_keys), value(now_keys)));

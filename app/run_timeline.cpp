@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // What a hop's name says it moves or does: decides its colour.
 std::string kind_of(const std::string& name) {

@@ -86,12 +86,12 @@ std::string axis_x(const Scale& scale, double step, double y) {
   return svg;
 }
 
-struct Range {
+struct AxisRange {
   double low = 0, high = 1;
 };
 // Of the axis: a little more than that of the values; nothing where there are none.
-std::optional<Range> range_of(const std::vector<ChartPoint>& points) {
-  std::optional<Range> range;
+std::optional<AxisRange> range_of(const std::vector<ChartPoint>& points) {
+  std::optional<AxisRange> range;
   for (const ChartPoint& point : points) {
     if (!point.y) continue;
     range = {std::min(*point.y, range ? range->low : *point.y), std::max(*point.y, range ? range->high : *point.y)};
@@ -100,7 +100,7 @@ std::optional<Range> range_of(const std::vector<ChartPoint>& points) {
   const auto [low, high] = *range;
   const bool constant = high - low <= 1e-12 * std::abs(high);  // an axis cannot tell such values apart
   const double margin = constant ? std::max(1e-9, std::abs(high) * 0.1) : (high - low) * 0.06;
-  return Range{low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
+  return AxisRange{low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin};
 }
 
 bool stands_alone(const std::vector<ChartPoint>& points, size_t i) {
@@ -195,7 +195,7 @@ std::string line_chart(const LineChart& chart) {
   constexpr double kHeight = 200, kTop = 12, kBottom = 40;
   const std::vector<ChartPoint> points = thinned(chart.points);
   if (points.empty()) return "<p class=\"quiet\">Nothing measured yet.</p>";
-  const std::optional<Range> range = range_of(points);
+  const std::optional<AxisRange> range = range_of(points);
   if (!range) return "<p class=\"quiet\">Nothing that was measured is finite.</p>";
   const auto [low, high] = *range;
   const double first = points.front().x, last = std::max(points.back().x, first + 1e-9);

@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kRounds = 9;
+constexpr int kSweeps = 9;
 
 template <class Pass>
 double median_ns(int rounds, const Pass& pass) {
@@ -91,7 +91,7 @@ void measure_pages(const AdamBenchOptions& options, const Machine& machine, Adam
   const auto elements = static_cast<double>(options.elements);
   result.first_touch_ns = sweep(*machine.team, chunks, pass).all_ns / elements;
   std::vector<double> times;
-  for (int round = 0; round < kRounds; ++round) times.push_back(sweep(*machine.team, chunks, pass).all_ns);
+  for (int round = 0; round < kSweeps; ++round) times.push_back(sweep(*machine.team, chunks, pass).all_ns);
   result.small_pages_ns = median(times) / elements;
 }
 
@@ -105,7 +105,7 @@ void measure_uneven(const AdamBenchOptions& options, const Machine& machine, Ada
   const auto equal = equal_chunks(machine.shares);
   const auto uneven = uneven_chunks(machine.shares, equal.front().elements);
   std::vector<double> ideal_ns, all_ns, first_ns;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kSweeps; ++round) {
     ideal_ns.push_back(sweep(*machine.team, equal, pass).all_ns);
     const SweepTimes times = sweep(*machine.team, uneven, pass);
     all_ns.push_back(times.all_ns);
@@ -124,7 +124,7 @@ void measure_checksum(AdamSurroundings& result) {
   const auto gb_per_s = [&](int64_t span_bytes) {
     const int64_t spans = std::max<int64_t>(1, kLeastBytes / span_bytes);
     const std::span<const std::byte> span = memory.span().first(static_cast<size_t>(span_bytes));
-    const double ns = median_ns(kRounds, [&] {
+    const double ns = median_ns(kSweeps, [&] {
       for (int64_t i = 0; i < spans; ++i) kept = crc32c(kept, span);
     });
     return static_cast<double>(spans * span_bytes) / ns;
@@ -148,7 +148,7 @@ void measure_gradients(const AdamBenchOptions& options, const Machine& machine, 
   };
   const auto measure = [&](const char* name, int64_t bytes, const ChunkPass& pass) {
     std::vector<double> times;
-    for (int round = 0; round < kRounds; ++round) times.push_back(sweep(*machine.team, chunks, pass).all_ns);
+    for (int round = 0; round < kSweeps; ++round) times.push_back(sweep(*machine.team, chunks, pass).all_ns);
     const double ns = median(times) / static_cast<double>(options.elements);
     const double gb_per_s = static_cast<double>(bytes) / ns;
     result.gradients.push_back({name, ns, gb_per_s, 100 * gb_per_s / ceiling_gb_per_s});

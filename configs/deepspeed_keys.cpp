@@ -20,7 +20,7 @@ constexpr std::string_view kCheckpoints =
     "what a block takes in is its checkpoint; sluice.recompute and sluice.placement.activations set the rest";
 constexpr std::string_view kSeveralRanks = "several ranks";
 
-constexpr DeepSpeedKey kKeys[] = {
+constexpr DeepSpeedKey kDeepSpeedKeys[] = {
     {"zero_optimization.stage", kNotNeeded, kOneRank},
     {"zero_optimization.offload_optimizer.device", kNotNeeded, kBudgets},
     {"zero_optimization.offload_param.device", kNotNeeded, kBudgets},
@@ -103,15 +103,15 @@ constexpr DeepSpeedKey kKeys[] = {
 
 }  // namespace
 
-std::span<const DeepSpeedKey> deepspeed_keys() { return kKeys; }
+std::span<const DeepSpeedKey> deepspeed_keys() { return kDeepSpeedKeys; }
 
 const DeepSpeedKey* find_deepspeed_key(std::string_view path) {
-  const auto* found = std::ranges::find(kKeys, path, &DeepSpeedKey::path);
-  return found == std::end(kKeys) ? nullptr : found;
+  const auto* found = std::ranges::find(kDeepSpeedKeys, path, &DeepSpeedKey::path);
+  return found == std::end(kDeepSpeedKeys) ? nullptr : found;
 }
 
 bool is_deepspeed_section(std::string_view path) {
-  return std::ranges::any_of(kKeys, [path](const DeepSpeedKey& key) {
+  return std::ranges::any_of(kDeepSpeedKeys, [path](const DeepSpeedKey& key) {
     return key.path.size() > path.size() && key.path.starts_with(path) && key.path[path.size()] == '.';
   });
 }

@@ -18,13 +18,13 @@ namespace sluice {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x534E454B4F544C53;  // "SLTOKENS"
-constexpr uint32_t kVersion = 1;
+constexpr uint64_t kTokensMagic = 0x534E454B4F544C53;  // "SLTOKENS"
+constexpr uint32_t kTokensVersion = 1;
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-struct Header {
-  uint64_t magic = kMagic;
-  uint32_t version = kVersion;
+struct TokensHeader {
+  uint64_t magic = kTokensMagic;
+  uint32_t version = kTokensVersion;
   uint32_t bytes_per_id = 2;
   int64_t count = 0;
   uint32_t fingerprint = 0;
@@ -32,10 +32,10 @@ struct Header {
   uint8_t zero[28] = {};
   uint32_t header_crc = 0;  // of all before it
 };
-static_assert(sizeof(Header) == 64);
+static_assert(sizeof(TokensHeader) == 64);
 
-uint32_t crc_of_header(const Header& header) {
-  return crc32c(0, std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_crc)));
+uint32_t crc_of_header(const TokensHeader& header) {
+  return crc32c(0, std::as_bytes(std::span(&header, 1)).first(offsetof(TokensHeader, header_crc)));
 }
 
 // Gives every block's pages back to the page cache: checking a long stream must not make it resident.
@@ -43,7 +43,8 @@ uint32_t crc_of_ids(const std::byte* base, int64_t mapped_bytes) {
   constexpr int64_t kBlockBytes = int64_t{4} << 20;
   uint32_t crc = 0;
   for (int64_t block = 0; block < mapped_bytes; block += kBlockBytes) {
-    const int64_t begin = std::max<int64_t>(block, sizeof(Header)), end = std::min(block + kBlockBytes, mapped_bytes);
+    const int64_t begin = std::max<int64_t>(block, sizeof(TokensHeader)),
+                  end = std::min(block + kBlockBytes, mapped_bytes);
     crc = crc32c(crc, std::span(base + begin, static_cast<size_t>(end - begin)));
     ::madvise(const_cast<std::byte*>(base) + block, static_cast<size_t>(end - block), MADV_DONTNEED);
   }
@@ -62,7 +63,7 @@ struct TokenWriter::Impl {
     buffer.clear();
   }
   std::unique_ptr<PendingFile> file;
-  Header header;
+  TokensHeader header;
   std::vector<std::byte> buffer;
 };
 
@@ -71,7 +72,7 @@ TokenWriter::TokenWriter(const std::filesystem::path& path, int64_t vocabulary_s
   impl_->header.bytes_per_id = vocabulary_size <= 65536 ? 2 : 4;
   impl_->header.fingerprint = fingerprint;
   impl_->buffer.reserve(kBufferBytes);
-  impl_->file->append(view_of(&impl_->header, sizeof(Header)));  // its place; finish() writes what it is
+  impl_->file->append(view_of(&impl_->header, sizeof(TokensHeader)));  // its place; finish() writes what it is
 }
 
 TokenWriter::~TokenWriter() = default;
@@ -91,7 +92,7 @@ void TokenWriter::append(std::span<const int32_t> ids) {
 std::unique_ptr<PendingFile> TokenWriter::finish() {
   impl_->flush();
   impl_->header.header_crc = crc_of_header(impl_->header);
-  impl_->file->write_at(0, view_of(&impl_->header, sizeof(Header)));
+  impl_->file->write_at(0, view_of(&impl_->header, sizeof(TokensHeader)));
   return std::move(impl_->file);
 }
 
@@ -103,7 +104,7 @@ std::optional<TokenStream> TokenStream::open(const std::filesystem::path& path, 
     throw IoError({.action = "open", .path = path.string(), .error_number = errno, .advice = "make it readable"});
   }
   TokenStream stream;
-  if (status.st_size >= static_cast<off_t>(sizeof(Header))) {
+  if (status.st_size >= static_cast<off_t>(sizeof(TokensHeader))) {
     void* base = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, file, 0);
     const int error_number = errno;
     ::close(file);
@@ -116,9 +117,9 @@ std::optional<TokenStream> TokenStream::open(const std::filesystem::path& path, 
     ::close(file);
     return std::nullopt;
   }
-  Header header;
+  TokensHeader header;
   std::memcpy(&header, stream.base_, sizeof header);
-  if (header.magic != kMagic || header.version != kVersion || header.header_crc != crc_of_header(header))
+  if (header.magic != kTokensMagic || header.version != kTokensVersion || header.header_crc != crc_of_header(header))
     return std::nullopt;
   if (fingerprint && *fingerprint != header.fingerprint) return std::nullopt;
   stream.count_ = header.count;
@@ -146,7 +147,7 @@ TokenStream& TokenStream::operator=(TokenStream&& other) noexcept {
 }
 
 int32_t TokenStream::at(int64_t index) const {
-  const std::byte* from = base_ + sizeof(Header) + index * bytes_per_id_;
+  const std::byte* from = base_ + sizeof(TokensHeader) + index * bytes_per_id_;
   uint32_t id = 0;
   std::memcpy(&id, from, static_cast<size_t>(bytes_per_id_));
   return static_cast<int32_t>(id);

@@ -175,7 +175,7 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   Candidate best = best_homes(start);
   if (Planner(model_, options_).may_update_on_device()) {
     Choice elsewhere = start.choice;
-    elsewhere.state = StateOnDevice::kWhereForced;
+    elsewhere.state = StateToDevice::kWhereForced;
     if (std::optional<Candidate> other = attempt(elsewhere)) {
       Candidate found = best_homes(std::move(*other));
       if (found.step_ms < best.step_ms) best = std::move(found);

@@ -34,7 +34,7 @@ class PlanSearch {
     std::optional<double> speculated_share;
     HomesBy homes = HomesBy::kOrder;
     RingDepth depth = RingDepth::kAsInOrder;
-    StateOnDevice state = StateOnDevice::kWhereItFits;
+    StateToDevice state = StateToDevice::kWhereItFits;
     double gradients_on_device = 0;  // the share that is put there, the rest in host memory; 0: as in other groups
     bool operator==(const Choice&) const = default;
   };

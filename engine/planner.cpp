@@ -188,11 +188,11 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
   if (pricing.prices != nullptr) ways.push_back(pricing);
   ways.push_back({.state = pricing.state});
   // Programs that bring records to the device and copy them to the store are longer: their tables may not fit.
-  if (pricing.state == StateOnDevice::kWhereItFits && may_update_on_device()) {
-    ways.push_back({.state = StateOnDevice::kWhereForced});
+  if (pricing.state == StateToDevice::kWhereItFits && may_update_on_device()) {
+    ways.push_back({.state = StateToDevice::kWhereForced});
   }
   if (options_.update == UpdateMode::kAuto) {
-    ways.push_back({.state = StateOnDevice::kWhereForced, .early = EarlyUpdates::kNone});
+    ways.push_back({.state = StateToDevice::kWhereForced, .early = EarlyUpdates::kNone});
   }
   for (Pricing& way : ways) way.table_bytes = pricing.table_bytes;
   for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {

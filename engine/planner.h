@@ -25,7 +25,7 @@ struct Budgets {
 // Ring depth where homes go by prices: that of the fixed order, which may leave one buffer each, or all that is wanted.
 enum class RingDepth : uint8_t { kAsInOrder, kWanted };
 // What it changes in the order of a step is nothing that prices know: plans with it and without are compared.
-enum class StateOnDevice : uint8_t { kWhereItFits, kWhereForced };
+enum class StateToDevice : uint8_t { kWhereItFits, kWhereForced };
 // Units with early updates are programs of their own, whose tables the smallest budgets do not hold.
 enum class EarlyUpdates : uint8_t { kAsWished, kNone };
 
@@ -33,7 +33,7 @@ enum class EarlyUpdates : uint8_t { kAsWished, kNone };
 struct Pricing {
   const HomePrices* prices = nullptr;  // nothing: in the fixed order
   RingDepth depth = RingDepth::kAsInOrder;
-  StateOnDevice state = StateOnDevice::kWhereItFits;
+  StateToDevice state = StateToDevice::kWhereItFits;
   EarlyUpdates early = EarlyUpdates::kAsWished;
   int64_t table_bytes = 0;  // of a plan much like this one's: a guess that saves building its programs twice
 };
@@ -109,7 +109,7 @@ class Planner {
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
-  void fill(Plan& plan, Room room, StateOnDevice state) const;
+  void fill(Plan& plan, Room room, StateToDevice state) const;
   struct Passing;
   struct Shares;
   struct Shared;

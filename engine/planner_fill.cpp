@@ -6,14 +6,14 @@
 namespace sluice {
 
 // What is left goes to homes in the fixed order, then to rings.
-void Planner::fill(Plan& plan, Room room, StateOnDevice state) const {
+void Planner::fill(Plan& plan, Room room, StateToDevice state) const {
   fill_device(plan, room);
   shrink_rings(plan, room);  // what has a home on the device passes through no ring: room for more of it
   fill_device(plan, room);
   fill_graphs(plan, room);
   shrink_rings(plan, room);  // the weights that came with them do not pass either
   fill_graphs(plan, room);
-  if (state == StateOnDevice::kWhereItFits) fill_state(plan, room);
+  if (state == StateToDevice::kWhereItFits) fill_state(plan, room);
   fill_host(plan, room);
   shrink_rings(plan, room);
   fill_host(plan, room);

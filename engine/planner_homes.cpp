@@ -382,7 +382,7 @@ Plan Planner::balance(const Plan& plan, Budgets budgets, const Pricing& pricing,
     rings = ring_bytes(deep);
     least = std::numeric_limits<double>::infinity();  // no homes by the fixed order leave so much to rings
   }
-  const bool records = pricing.state == StateOnDevice::kWhereItFits && may_update_on_device();
+  const bool records = pricing.state == StateToDevice::kWhereItFits && may_update_on_device();
   // Says what passes with the homes found; where none are, what might.
   const auto consider = [&](bool gradients, bool activations) {
     const Passing may{gradients, activations, records};

@@ -9,8 +9,6 @@
 namespace sluice {
 namespace {
 
-enum WeightIndex : int { kWte, kWpe };
-
 class EmbeddingModule final : public BoundModule {
  public:
   EmbeddingModule() : wte(add_parameter("wte")), wpe(add_parameter("wpe")) {}

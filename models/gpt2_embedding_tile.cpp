@@ -13,8 +13,6 @@
 namespace sluice {
 namespace {
 
-enum WeightIndex : int { kWte, kWpe };
-
 class EmbeddingTile final : public Gpt2Visit {
  public:
   explicit EmbeddingTile(const Gpt2Config& config)

@@ -25,6 +25,9 @@ struct Gpt2Tokens {
   int64_t count() const { return batch * sequence; }
 };
 
+// The embedding's weights, whole and tiled, by their index in its partition.
+enum EmbeddingWeight : int { kWte, kWpe };
+
 // One kind of visit. `tile`: which of its layer's tiles runs, 0 where the layer is whole.
 class Gpt2Visit {
  public:

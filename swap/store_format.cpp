@@ -272,7 +272,7 @@ void write_superblock(std::span<std::byte> block, Superblock superblock) {
 }
 
 void write_opening(std::span<std::byte> block, uint64_t generation) {
-  put(block, Opening{.magic = kOpeningMagic, .generation = generation});
+  put(block, OpeningBlock{.magic = kOpeningMagic, .generation = generation});
 }
 
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into) {
@@ -283,7 +283,7 @@ BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprin
 }
 
 BlockState read_opening(std::span<const std::byte> block, uint64_t& generation) {
-  const auto opening = get<Opening>(block);
+  const auto opening = get<OpeningBlock>(block);
   generation = opening.generation;
   if (opening.magic == kOpeningMagic && opening.crc == crc_of(opening)) return BlockState::kValid;
   generation = 0;

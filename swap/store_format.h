@@ -139,7 +139,7 @@ static_assert(sizeof(Superblock) == 56);
 // Fills a whole block. The superblock's magic and crc are set here.
 void write_superblock(std::span<std::byte> block, Superblock superblock);
 
-struct Opening {
+struct OpeningBlock {
   uint64_t magic = 0, generation = 0;  // numbers up to this one are used up
   uint32_t reserved = 0;
   uint32_t crc = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kSeed = 0x12345678u;
 
-AdamStep step_of(AdamKind kind) { return adam_step({.kind = kind, .momentum = 0.9, .rounding_seed = 3}, 7, 0.37); }
+AdamStep sum_step_of(AdamKind kind) { return adam_step({.kind = kind, .momentum = 0.9, .rounding_seed = 3}, 7, 0.37); }
 
 // One of each plane that can be summed; what no sum went to keeps the seed.
 struct Found {
@@ -62,7 +62,7 @@ Found expected_sums(AdamKernel kernel, TestState& state, AdamKind kind, unsigned
   if (which & 1) found.weights_in = weights_sum(state);
   if (which & 2) found.state_in = state_sums(state, kind);
   if (which & 4) found.gradient_in = sum_of(state.planes().gradient, state.elements * bytes_of(state.format.gradient));
-  kernel(step_of(kind), state.planes(), state.elements);
+  kernel(sum_step_of(kind), state.planes(), state.elements);
   if (which & 8) found.weights_out = weights_sum(state);
   if (which & 16) found.state_out = state_sums(state, kind);
   return found;
@@ -78,8 +78,8 @@ class SummingTarget : public testing::TestWithParam<std::string_view> {
     TestState reference = state, flag = state;
     const Found expected = expected_sums(plain, reference, kind, which);
     Found found;
-    const Finite finite = summing(step_of(kind), state.planes(), state.elements, found.sums(which));
-    EXPECT_EQ(finite, plain(step_of(kind), flag.planes(), flag.elements));
+    const Finite finite = summing(sum_step_of(kind), state.planes(), state.elements, found.sums(which));
+    EXPECT_EQ(finite, plain(sum_step_of(kind), flag.planes(), flag.elements));
     ASSERT_TRUE(state.same_bytes(reference)) << "element " << first_difference(state, reference);
     ASSERT_EQ(found, expected);
   }
@@ -130,7 +130,7 @@ TEST_P(SummingTarget, continues_the_sums_of_the_range_before) {
     int64_t length = 1;
     for (int64_t first = 0; first < state.elements; first += length, length = length * 3 % 401) {
       length = std::min(length, state.elements - first);
-      kernel(step_of(AdamKind::kAdamW), planes_at(state.planes(), format, first), length, found.sums(kAll));
+      kernel(sum_step_of(AdamKind::kAdamW), planes_at(state.planes(), format, first), length, found.sums(kAll));
     }
     EXPECT_EQ(found, expected);
     EXPECT_TRUE(state.same_bytes(reference));
@@ -144,7 +144,7 @@ TEST(AdamSums, in_tiles_are_those_of_any_kernel) {
     TestState reference = state;
     const Found expected = expected_sums(adam_scalar(format), reference, AdamKind::kAdamW);
     Found found;
-    const AdamRun run{step_of(AdamKind::kAdamW), state.planes(), state.elements};
+    const AdamRun run{sum_step_of(AdamKind::kAdamW), state.planes(), state.elements};
     EXPECT_EQ(update_in_tiles(adam_scalar(format), format, run, found.sums(kAll)), Finite::kYes);
     EXPECT_EQ(found, expected);
     EXPECT_TRUE(state.same_bytes(reference));

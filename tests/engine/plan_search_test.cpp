@@ -26,7 +26,7 @@ TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order
     const HomePrices prices = price_homes(model_, wish, 1);
     const auto elsewhere =
         Planner(model_, wish)
-            .attempt({wish.device_bytes, wish.host_bytes}, {.prices = &prices, .state = StateOnDevice::kWhereForced});
+            .attempt({wish.device_bytes, wish.host_bytes}, {.prices = &prices, .state = StateToDevice::kWhereForced});
     ASSERT_TRUE(elsewhere);
     EXPECT_TRUE(std::ranges::none_of(elsewhere->chunks, &ChunkHomes::updated_on_device));
     const Plan taken = make_plan(model_, wish);

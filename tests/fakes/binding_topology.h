@@ -7,7 +7,7 @@
 
 #include "core/topology.h"
 
-namespace sluice::testing {
+namespace sluice {
 
 // What is done to a machine.
 struct Touched {
@@ -49,4 +49,4 @@ class BindingTopology final : public Topology {
   Touched& touched_;
 };
 
-}  // namespace sluice::testing
+}  // namespace sluice

@@ -9,11 +9,10 @@
 
 #include "core/errors.h"
 #include "swap/store_format.h"
+#include "tests/fakes/sector.h"
 
 namespace sluice {
 namespace {
-
-constexpr int64_t kSectorBytes = 512;
 
 class FaultyQueue final : public IoQueue {
  public:

@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "swap/io_queue.h"
+#include "tests/fakes/sector.h"
 
 namespace sluice {
-
-constexpr int64_t kSectorBytes = 512;  // what a drive writes whole or not at all
 
 // The content of a file: zero where nothing was written. Can be taken back to a mark.
 class DriveImage {

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-class PciFolders : public testing::Test {
+class PciFolders : public ::testing::Test {
  protected:
   void write(const std::string& file, const std::string& text) {
     const auto path = folder_.path() / file;

@@ -68,7 +68,7 @@ int64_t HostileStore::table_area_bytes() const {
 void HostileStore::add_sealed(Place place) {
   AlignedBuffer block(kBlockBytes);
   drives_->images[place.drive].read(place.offsets[0], block.span());
-  place.crc_offset = place.first + sizeof(Opening) - sizeof(uint32_t);
+  place.crc_offset = place.first + sizeof(OpeningBlock) - sizeof(uint32_t);
   for (size_t at = place.first + 16; at + 4 <= static_cast<size_t>(kBlockBytes); at += 4) {
     const auto crc = value_at<uint32_t>(block.span(), at);
     if (crc == 0 || crc != crc32c(0, block.span().subspan(place.first, at - place.first))) continue;

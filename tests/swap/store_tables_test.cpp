@@ -89,8 +89,8 @@ TEST_P(StoreTables, with_a_bit_of_the_older_superblock_table_or_opening_flipped_
   const Superblock older = superblock(kOlder);
   for (const auto& [offset, bytes] : {std::pair{kSuperblockOffset[kOlder], static_cast<int64_t>(sizeof(Superblock))},
                                       {older.table_offset, older.table_bytes},
-                                      {kOpeningOffset[0], static_cast<int64_t>(sizeof(Opening))},
-                                      {kOpeningOffset[1], static_cast<int64_t>(sizeof(Opening))}}) {
+                                      {kOpeningOffset[0], static_cast<int64_t>(sizeof(OpeningBlock))},
+                                      {kOpeningOffset[1], static_cast<int64_t>(sizeof(OpeningBlock))}}) {
     for_bits(bytes, [&](int64_t byte, size_t bit) {
       flip_bit(offset + byte, bit);
       expect_opens_at(2);
