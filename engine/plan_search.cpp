@@ -1,6 +1,7 @@
 #include "engine/plan_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -85,40 +86,71 @@ FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options) {
   return few;
 }
 
-std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
-  PlanOptions options = options_;
+PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
+  Wish wish{.options = options_,
+            .pricing = {.depth = choice.depth, .state = choice.state, .table_bytes = table_bytes_}};
+  PlanOptions& options = wish.options;
   options.commit_interval = choice.commit_interval;
   options.speculated_share = choice.speculated_share;
   if (choice.gradients_on_device > 0) options.placement.gradient = shares_on_device(choice.gradients_on_device);
-  const HomePrices* prices = nullptr;
   if (choice.homes == HomesBy::kSpeeds) {
     // Which updates are early decides what a home costs: a gradient that an early update takes is not read back.
     const std::pair key(choice.commit_interval, choice.speculated_share);
     auto known = prices_.find(key);
     if (known == prices_.end())
       known = prices_.emplace(key, price_homes(model_, options, choice.commit_interval)).first;
-    prices = &known->second;
+    wish.pricing.prices = &known->second;
   }
-  const Budgets budgets{options.device_bytes, options.host_bytes};
-  std::optional<Plan> plan =
-      Planner(model_, options)
-          .attempt(budgets,
-                   {.prices = prices, .depth = choice.depth, .state = choice.state, .table_bytes = table_bytes_});
+  return wish;
+}
+
+std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
+  const Wish wish = wish_for(choice);
+  std::optional<Plan> plan = Planner(model_, wish.options).attempt(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   plan->options.placement = options_.placement;  // as asked for
   table_bytes_ = std::max(table_bytes_, plan->table_bytes);
   if (plan->homes_by != choice.homes) return std::nullopt;
-  if (!options.speeds) return Candidate{choice, std::move(*plan)};
-  const Prediction prediction = predict(model_, *plan, *options.speeds);
+  if (!options_.speeds) return Candidate{choice, std::move(*plan)};
+  const Prediction prediction = predict(model_, *plan, *options_.speeds);
   plan->busiest = prediction.busiest();
   return Candidate{choice, std::move(*plan), prediction.step_ms};
 }
 
-bool PlanSearch::consider(const Choice& choice, Candidate& best) {
-  std::optional<Candidate> other = attempt(choice);
-  if (!other) return false;
-  if (other->step_ms < best.step_ms) best = std::move(*other);
-  return true;
+// What a step of this choice's plan would take, but for what its tables need more or less than those before: where that
+// leaves it no memory, nothing is said. Infinity: there is no such plan.
+std::optional<double> PlanSearch::glance_ms(const Choice& choice) {
+  const Wish wish = wish_for(choice);
+  const std::optional<Plan> plan = Planner(model_, wish.options).glance(budgets(), wish.pricing);
+  if (!plan) return std::nullopt;
+  if (plan->homes_by != choice.homes) return std::numeric_limits<double>::infinity();
+  return predict(model_, *plan, *options_.speeds).step_ms;
+}
+
+// How much longer a glance may say that a step is than it will be: where tables take much of the memory, as large a
+// part.
+double PlanSearch::glance_slack() const {
+  if (Planner::tables_are_small(table_bytes_, options_.host_bytes)) return 1;
+  return 1 + static_cast<double>(table_bytes_) / static_cast<double>(options_.host_bytes);
+}
+
+bool PlanSearch::consider(std::span<const Choice> choices, Candidate& best) {
+  bool any_fits = false;
+  const auto promises = [&](double about_ms) { return about_ms < best.step_ms * glance_slack(); };
+  std::vector<std::pair<double, Choice>> promising;
+  for (const Choice& choice : choices) {
+    const std::optional<double> about_ms = glance_ms(choice);
+    any_fits |= about_ms && std::isfinite(*about_ms);
+    if (promises(about_ms.value_or(0))) promising.emplace_back(about_ms.value_or(0), choice);
+  }
+  std::ranges::stable_sort(promising, {}, &std::pair<double, Choice>::first);
+  for (const auto& [about_ms, choice] : promising) {
+    if (!promises(about_ms)) break;
+    std::optional<Candidate> other = attempt(choice);
+    any_fits |= other.has_value();
+    if (other && other->step_ms < best.step_ms) best = std::move(*other);
+  }
+  return any_fits;
 }
 
 // Homes first, then the share of early updates, which may ask for other homes.
@@ -126,20 +158,23 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
   Candidate best = std::move(start);
   const auto consider_homes = [&](Choice choice) {
     choice.homes = HomesBy::kSpeeds;
+    std::vector<Choice> choices;
     for (const RingDepth depth : {RingDepth::kAsInOrder, RingDepth::kWanted}) {
       choice.depth = depth;
-      consider(choice, best);
+      choices.push_back(choice);
     }
+    consider(choices, best);
   };
   consider_homes(best.choice);
   const bool named = options_.speculated_share || options_.update == UpdateMode::kReplay;
   if (named || !best.plan.any_speculated()) return best;
-  Choice choice = best.choice;
+  std::vector<Choice> choices;
   for (const double share : kShares) {
     if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
-    choice.speculated_share = share;
-    consider(choice, best);
+    choices.push_back(best.choice);
+    choices.back().speculated_share = share;
   }
+  consider(choices, best);
   if (best.choice.speculated_share) consider_homes(best.choice);
   return best;
 }
@@ -154,18 +189,18 @@ PlanSearch::Candidate PlanSearch::best_gradients(Candidate start) {
   Candidate best = std::move(start);
   int tried = 0;
   for (double share = 1; share >= kLeastOnDevice && tried < kGradientShares; share /= 2) {
-    bool fits = false;
     const std::pair<HomesBy, RingDepth> ways[] = {{HomesBy::kOrder, RingDepth::kAsInOrder},
                                                   {HomesBy::kSpeeds, RingDepth::kAsInOrder},
                                                   {HomesBy::kSpeeds, RingDepth::kWanted}};
+    std::vector<Choice> choices;
     for (const auto& [homes, depth] : ways) {
       Choice choice = best.choice;
       choice.gradients_on_device = share;
       choice.homes = homes;
       choice.depth = depth;
-      fits |= consider(choice, best);
+      choices.push_back(choice);
     }
-    tried += fits ? 1 : 0;
+    tried += consider(choices, best) ? 1 : 0;
   }
   return best;
 }
@@ -215,17 +250,16 @@ bool PlanSearch::other_is_worth_it(const Candidates& found) {
 }
 
 PlanSearch::Candidates PlanSearch::candidates_like(const Candidates& few) {
-  Candidates found{attempt(first()), std::nullopt};
-  const auto take = [this](const std::optional<Candidate>& chosen, std::optional<Candidate>& best) {
-    if (!chosen) return;
+  Candidates found;
+  if (few.first) found.first = attempt(few.first->choice);
+  if (!found.first) {
+    found.first = attempt(first());
+  } else {
     Choice plain = first();
-    if (best) plain.commit_interval = best->plan.commit_interval;
-    if (best && chosen->choice == plain) return;  // that is what it is
-    std::optional<Candidate> whole = attempt(chosen->choice);
-    if (whole && (!best || whole->step_ms < best->step_ms)) best = std::move(whole);
-  };
-  take(few.first, found.first);
-  if (other_is_worth_it(few)) take(few.other, found.other);
+    plain.commit_interval = found.first->plan.commit_interval;
+    if (found.first->choice != plain) consider({{plain}}, *found.first);
+  }
+  if (few.other && other_is_worth_it(few)) found.other = attempt(few.other->choice);
   return found;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "engine/home_prices.h"
@@ -46,9 +47,19 @@ class PlanSearch {
   Choice first() const {
     return {.commit_interval = options_.commit_interval, .speculated_share = options_.speculated_share};
   }
+  // What a choice asks of the planner.
+  struct Wish {
+    PlanOptions options;
+    Pricing pricing;
+  };
+  Wish wish_for(const Choice& choice);
+  Budgets budgets() const { return {options_.device_bytes, options_.host_bytes}; }
   std::optional<Candidate> attempt(const Choice& choice);
-  // Takes this choice's plan in place of `best` where its step is shorter. False: there is none.
-  bool consider(const Choice& choice, Candidate& best);
+  std::optional<double> glance_ms(const Choice& choice);
+  double glance_slack() const;
+  // Takes the plan of these choices whose step is the shortest in place of `best` where it is shorter. Only plans that
+  // promise to be are made in full. False: none of them has one.
+  bool consider(std::span<const Choice> choices, Candidate& best);
   // The best plan for the commit interval that comes first, and for the other one where `auto` may take it.
   struct Candidates {
     std::optional<Candidate> first, other;

@@ -183,11 +183,12 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   return needs;
 }
 
-std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
+// By prices first. Programs that bring records to the device and copy them to the store are longer, and so are those
+// with early updates: their tables may not fit.
+std::vector<Pricing> Planner::ways(const Pricing& pricing) const {
   std::vector<Pricing> ways;
   if (pricing.prices != nullptr) ways.push_back(pricing);
   ways.push_back({.state = pricing.state});
-  // Programs that bring records to the device and copy them to the store are longer: their tables may not fit.
   if (pricing.state == StateToDevice::kWhereItFits && may_update_on_device()) {
     ways.push_back({.state = StateToDevice::kWhereForced});
   }
@@ -195,19 +196,43 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
     ways.push_back({.state = StateToDevice::kWhereForced, .early = EarlyUpdates::kNone});
   }
   for (Pricing& way : ways) way.table_bytes = pricing.table_bytes;
+  return ways;
+}
+
+std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
   for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {
-    for (const Pricing& way : ways) {
+    for (const Pricing& way : ways(pricing)) {
       if (std::optional<Plan> plan = settle(budgets, elements, way)) return plan;
     }
   }
   return std::nullopt;
 }
 
+std::optional<Plan> Planner::glance(Budgets budgets, const Pricing& pricing) const {
+  const Budgets beside_tables{budgets.device_bytes, budgets.host_bytes - pricing.table_bytes};
+  for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {
+    for (const Pricing& way : ways(pricing)) {
+      if (std::optional<Plan> plan = place(beside_tables, elements, way)) return plan;
+    }
+  }
+  return std::nullopt;
+}
+
+// What takes the least first.
+bool Planner::fits(Budgets budgets) const {
+  const std::vector<Pricing> all = ways({});
+  const auto settles = [&](int64_t elements) {
+    return std::any_of(all.rbegin(), all.rend(),
+                       [&](const Pricing& way) { return settle(budgets, elements, way).has_value(); });
+  };
+  return std::ranges::any_of(chunk_sizes(budgets.host_bytes), settles);
+}
+
 std::optional<Plan> Planner::settle(Budgets budgets, int64_t elements, const Pricing& pricing) const {
   // Tables cost host memory and their size depends on the plan: a few rounds settle it. A guess neither refuses a plan
   // that fits nor takes from it what it would miss, so there is none where memory is about as small as tables.
   const int64_t little = budgets.host_bytes / 1024;
-  int64_t table_bytes = pricing.table_bytes < 16 * little ? pricing.table_bytes : 0;
+  int64_t table_bytes = tables_are_small(pricing.table_bytes, budgets.host_bytes) ? pricing.table_bytes : 0;
   bool guessed = table_bytes > 0;
   for (int round = 0; round < 6; ++round, guessed = false) {
     std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, elements, pricing);
@@ -216,7 +241,7 @@ std::optional<Plan> Planner::settle(Budgets budgets, int64_t elements, const Pri
       table_bytes = 0;
       continue;
     }
-    const Tables needed = tables(*plan);
+    const Tables needed = tables(*plan, budgets.host_bytes);
     const bool too_many = guessed && table_bytes > needed.bytes + needed.bytes / 32 + little;
     if (needed.bytes <= table_bytes && !too_many) {
       plan->table_bytes = table_bytes;
@@ -260,13 +285,14 @@ std::optional<Plan> Planner::place(Budgets budgets, int64_t elements, const Pric
   return plan;
 }
 
-Planner::Tables Planner::tables(const Plan& plan) const {
+Planner::Tables Planner::tables(const Plan& plan, int64_t limit) const {
   // What does not grow with the model: queues, threads, the topology; then names.
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
   bytes += RecordStore::predicted_table_bytes(table_needs(plan)) + options_.progress_bytes;  // the engine has it, too
   size_t longest = 0;
   UnitProgram steady;
   for (UnitKind kind : unit_kinds(plan)) {
+    if (bytes > limit) break;
     UnitProgram unit = build_unit(model_, plan, kind);
     bytes += unit.memory_bytes();
     longest = std::max(longest, unit.program.hops().size());
@@ -298,11 +324,11 @@ int64_t Planner::everything_bytes() const {
 }
 
 std::optional<int64_t> Planner::smallest_device(int64_t host_bytes) const {
-  return smallest(everything_bytes(), [&](int64_t bytes) { return attempt({bytes, host_bytes}).has_value(); });
+  return smallest(everything_bytes(), [&](int64_t bytes) { return fits({bytes, host_bytes}); });
 }
 
 std::optional<int64_t> Planner::smallest_host(int64_t device_bytes) const {
-  return smallest(everything_bytes(), [&](int64_t bytes) { return attempt({device_bytes, bytes}).has_value(); });
+  return smallest(everything_bytes(), [&](int64_t bytes) { return fits({device_bytes, bytes}); });
 }
 
 }  // namespace sluice

@@ -48,6 +48,10 @@ class Planner {
   // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
   // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so.
   std::optional<Plan> attempt(Budgets budgets, const Pricing& pricing = {}) const;
+  // The same without building its programs: their tables are taken to need what pricing guesses.
+  std::optional<Plan> glance(Budgets budgets, const Pricing& pricing) const;
+  // Whether tables of about these bytes change little in a plan.
+  static bool tables_are_small(int64_t bytes, int64_t host_bytes) { return bytes < host_bytes / 64; }
   // The smallest budget of one tier that would do, the other as given; nullopt: none would.
   std::optional<int64_t> smallest_device(int64_t host_bytes) const;
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
@@ -93,6 +97,8 @@ class Planner {
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
   int64_t boundary_need(const Plan& plan, int visit) const;
+  std::vector<Pricing> ways(const Pricing& pricing) const;  // what to try, the first that fits is taken
+  bool fits(Budgets budgets) const;
   std::optional<Plan> settle(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
   std::optional<Plan> place(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
@@ -150,7 +156,8 @@ class Planner {
     int64_t bytes = 0;
     UnitProgram steady;  // of a step that is not clipped
   };
-  Tables tables(const Plan& plan) const;
+  // Where they need more than the limit, a part of it that does.
+  Tables tables(const Plan& plan, int64_t limit) const;
   void count_moves(Plan& plan, const UnitProgram& steady) const;
 
   int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }

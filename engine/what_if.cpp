@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "core/errors.h"
-#include "engine/predict.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -68,7 +67,7 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
     const PlanOptions changed = with_resources(present, offer.resources);
     const auto changed_plan = find_plan(model, changed);
     if (!changed_plan) return;
-    offer.step_ms = predict(model, *changed_plan, *changed.speeds).step_ms;
+    offer.step_ms = changed_plan->busiest.value().step_ms;
     offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
   };
   // Plans of large models take seconds each. Half of the cores: others may be at work, or be measured.
