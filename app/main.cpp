@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -10,12 +12,13 @@
 
 namespace {
 
-// Commands that have no model to compute: they run as they were started, under an emulator too.
+// Commands that compute a model. Others run as they were started: sooner, and under an emulator too.
 bool computes(std::span<char* const> arguments) {
   const auto word = [&](size_t i) {
     return i < arguments.size() ? std::string_view(arguments[i]) : std::string_view();
   };
-  return word(1) != "info" && (word(1) != "bench" || word(2) == "step");
+  constexpr std::string_view kComputing[] = {"train", "plan", "tune", "generate"};
+  return std::ranges::find(kComputing, word(1)) != std::end(kComputing) || (word(1) == "bench" && word(2) == "step");
 }
 
 // LibTorch's compute threads spin for milliseconds at their barriers unless told otherwise; where cores also run the
