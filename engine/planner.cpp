@@ -199,23 +199,26 @@ std::vector<Pricing> Planner::ways(const Pricing& pricing) const {
   return ways;
 }
 
-std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
+template <typename Make>
+std::optional<Plan> Planner::first_plan(Budgets budgets, const Pricing& pricing, Make make) const {
+  const std::vector<Pricing> all = ways(pricing);
   for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {
-    for (const Pricing& way : ways(pricing)) {
-      if (std::optional<Plan> plan = settle(budgets, elements, way)) return plan;
+    for (const Pricing& way : all) {
+      if (std::optional<Plan> plan = make(elements, way)) return plan;
     }
   }
   return std::nullopt;
 }
 
+std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
+  return first_plan(budgets, pricing,
+                    [&](int64_t elements, const Pricing& way) { return settle(budgets, elements, way); });
+}
+
 std::optional<Plan> Planner::glance(Budgets budgets, const Pricing& pricing) const {
   const Budgets beside_tables{budgets.device_bytes, budgets.host_bytes - pricing.table_bytes};
-  for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {
-    for (const Pricing& way : ways(pricing)) {
-      if (std::optional<Plan> plan = place(beside_tables, elements, way)) return plan;
-    }
-  }
-  return std::nullopt;
+  return first_plan(budgets, pricing,
+                    [&](int64_t elements, const Pricing& way) { return place(beside_tables, elements, way); });
 }
 
 // What takes the least first.

@@ -98,6 +98,8 @@ class Planner {
   void ring_needs(const Plan& plan, Needs& needs) const;
   int64_t boundary_need(const Plan& plan, int visit) const;
   std::vector<Pricing> ways(const Pricing& pricing) const;  // what to try, the first that fits is taken
+  template <typename Make>
+  std::optional<Plan> first_plan(Budgets budgets, const Pricing& pricing, Make make) const;
   bool fits(Budgets budgets) const;
   std::optional<Plan> settle(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
   std::optional<Plan> place(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;

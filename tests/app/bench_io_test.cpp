@@ -147,7 +147,9 @@ TEST_F(BenchIo, ends_at_once_when_it_is_interrupted_and_leaves_nothing_behind) {
 TEST_F(BenchIo, several_at_once_in_one_folder_do_not_meet) {
   std::vector<std::future<Ended>> runs;
   for (int i = 0; i < 4; ++i)
-    runs.push_back(std::async(std::launch::async, [this] { return sluice_program(io_arguments({"--rounds", "1"})); }));
+    runs.push_back(std::async(std::launch::async, [this] {
+      return sluice_program(io_arguments({"--rounds", "1", "--json"}));
+    }));
   for (std::future<Ended>& run : runs) {
     const Ended ended = run.get();
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
