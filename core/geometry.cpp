@@ -39,58 +39,65 @@ Geometry::Geometry(std::span<const PartitionSpec> partitions, int64_t chunk_elem
     throw ConfigError(
         fmt::format("chunk_elements is {}; it must be {} at the least", chunk_elements, kMinChunkElements));
   }
-  for (const PartitionSpec& spec : partitions) add_partition(spec);
-  canonical_.resize(parameters_.size());
-  std::iota(canonical_.begin(), canonical_.end(), 0);
-  // std::string compares bytes as unsigned.
-  std::sort(canonical_.begin(), canonical_.end(), [&](int a, int b) {
-    return parameters_[static_cast<size_t>(a)].name < parameters_[static_cast<size_t>(b)].name;
-  });
-  for (size_t i = 1; i < canonical_.size(); ++i) {
-    const std::string& name = parameters_[static_cast<size_t>(canonical_[i])].name;
-    if (name == parameters_[static_cast<size_t>(canonical_[i - 1])].name) {
-      throw ConfigError(fmt::format("two parameters are named '{}'", name));
-    }
-  }
+  const auto parts = std::make_shared<Parts>();
+  for (const PartitionSpec& spec : partitions) add_partition(*parts, spec);
+  sort_names(*parts);
+  parts_ = parts;
 }
 
-void Geometry::add_partition(const PartitionSpec& spec) {
+void Geometry::sort_names(Parts& parts) {
+  const auto name = [&](int parameter) -> const std::string& {
+    return parts.parameters[static_cast<size_t>(parameter)].name;
+  };
+  std::vector<int>& canonical = parts.canonical;
+  canonical.resize(parts.parameters.size());
+  std::iota(canonical.begin(), canonical.end(), 0);
+  // std::string compares bytes as unsigned.
+  std::sort(canonical.begin(), canonical.end(), [&](int a, int b) { return name(a) < name(b); });
+  const auto twice =
+      std::adjacent_find(canonical.begin(), canonical.end(), [&](int a, int b) { return name(a) == name(b); });
+  if (twice != canonical.end()) throw ConfigError(fmt::format("two parameters are named '{}'", name(*twice)));
+}
+
+void Geometry::add_partition(Parts& parts, const PartitionSpec& spec) const {
   if (spec.parameters.empty()) throw ConfigError(fmt::format("partition '{}' has no parameters", spec.name));
-  const int index = static_cast<int>(partitions_.size());
+  const int index = static_cast<int>(parts.partitions.size());
   Partition partition{.name = spec.name,
-                      .first_element = padded_elements_,
-                      .first_parameter = static_cast<int>(parameters_.size()),
+                      .first_element = parts.padded_elements,
+                      .first_parameter = static_cast<int>(parts.parameters.size()),
                       .parameter_count = static_cast<int>(spec.parameters.size()),
-                      .first_chunk = static_cast<int>(chunks_.size())};
+                      .first_chunk = static_cast<int>(parts.chunks.size())};
   for (const ParameterSpec& parameter : spec.parameters) {
-    parameters_.push_back(parameter_from(parameter, index, partition.elements));
-    parameter_elements_ += parameters_.back().elements;
-    partition.elements += round_up(parameters_.back().elements, kParameterAlignmentElements);
+    parts.parameters.push_back(parameter_from(parameter, index, partition.elements));
+    parts.parameter_elements += parts.parameters.back().elements;
+    partition.elements += round_up(parts.parameters.back().elements, kParameterAlignmentElements);
   }
   for (int64_t first = 0; first < partition.elements; first += chunk_elements_) {
     const int64_t elements = std::min(chunk_elements_, partition.elements - first);
-    chunks_.push_back({.partition = index, .first = first, .elements = elements});
+    parts.chunks.push_back({.partition = index, .first = first, .elements = elements});
   }
-  partition.chunk_count = static_cast<int>(chunks_.size()) - partition.first_chunk;
-  padded_elements_ += partition.elements;
-  partitions_.push_back(std::move(partition));
+  partition.chunk_count = static_cast<int>(parts.chunks.size()) - partition.first_chunk;
+  parts.padded_elements += partition.elements;
+  parts.partitions.push_back(std::move(partition));
 }
 
 std::span<const Parameter> Geometry::parameters_of(int partition) const {
-  const Partition& p = partitions_.at(static_cast<size_t>(partition));
+  const Partition& p = parts_->partitions.at(static_cast<size_t>(partition));
   return parameters().subspan(static_cast<size_t>(p.first_parameter), static_cast<size_t>(p.parameter_count));
 }
 
 std::span<const Chunk> Geometry::chunks_of(int partition) const {
-  const Partition& p = partitions_.at(static_cast<size_t>(partition));
+  const Partition& p = parts_->partitions.at(static_cast<size_t>(partition));
   return chunks().subspan(static_cast<size_t>(p.first_chunk), static_cast<size_t>(p.chunk_count));
 }
 
 int Geometry::find_parameter(std::string_view name) const {
-  const auto at = std::lower_bound(canonical_.begin(), canonical_.end(), name, [&](int index, std::string_view wanted) {
-    return parameters_[static_cast<size_t>(index)].name < wanted;
-  });
-  return at != canonical_.end() && parameters_[static_cast<size_t>(*at)].name == name ? *at : -1;
+  const std::vector<int>& canonical = parts_->canonical;
+  const auto name_of = [this](int index) -> std::string_view {
+    return parts_->parameters[static_cast<size_t>(index)].name;
+  };
+  const auto at = std::ranges::lower_bound(canonical, name, {}, name_of);
+  return at != canonical.end() && name_of(*at) == name ? *at : -1;
 }
 
 RecordLayout record_layout(RecordFormat format, Group group, int64_t elements) {
@@ -101,10 +108,17 @@ RecordLayout record_layout(RecordFormat format, Group group, int64_t elements) {
     layout.plane_bytes[layout.plane_count] = payload;
     layout.bytes_per_element[layout.plane_count] = plane.bytes_per_element;
     layout.bytes += round_up(payload, kPlaneAlignmentBytes);
-    layout.payload_bytes += payload;
     ++layout.plane_count;
   }
   return layout;
+}
+
+int64_t record_bytes(RecordFormat format, Group group, int64_t elements) {
+  int64_t bytes = 0;
+  for (const Plane& plane : planes_of(format, group)) {
+    bytes += round_up(elements * plane.bytes_per_element, kPlaneAlignmentBytes);
+  }
+  return bytes;
 }
 
 }  // namespace sluice

@@ -1,10 +1,12 @@
-// Chunk geometry: how partitions are laid out and cut. Immutable after construction; safe to read from any thread.
+// Chunk geometry: how partitions are laid out and cut. Immutable after construction, and shared by its copies; safe to
+// read from any thread.
 //
 // A partition lays its parameters out contiguously, each starting at a multiple of 128 elements (padding is zero, and
 // outside digests and norms). A chunk is a fixed-length range of a partition's elements; a partition's last chunk is
 // shorter. Chunks are numbered through all partitions in order: the canonical order of chunks.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,28 +61,32 @@ class Geometry {
   Geometry(std::span<const PartitionSpec> partitions, int64_t chunk_elements);
 
   int64_t chunk_elements() const { return chunk_elements_; }
-  std::span<const Partition> partitions() const { return partitions_; }
-  std::span<const Parameter> parameters() const { return parameters_; }  // in order of partitions
-  std::span<const Chunk> chunks() const { return chunks_; }
+  std::span<const Partition> partitions() const { return parts_->partitions; }
+  std::span<const Parameter> parameters() const { return parts_->parameters; }  // in order of partitions
+  std::span<const Chunk> chunks() const { return parts_->chunks; }
   std::span<const Parameter> parameters_of(int partition) const;
   std::span<const Chunk> chunks_of(int partition) const;
 
   // Canonical name order (bytes of the name, ascending): indices into parameters(). Norms and digests use it.
-  std::span<const int> canonical() const { return canonical_; }
+  std::span<const int> canonical() const { return parts_->canonical; }
   // Index of the parameter of that name, or -1.
   int find_parameter(std::string_view name) const;
-  int64_t parameter_elements() const { return parameter_elements_; }  // without padding
-  int64_t padded_elements() const { return padded_elements_; }
+  int64_t parameter_elements() const { return parts_->parameter_elements; }  // without padding
+  int64_t padded_elements() const { return parts_->padded_elements; }
 
  private:
-  void add_partition(const PartitionSpec& spec);
+  struct Parts {
+    std::vector<Partition> partitions;
+    std::vector<Parameter> parameters;
+    std::vector<Chunk> chunks;
+    std::vector<int> canonical;
+    int64_t parameter_elements = 0, padded_elements = 0;
+  };
+  void add_partition(Parts& parts, const PartitionSpec& spec) const;
+  static void sort_names(Parts& parts);
 
   int64_t chunk_elements_;
-  std::vector<Partition> partitions_;
-  std::vector<Parameter> parameters_;
-  std::vector<Chunk> chunks_;
-  std::vector<int> canonical_;
-  int64_t parameter_elements_ = 0, padded_elements_ = 0;
+  std::shared_ptr<const Parts> parts_;
 };
 
 // Where the planes of one record lie, relative to its first byte: the same on NVMe and in host memory.
@@ -90,8 +96,9 @@ struct RecordLayout {
   int64_t plane_bytes[kMaxPlanes] = {};   // payload: elements x bytes per element
   int64_t bytes_per_element[kMaxPlanes] = {};
   int64_t bytes = 0;  // whole record, padded
-  int64_t payload_bytes = 0;
 };
 RecordLayout record_layout(RecordFormat format, Group group, int64_t elements);
+// RecordLayout::bytes alone.
+int64_t record_bytes(RecordFormat format, Group group, int64_t elements);
 
 }  // namespace sluice

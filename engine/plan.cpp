@@ -49,6 +49,14 @@ RecordLayout Plan::record(int chunk, Group group) const {
   return record_layout(options.format(), group, geometry.chunks()[chunk].elements);
 }
 
+int64_t Plan::record_bytes(int chunk, Group group) const {
+  return sluice::record_bytes(options.format(), group, geometry.chunks()[chunk].elements);
+}
+
+int64_t Plan::payload_bytes(int chunk, Group group) const {
+  return geometry.chunks()[chunk].elements * bytes_per_element(options.format(), group);
+}
+
 int64_t Plan::drive_bytes(const Hop& hop) const {
   return hop.operands >= 0 ? scratch_bytes[hop.operands] : record_bytes(hop.index, hop.group);
 }

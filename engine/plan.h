@@ -163,8 +163,9 @@ struct Plan {
   bool keeps_graph(int visit) const { return graphs[visit] >= 0; }
   int64_t graph_bytes(int visit) const { return round_up(options.graph_bytes[visit], kDeviceAlignmentBytes); }
   int scratch_extent(int chunk) const { return static_cast<int>(chunks[chunk].gradient_offset); }  // home on NVMe
-  RecordLayout record(int chunk, Group group) const;  // of a chunk's weights or state
-  int64_t record_bytes(int chunk, Group group) const { return record(chunk, group).bytes; }  // padding included
+  RecordLayout record(int chunk, Group group) const;    // of a chunk's weights or state
+  int64_t record_bytes(int chunk, Group group) const;   // padding included
+  int64_t payload_bytes(int chunk, Group group) const;  // without
   int64_t drive_bytes(const Hop& hop) const;  // that a swap_in or swap_out moves: a record, or a scratch extent
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }

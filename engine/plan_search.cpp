@@ -86,9 +86,21 @@ FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options) {
   return few;
 }
 
+int64_t PlanSearch::most_table_bytes() const {
+  int64_t most = 0;
+  for (const auto& [kind, bytes] : table_bytes_) most = std::max(most, bytes);
+  return most;
+}
+
+// A guess: of the last plan of its kind, or the most that any needed.
+int64_t PlanSearch::table_bytes_like(const Choice& choice) const {
+  const auto found = table_bytes_.find(kind_of(choice));
+  return found != table_bytes_.end() ? found->second : most_table_bytes();
+}
+
 PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
   Wish wish{.options = options_,
-            .pricing = {.depth = choice.depth, .state = choice.state, .table_bytes = table_bytes_}};
+            .pricing = {.depth = choice.depth, .state = choice.state, .table_bytes = table_bytes_like(choice)}};
   PlanOptions& options = wish.options;
   options.commit_interval = choice.commit_interval;
   options.speculated_share = choice.speculated_share;
@@ -109,12 +121,10 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   std::optional<Plan> plan = Planner(model_, wish.options).attempt(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   plan->options.placement = options_.placement;  // as asked for
-  table_bytes_ = std::max(table_bytes_, plan->table_bytes);
+  table_bytes_[kind_of(choice)] = plan->table_bytes;
   if (plan->homes_by != choice.homes) return std::nullopt;
-  if (!options_.speeds) return Candidate{choice, std::move(*plan)};
-  const Prediction prediction = predict(model_, *plan, *options_.speeds);
-  plan->busiest = prediction.busiest();
-  return Candidate{choice, std::move(*plan), prediction.step_ms};
+  const double step_ms = plan->busiest ? plan->busiest->step_ms : 0;
+  return Candidate{choice, std::move(*plan), step_ms};
 }
 
 // What a step of this choice's plan would take, but for what its tables need more or less than those before: where that
@@ -128,24 +138,28 @@ std::optional<double> PlanSearch::glance_ms(const Choice& choice) {
 }
 
 // How much longer a glance may say that a step is than it will be: where tables take much of the memory, as large a
-// part.
-double PlanSearch::glance_slack() const {
-  if (Planner::tables_are_small(table_bytes_, options_.host_bytes)) return 1;
-  return 1 + static_cast<double>(table_bytes_) / static_cast<double>(options_.host_bytes);
+// part; a quarter of it where those of a plan of its kind are known.
+double PlanSearch::glance_slack(const Choice& choice) const {
+  const int64_t bytes = table_bytes_like(choice);
+  if (Planner::tables_are_small(bytes, options_.host_bytes)) return 1;
+  const double part = static_cast<double>(bytes) / static_cast<double>(options_.host_bytes);
+  return 1 + (table_bytes_.contains(kind_of(choice)) ? part / 4 : part);
 }
 
 bool PlanSearch::consider(std::span<const Choice> choices, Candidate& best) {
   bool any_fits = false;
-  const auto promises = [&](double about_ms) { return about_ms < best.step_ms * glance_slack(); };
+  const auto promises = [&](const Choice& choice, double about_ms) {
+    return about_ms < best.step_ms * glance_slack(choice);
+  };
   std::vector<std::pair<double, Choice>> promising;
   for (const Choice& choice : choices) {
     const std::optional<double> about_ms = glance_ms(choice);
     any_fits |= about_ms && std::isfinite(*about_ms);
-    if (promises(about_ms.value_or(0))) promising.emplace_back(about_ms.value_or(0), choice);
+    if (promises(choice, about_ms.value_or(0))) promising.emplace_back(about_ms.value_or(0), choice);
   }
   std::ranges::stable_sort(promising, {}, &std::pair<double, Choice>::first);
   for (const auto& [about_ms, choice] : promising) {
-    if (!promises(about_ms)) break;
+    if (!promises(choice, about_ms)) continue;
     std::optional<Candidate> other = attempt(choice);
     any_fits |= other.has_value();
     if (other && other->step_ms < best.step_ms) best = std::move(*other);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "engine/home_prices.h"
@@ -53,10 +54,17 @@ class PlanSearch {
     Pricing pricing;
   };
   Wish wish_for(const Choice& choice);
+  // What the programs of plans depend on, and so the size of their tables; homes change little of it.
+  using Kind = std::tuple<int, std::optional<double>, StateToDevice, bool>;
+  static Kind kind_of(const Choice& choice) {
+    return {choice.commit_interval, choice.speculated_share, choice.state, choice.gradients_on_device > 0};
+  }
+  int64_t most_table_bytes() const;
+  int64_t table_bytes_like(const Choice& choice) const;
   Budgets budgets() const { return {options_.device_bytes, options_.host_bytes}; }
   std::optional<Candidate> attempt(const Choice& choice);
   std::optional<double> glance_ms(const Choice& choice);
-  double glance_slack() const;
+  double glance_slack(const Choice& choice) const;
   // Takes the plan of these choices whose step is the shortest in place of `best` where it is shorter. Only plans that
   // promise to be are made in full. False: none of them has one.
   bool consider(std::span<const Choice> choices, Candidate& best);
@@ -79,7 +87,7 @@ class PlanSearch {
   const ModelSpec& model_;
   const PlanOptions& options_;
   std::map<std::pair<int, std::optional<double>>, HomePrices> prices_;  // by commit interval and share of early updates
-  int64_t table_bytes_ = 0;                                             // the most that a plan needed so far
+  std::map<Kind, int64_t> table_bytes_;                                 // of the last plan of each kind
 };
 
 }  // namespace sluice

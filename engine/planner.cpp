@@ -5,6 +5,7 @@
 
 #include "core/errors.h"
 #include "engine/open_slots.h"
+#include "engine/predict.h"
 #include "offload/executor.h"
 #include "swap/record_store.h"
 
@@ -55,9 +56,8 @@ std::optional<int64_t> smallest(int64_t high, Works works) {
 Planner::Planner(const ModelSpec& model, const PlanOptions& options) : model_(model), options_(options), uses_(model) {}
 
 int64_t Planner::slot_bytes(int64_t elements) const {
-  return record_layout(options_.format(), Group::kState, elements).bytes +
-         record_layout(options_.format(), Group::kWeights, elements).bytes +
-         elements * bytes_of(options_.gradient_dtype);
+  return record_bytes(options_.format(), Group::kState, elements) +
+         record_bytes(options_.format(), Group::kWeights, elements) + elements * bytes_of(options_.gradient_dtype);
 }
 
 int64_t Planner::chunk_elements(int64_t host_bytes) const {
@@ -200,19 +200,27 @@ std::vector<Pricing> Planner::ways(const Pricing& pricing) const {
 }
 
 template <typename Make>
-std::optional<Plan> Planner::first_plan(Budgets budgets, const Pricing& pricing, Make make) const {
+auto Planner::first_plan(Budgets budgets, const Pricing& pricing, Make make) const {
   const std::vector<Pricing> all = ways(pricing);
+  decltype(make(0, pricing)) made;
   for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {
     for (const Pricing& way : all) {
-      if (std::optional<Plan> plan = make(elements, way)) return plan;
+      made = make(elements, way);
+      if (made) return made;
     }
   }
-  return std::nullopt;
+  return made;
 }
 
 std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
-  return first_plan(budgets, pricing,
-                    [&](int64_t elements, const Pricing& way) { return settle(budgets, elements, way); });
+  std::optional<Settled> settled = first_plan(
+      budgets, pricing, [&](int64_t elements, const Pricing& way) { return settle(budgets, elements, way); });
+  if (!settled) return std::nullopt;
+  Plan& plan = settled->plan;
+  if (options_.speeds) {
+    plan.busiest = predict(model_, plan, *options_.speeds, unclipped_kind(plan), settled->steady).busiest();
+  }
+  return std::move(plan);
 }
 
 std::optional<Plan> Planner::glance(Budgets budgets, const Pricing& pricing) const {
@@ -231,20 +239,24 @@ bool Planner::fits(Budgets budgets) const {
   return std::ranges::any_of(chunk_sizes(budgets.host_bytes), settles);
 }
 
-std::optional<Plan> Planner::settle(Budgets budgets, int64_t elements, const Pricing& pricing) const {
-  // Tables cost host memory and their size depends on the plan: a few rounds settle it. A guess neither refuses a plan
-  // that fits nor takes from it what it would miss, so there is none where memory is about as small as tables.
+// A guess neither refuses a plan that fits nor takes from it what it would miss, so there is none where memory is about
+// as small as tables.
+std::optional<Planner::Settled> Planner::settle(Budgets budgets, int64_t elements, const Pricing& pricing) const {
+  if (pricing.table_bytes > 0 && tables_are_small(pricing.table_bytes, budgets.host_bytes)) {
+    if (auto settled = settle_from(pricing.table_bytes, budgets, elements, pricing)) return settled;
+  }
+  return settle_from(0, budgets, elements, pricing);
+}
+
+// Tables cost host memory and their size depends on the plan: a few rounds settle it.
+std::optional<Planner::Settled> Planner::settle_from(int64_t table_bytes, Budgets budgets, int64_t elements,
+                                                     const Pricing& pricing) const {
   const int64_t little = budgets.host_bytes / 1024;
-  int64_t table_bytes = tables_are_small(pricing.table_bytes, budgets.host_bytes) ? pricing.table_bytes : 0;
   bool guessed = table_bytes > 0;
   for (int round = 0; round < 6; ++round, guessed = false) {
     std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, elements, pricing);
-    if (!plan && !guessed) return std::nullopt;
-    if (!plan) {
-      table_bytes = 0;
-      continue;
-    }
-    const Tables needed = tables(*plan, budgets.host_bytes);
+    if (!plan) return std::nullopt;
+    Tables needed = tables(*plan, budgets.host_bytes);
     const bool too_many = guessed && table_bytes > needed.bytes + needed.bytes / 32 + little;
     if (needed.bytes <= table_bytes && !too_many) {
       plan->table_bytes = table_bytes;
@@ -252,7 +264,7 @@ std::optional<Plan> Planner::settle(Budgets budgets, int64_t elements, const Pri
       count_moves(*plan, needed.steady);
       plan->options.device_bytes = budgets.device_bytes;
       plan->options.host_bytes = budgets.host_bytes;
-      return plan;
+      return Settled{std::move(*plan), std::move(needed.steady)};
     }
     table_bytes = needed.bytes + needed.bytes / 32;
   }

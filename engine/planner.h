@@ -46,7 +46,8 @@ class Planner {
   Planner(const ModelSpec& model, const PlanOptions& options);
 
   // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
-  // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so.
+  // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so. Where
+  // speeds are known it has a prediction of its step.
   std::optional<Plan> attempt(Budgets budgets, const Pricing& pricing = {}) const;
   // The same without building its programs: their tables are taken to need what pricing guesses.
   std::optional<Plan> glance(Budgets budgets, const Pricing& pricing) const;
@@ -96,12 +97,18 @@ class Planner {
   static void update_on_device(Plan& plan, int chunk);
   Needs needs(const Plan& plan) const;
   void ring_needs(const Plan& plan, Needs& needs) const;
-  int64_t boundary_need(const Plan& plan, int visit) const;
+  int64_t boundary_need(const Plan& plan, int visit, BoundaryLayout& layout) const;
   std::vector<Pricing> ways(const Pricing& pricing) const;  // what to try, the first that fits is taken
   template <typename Make>
-  std::optional<Plan> first_plan(Budgets budgets, const Pricing& pricing, Make make) const;
+  auto first_plan(Budgets budgets, const Pricing& pricing, Make make) const;
   bool fits(Budgets budgets) const;
-  std::optional<Plan> settle(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
+  struct Settled {
+    Plan plan;
+    UnitProgram steady;  // of its steps that are not clipped
+  };
+  std::optional<Settled> settle(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
+  std::optional<Settled> settle_from(int64_t table_bytes, Budgets budgets, int64_t chunk_elements,
+                                     const Pricing& pricing) const;
   std::optional<Plan> place(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
   void spill_to_host(Plan& plan, Budgets budgets) const;
@@ -156,7 +163,7 @@ class Planner {
   void describe(Plan& plan) const;
   struct Tables {
     int64_t bytes = 0;
-    UnitProgram steady;  // of a step that is not clipped
+    UnitProgram steady;  // as Settled has it
   };
   // Where they need more than the limit, a part of it that does.
   Tables tables(const Plan& plan, int64_t limit) const;

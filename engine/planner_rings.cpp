@@ -14,6 +14,7 @@ constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the
 
 // One buffer of each device ring holds what the largest visit or turn passes through it.
 void Planner::ring_needs(const Plan& plan, Needs& needs) const {
+  BoundaryLayout layout;
   for (size_t v = 0; v < model_.visits.size(); ++v) {
     int64_t weights = 0, open = 0, staging = 0;
     for (int p : model_.visits[v].partitions) {
@@ -27,12 +28,12 @@ void Planner::ring_needs(const Plan& plan, Needs& needs) const {
     needs.weights_group = std::max(needs.weights_group, weights);
     needs.open_group = std::max(needs.open_group, open);
     needs.staging.ahead = std::max(needs.staging.ahead, staging);
-    needs.boundary = std::max(needs.boundary, boundary_need(plan, static_cast<int>(v)));
+    needs.boundary = std::max(needs.boundary, boundary_need(plan, static_cast<int>(v), layout));
   }
 }
 
-// Micro-batches whose tensors have the homes of those of the one before pass as much.
-int64_t Planner::boundary_need(const Plan& plan, int v) const {
+// Micro-batches whose tensors have the homes of those of the one before pass as much. The layout is scratch.
+int64_t Planner::boundary_need(const Plan& plan, int v, BoundaryLayout& layout) const {
   const VisitSpec& visit = model_.visits[v];
   const auto as_before = [&](int m) {
     const auto same = [&](int t) {
@@ -45,7 +46,8 @@ int64_t Planner::boundary_need(const Plan& plan, int v) const {
   for (int m = 0; m < options_.micro_batches; ++m) {
     if (m > 0 && as_before(m)) continue;
     for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      most = std::max(most, boundary_layout(model_, uses_, plan, {v, m, pass, 0}).bytes);
+      lay_out_boundary(model_, uses_, plan, {v, m, pass, 0}, layout);
+      most = std::max(most, layout.bytes);
     }
   }
   return most;

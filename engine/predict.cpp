@@ -50,8 +50,12 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
 }
 
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind) {
+  return predict(model, plan, speeds, kind, build_unit(model, plan, kind));
+}
+
+Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind,
+                   const UnitProgram& unit) {
   SLUICE_CHECK(speeds.visits.size() == model.visits.size(), "a time for each visit");
-  const UnitProgram unit = build_unit(model, plan, kind);
   const UnitCosts costs(plan, speeds, unit, kind);
   const auto lanes = lane_models(speeds.machine);
   Prediction prediction;

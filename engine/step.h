@@ -83,6 +83,8 @@ struct BoundaryLayout {
   std::vector<int64_t> input_sums, output_sums;
   int64_t bytes = 0;
 };
-BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn);
+// In place of what `layout` held, whose memory is used again: there are many turns.
+void lay_out_boundary(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn,
+                      BoundaryLayout& layout);
 
 }  // namespace sluice

@@ -24,64 +24,57 @@ Turn Turns::turn(int visit, int micro_batch, Pass pass) const {
   return turn;
 }
 
-std::vector<Range> Turns::read_weights(int visit, const WeightsOnDevice& weights) const {
-  std::vector<Range> reads;
-  const auto& partitions = model_.visits[visit].partitions;
+void Turns::begin(const Turn& turn, const WeightsOnDevice& weights) {
+  reads_.clear();
+  fills_.clear();
+  bring_boundary(turn);
+  const auto& partitions = model_.visits[turn.visit].partitions;
   for (size_t i = 0; i < partitions.size(); ++i) {
-    reads.push_back(verbs_.weights_on_device(partitions[i], weights.at[i]));
+    reads_.push_back(verbs_.weights_on_device(partitions[i], weights.at[i]));
   }
-  return reads;
 }
 
 // Where a turn's tensors are: at home on the device, or passing through the boundary ring. Brings its inputs.
-Turns::Boundary Turns::boundary(const Turn& turn) {
+void Turns::bring_boundary(const Turn& turn) {
   const VisitSpec& visit = model_.visits[turn.visit];
   const int m = turn.micro_batch;
-  const BoundaryLayout layout = boundary_layout(model_, uses_, plan_, turn);
-  const int64_t base = layout.bytes > 0 ? ring_.take(layout.bytes) : 0;
-  const auto place = [&](int64_t passing, int64_t home) { return passing >= 0 ? base + passing : home; };
-  Boundary at;
+  lay_out_boundary(model_, uses_, plan_, turn, at_);
+  const int64_t base = at_.bytes > 0 ? ring_.take(at_.bytes) : 0;
+  const auto place = [base](int64_t& at, int64_t home) { at = at >= 0 ? base + at : home; };
   for (size_t i = 0; i < visit.takes.size(); ++i) {
     const int t = visit.takes[i];
-    at.inputs.push_back(place(layout.inputs[i], plan_.tensor(t, m).offset));
-    at.contributions.push_back(place(layout.contributions[i], at.inputs.back()));
-    passage_.bring({turn.visit, t, m, at.inputs.back(), Content::kTensor});
+    place(at_.inputs[i], plan_.tensor(t, m).offset);
+    place(at_.contributions[i], at_.inputs[i]);
+    passage_.bring({turn.visit, t, m, at_.inputs[i], Content::kTensor});
   }
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    at.outputs.push_back(place(layout.outputs[i], plan_.tensor(visit.gives[i], m).offset));
-  }
-  if (turn.pass != Pass::kBackward) return at;
-  for (size_t i = 0; i < visit.takes.size(); ++i) {
-    at.input_sums.push_back(place(layout.input_sums[i], plan_.tensor_open(visit.takes[i], m).offset));
-  }
-  for (size_t i = 0; i < visit.gives.size(); ++i) {
-    at.output_sums.push_back(place(layout.output_sums[i], plan_.tensor_open(visit.gives[i], m).offset));
-  }
-  return at;
+  for (size_t i = 0; i < visit.gives.size(); ++i) place(at_.outputs[i], plan_.tensor(visit.gives[i], m).offset);
+  if (turn.pass != Pass::kBackward) return;
+  for (size_t i = 0; i < visit.takes.size(); ++i) place(at_.input_sums[i], plan_.tensor_open(visit.takes[i], m).offset);
+  for (size_t i = 0; i < visit.gives.size(); ++i)
+    place(at_.output_sums[i], plan_.tensor_open(visit.gives[i], m).offset);
 }
 
 void Turns::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
   const VisitSpec& visit = model_.visits[turn.visit];
-  const Boundary at = boundary(turn);
+  begin(turn, weights);
   const auto tensor = [&](int t, int64_t where) { return TensorMove{turn.visit, t, turn.micro_batch, where}; };
-  std::vector<Range> reads = read_weights(turn.visit, weights), fills;
   for (size_t i = 0; i < visit.takes.size(); ++i) {
-    reads.push_back(verbs_.tensor_on_device(tensor(visit.takes[i], at.inputs[i])));
+    reads_.push_back(verbs_.tensor_on_device(tensor(visit.takes[i], at_.inputs[i])));
   }
   for (size_t i = 0; i < visit.gives.size(); ++i) {
-    const TensorMove output = tensor(visit.gives[i], at.outputs[i]);
-    fills.push_back(verbs_.tensor_on_device(output));
+    const TensorMove output = tensor(visit.gives[i], at_.outputs[i]);
+    fills_.push_back(verbs_.tensor_on_device(output));
     if (uses_.first_giver[output.tensor] == turn.visit) continue;  // else it rewrites what is there
     passage_.bring(output);
-    reads.push_back(fills.back());
+    reads_.push_back(fills_.back());
   }
-  if (turn.graph >= 0) fills.push_back(verbs_.graph_on_device(turn));
+  if (turn.graph >= 0) fills_.push_back(verbs_.graph_on_device(turn));
   remember(weights.at);
-  remember(at.inputs);
-  remember(at.outputs);
-  verbs_.compute(turn, reads, fills);
+  remember(at_.inputs);
+  remember(at_.outputs);
+  verbs_.compute(turn, reads_, fills_);
   for (size_t i = 0; i < visit.gives.size(); ++i) {
-    passage_.take_home(tensor(visit.gives[i], at.outputs[i]));
+    passage_.take_home(tensor(visit.gives[i], at_.outputs[i]));
   }
 }
 
@@ -90,21 +83,20 @@ void Turns::forward(int visit, const WeightsOnDevice& weights) {
 }
 
 // A sum of contributions is rounded to the gradient as the turn begins.
-void Turns::take_output_gradients(const Turn& turn, const Boundary& at, std::vector<Range>& reads,
-                                  std::vector<Range>& fills) {
+void Turns::take_output_gradients(const Turn& turn) {
   const VisitSpec& visit = model_.visits[turn.visit];
   const int m = turn.micro_batch;
   for (size_t i = 0; i < visit.gives.size(); ++i) {
     const int t = visit.gives[i];
-    const TensorMove gradient{turn.visit, t, m, at.outputs[i], Content::kTensorGradient};
+    const TensorMove gradient{turn.visit, t, m, at_.outputs[i], Content::kTensorGradient};
     if (uses_.shared_tensor(t)) {
-      const TensorMove sum{turn.visit, t, m, at.output_sums[i], Content::kOpen};
+      const TensorMove sum{turn.visit, t, m, at_.output_sums[i], Content::kOpen};
       passage_.bring(sum);
-      reads.push_back(verbs_.tensor_on_device(sum));
-      fills.push_back(verbs_.tensor_on_device(gradient));
+      reads_.push_back(verbs_.tensor_on_device(sum));
+      fills_.push_back(verbs_.tensor_on_device(gradient));
     } else {
       passage_.bring(gradient);
-      reads.push_back(verbs_.tensor_on_device(gradient));
+      reads_.push_back(verbs_.tensor_on_device(gradient));
     }
   }
 }
@@ -115,41 +107,40 @@ void Turns::take_output_gradients(const Turn& turn, const Boundary& at, std::vec
 void Turns::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open) {
   const VisitSpec& visit = model_.visits[turn.visit];
   const int m = turn.micro_batch;
-  const Boundary at = boundary(turn);
-  std::vector<Range> reads = read_weights(turn.visit, weights), fills;
-  take_output_gradients(turn, at, reads, fills);
+  begin(turn, weights);
+  take_output_gradients(turn);
   for (size_t i = 0; i < visit.takes.size(); ++i) {
     const int t = visit.takes[i];
-    reads.push_back(verbs_.tensor_on_device({turn.visit, t, m, at.inputs[i], Content::kTensor}));
-    fills.push_back(verbs_.tensor_on_device({turn.visit, t, m, at.contributions[i], Content::kTensorGradient}));
+    reads_.push_back(verbs_.tensor_on_device({turn.visit, t, m, at_.inputs[i], Content::kTensor}));
+    fills_.push_back(verbs_.tensor_on_device({turn.visit, t, m, at_.contributions[i], Content::kTensorGradient}));
     if (!uses_.shared_tensor(t)) continue;
-    const TensorMove sum{turn.visit, t, m, at.input_sums[i], Content::kOpen};
-    fills.push_back(verbs_.tensor_on_device(sum));
+    const TensorMove sum{turn.visit, t, m, at_.input_sums[i], Content::kOpen};
+    fills_.push_back(verbs_.tensor_on_device(sum));
     if (uses_.last_taker[t] == turn.visit) continue;  // the first contribution begins it
     passage_.bring(sum);
-    reads.push_back(fills.back());
+    reads_.push_back(fills_.back());
   }
   for (size_t i = 0; i < visit.partitions.size(); ++i) {
-    fills.push_back(verbs_.open_on_device(visit.partitions[i], open.at[i]));
+    fills_.push_back(verbs_.open_on_device(visit.partitions[i], open.at[i]));
   }
-  if (turn.graph >= 0) reads.push_back(verbs_.graph_on_device(turn));
+  if (turn.graph >= 0) reads_.push_back(verbs_.graph_on_device(turn));
   remember(weights.at);
-  remember(at.inputs);
-  remember(at.outputs);
-  remember(at.contributions);
+  remember(at_.inputs);
+  remember(at_.outputs);
+  remember(at_.contributions);
   remember(open.at);
-  remember(at.input_sums);
-  remember(at.output_sums);
-  verbs_.compute(turn, reads, fills);
-  give_gradients_back(turn, at);
+  remember(at_.input_sums);
+  remember(at_.output_sums);
+  verbs_.compute(turn, reads_, fills_);
+  give_gradients_back(turn);
 }
 
-void Turns::give_gradients_back(const Turn& turn, const Boundary& at) {
+void Turns::give_gradients_back(const Turn& turn) {
   const auto& takes = model_.visits[turn.visit].takes;
   for (size_t i = 0; i < takes.size(); ++i) {
     const int t = takes[i], m = turn.micro_batch;
-    passage_.take_home({turn.visit, t, m, at.input_sums[i], Content::kOpen});
-    if (!uses_.shared_tensor(t)) passage_.take_home({turn.visit, t, m, at.contributions[i], Content::kTensorGradient});
+    passage_.take_home({turn.visit, t, m, at_.input_sums[i], Content::kOpen});
+    if (!uses_.shared_tensor(t)) passage_.take_home({turn.visit, t, m, at_.contributions[i], Content::kTensorGradient});
   }
 }
 

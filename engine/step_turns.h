@@ -30,19 +30,13 @@ class Turns {
   void backward(int visit, const WeightsOnDevice& weights, const OpenOnDevice& open);
 
  private:
-  // Where the tensors of one turn are on the device, and the sums of their gradients (-1: there is none).
-  struct Boundary {
-    std::vector<int64_t> inputs, outputs, contributions, input_sums, output_sums;
-  };
-
   Turn turn(int visit, int micro_batch, Pass pass) const;
-  Boundary boundary(const Turn& turn);
+  void begin(const Turn& turn, const WeightsOnDevice& weights);
+  void bring_boundary(const Turn& turn);
   void forward_turn(const Turn& turn, const WeightsOnDevice& weights);
   void backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open);
-  void take_output_gradients(const Turn& turn, const Boundary& at, std::vector<Range>& reads,
-                             std::vector<Range>& fills);
-  void give_gradients_back(const Turn& turn, const Boundary& at);
-  std::vector<Range> read_weights(int visit, const WeightsOnDevice& weights) const;
+  void take_output_gradients(const Turn& turn);
+  void give_gradients_back(const Turn& turn);
   void remember(const std::vector<int64_t>& addresses);
 
   const ModelSpec& model_;
@@ -52,6 +46,9 @@ class Turns {
   Passage& passage_;
   UnitKind kind_;
   ByteRing ring_;
+  // Of the turn that is told; members, so that the next one uses their memory again.
+  BoundaryLayout at_;  // offsets in the device arena, also of tensors that do not pass (-1: there is none)
+  std::vector<Range> reads_, fills_;  // of its compute
 };
 
 }  // namespace sluice

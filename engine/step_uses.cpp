@@ -69,9 +69,14 @@ bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
   }
 }
 
-BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn) {
+void lay_out_boundary(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn,
+                      BoundaryLayout& layout) {
   const VisitSpec& visit = model.visits[turn.visit];
-  BoundaryLayout layout;
+  layout.bytes = 0;
+  for (std::vector<int64_t>* list :
+       {&layout.inputs, &layout.outputs, &layout.contributions, &layout.input_sums, &layout.output_sums}) {
+    list->clear();
+  }
   const auto take = [&](int64_t bytes) {
     const int64_t at = layout.bytes;
     layout.bytes += round_up(bytes, kDeviceAlignmentBytes);
@@ -91,10 +96,9 @@ BoundaryLayout boundary_layout(const ModelSpec& model, const ModelUses& uses, co
   for (int t : visit.takes) {  // others still read this tensor: a contribution must not overwrite it
     layout.contributions.push_back(backward && uses.shared_tensor(t) && !passes(t) ? place(t) : -1);
   }
-  if (!backward) return layout;
+  if (!backward) return;
   for (int t : visit.takes) layout.input_sums.push_back(sum(t));
   for (int t : visit.gives) layout.output_sums.push_back(sum(t));
-  return layout;
 }
 
 int64_t UnitProgram::memory_bytes() const {

@@ -88,7 +88,7 @@ void Verbs::swap(Verb verb, int c, Group group, int64_t at, When when) {
                      .group = group,
                      .index = c,
                      .host_offset = at,
-                     .bytes = plan_.record(c, group).payload_bytes},
+                     .bytes = plan_.payload_bytes(c, group)},
                     {in ? &store : &memory, 1}, {in ? &memory : &store, 1});
 }
 
@@ -212,14 +212,13 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
                         std::span<const Range> fills) {
   const int c = operands.chunk;
   unit.updates.push_back(operands);
-  unit.program.emit(
-      {.verb = Verb::kUpdate,
-       .lane = Lane::kUpdate,
-       .when = when,
-       .index = c,
-       .operands = static_cast<int32_t>(unit.updates.size()) - 1,
-       .bytes = plan_.record(c, Group::kState).payload_bytes + plan_.record(c, Group::kWeights).payload_bytes},
-      reads, fills);
+  unit.program.emit({.verb = Verb::kUpdate,
+                     .lane = Lane::kUpdate,
+                     .when = when,
+                     .index = c,
+                     .operands = static_cast<int32_t>(unit.updates.size()) - 1,
+                     .bytes = plan_.payload_bytes(c, Group::kState) + plan_.payload_bytes(c, Group::kWeights)},
+                    reads, fills);
 }
 
 // Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
@@ -233,7 +232,7 @@ void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
                      .group = group,
                      .index = c,
                      .host_offset = at,
-                     .bytes = plan_.record(c, group).payload_bytes},
+                     .bytes = plan_.payload_bytes(c, group)},
                     reads, {&range, 1});
 }
 
@@ -344,6 +343,8 @@ void Verbs::compute(const Turn& turn, const std::vector<Range>& reads, const std
 std::vector<ClosedOnDevice> Verbs::close(int visit, int p, int64_t open_at) {
   std::vector<Range> fills{control(kFirstNormPart + p)};
   std::vector<ClosedOnDevice> closed;
+  fills.reserve(1 + static_cast<size_t>(partition(p).chunk_count));
+  closed.reserve(static_cast<size_t>(partition(p).chunk_count));
   for (int i = 0; i < partition(p).chunk_count; ++i) {
     const int c = partition(p).first_chunk + i;
     const bool stays = plan_.chunks[c].gradient == Home::kDevice;

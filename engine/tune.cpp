@@ -8,7 +8,6 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "engine/predict.h"
 
 namespace sluice {
 namespace {
@@ -75,7 +74,7 @@ class Search {
     if (!is_new) return at->second;
     const PlanOptions options = options_of(space_, settings, base_);
     const ModelSpec& model = space_.batchings[settings.batching].model;
-    if (const auto plan = find_plan(model, options)) at->second = predict(model, *plan, *options.speeds).step_ms;
+    if (const auto plan = find_plan(model, options)) at->second = plan->busiest.value().step_ms;
     return at->second;
   }
 

@@ -8,13 +8,14 @@
 // that something else has overwritten since, so a program in which two live hops own the same bytes cannot be built.
 #pragma once
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
+#include "offload/hazards.h"
 
 namespace sluice {
 
@@ -52,17 +53,6 @@ enum class When : uint8_t {
   kNotOnDevice,           // records at home on the device that are not there yet, no longer, or updated wrongly
 };
 
-enum class Place : uint8_t { kStore, kHost, kDevice, kControl, kScratch };
-constexpr int kPlaceCount = 5;
-
-// Offsets are bytes in kHost and kDevice, numbers of the builder's own in kControl, and of records in kStore and
-// extents in kScratch: of their bytes, with the checksums that the store has of them.
-struct Range {
-  Place place = Place::kHost;
-  int64_t begin = 0, end = 0;
-  uint64_t content = 0;  // what is (or is put) there; 0: not said
-};
-
 struct Hop {
   Verb verb = Verb::kCompute;
   Lane lane = Lane::kCompute;
@@ -93,35 +83,13 @@ class Program {
   static std::string describe(const Hop& hop, std::string_view visit_name);
 
  private:
-  // Disjoint segments of a place, keyed by where they begin.
-  struct Segment {
-    int64_t end = 0;
-    uint64_t content = 0;
-    int32_t writer = -1;
-    int32_t last_reader = -1;  // since then: in readers_
-  };
-  // A list that only grows at its head: segments cut from one share what they had in common.
-  struct Reader {
-    int32_t hop = -1, before = -1;
-  };
-  using Segments = std::map<int64_t, Segment>;
-
   static std::span<const int32_t> slice(const std::vector<int32_t>& items, const std::vector<int32_t>& first, int hop);
-  void read(const Range& range, int hop, const Hop& what);
-  void read(Segment& segment, int64_t at, const Range& range, int hop, const Hop& what);
-  void fill(const Range& range, int hop);
-  void wait_for(int32_t predecessor, int hop);
-  void wait_for_all(const Segment& users, int hop);
-  Segment* exactly(const Range& range);
-  static Segments::iterator split(Segments& segments, int64_t at);
 
   std::vector<Hop> hops_;
   std::vector<int32_t> first_predecessor_{0}, predecessors_;
   std::vector<int32_t> first_successor_, successors_;
   std::vector<int32_t> lanes_[kLaneCount];
-  Segments segments_[kPlaceCount];
-  std::vector<Reader> readers_;
-  std::vector<int32_t> waits_;  // of the hop being emitted
+  std::unique_ptr<Hazards> hazards_;  // from the first hop until it is finished
 };
 
 }  // namespace sluice

@@ -149,7 +149,7 @@ StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::spa
       int64_t& end = file_bytes_[static_cast<size_t>(drive)];
       offsets_.push_back(end);
       for (Group group : {Group::kWeights, Group::kState})
-        end += 2 * part_bytes(record_layout(format, group, chunk.elements).bytes, drive);
+        end += 2 * part_bytes(record_bytes(format, group, chunk.elements), drive);
     }
   }
   records_end_ = file_bytes_;
@@ -184,7 +184,7 @@ RecordLayout StoreLayout::layout(RecordId record) const {
 
 Extents StoreLayout::extents(RecordId record, int slot) const {
   const int64_t bytes = layout(record).bytes;
-  const int64_t weights_bytes = record_layout(format_, Group::kWeights, elements_[record.chunk]).bytes;
+  const int64_t weights_bytes = record_bytes(format_, Group::kWeights, elements_[record.chunk]);
   Extents extents;
   for (int drive = 0; drive < drives(); ++drive) {
     const int64_t part = part_bytes(bytes, drive);

@@ -78,7 +78,7 @@ TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_o
   for (const char* words : {"predicted", "measured", "tokens/s", "as given", "chosen", "mine.json"}) {
     EXPECT_THAT(ended.out, testing::HasSubstr(words));
   }
-  // Which micro-batches are among the best depends on how long they took here.
+  // Which settings are among the best, and how many of them a trial could tell apart, depends on how long visits took.
   std::istringstream lines(ended.out);
   int rows = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -86,7 +86,8 @@ TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_o
     ++rows;
     EXPECT_EQ(line.find("other bits (*)") != std::string::npos, line.starts_with("1 x 2 ")) << line;
   }
-  EXPECT_GE(rows, 9);
+  EXPECT_GE(rows, 2);  // as given, and another
+  EXPECT_LE(rows, 9);
   EXPECT_TRUE(fs::exists(file("mine.json")));
   EXPECT_FALSE(fs::exists(file("run.tuned.json")));
   EXPECT_TRUE(fs::is_empty(file("drive")));

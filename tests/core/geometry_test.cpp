@@ -125,12 +125,13 @@ TEST(RecordLayout, pads_each_plane_to_4096_bytes_and_counts_the_payload) {
   EXPECT_EQ(layout.plane_bytes[1], 6144);
   EXPECT_EQ(layout.plane_offset[2], 4096 + 8192);
   EXPECT_EQ(layout.bytes, 4096 + 8192 + 8192);
-  EXPECT_EQ(layout.payload_bytes, 1536 * 10);
+  EXPECT_EQ(record_bytes(Precision::kBf16, Group::kState, 1536), layout.bytes);
 }
 
 TEST(RecordLayout, has_no_padding_where_planes_fill_their_pages) {
   const RecordLayout layout = record_layout(Precision::kFp32, Group::kState, 1024);
-  EXPECT_EQ(layout.bytes, layout.payload_bytes);
+  EXPECT_EQ(layout.bytes, 1024 * 8);
+  EXPECT_EQ(record_bytes(Precision::kFp32, Group::kState, 1024), layout.bytes);
   EXPECT_EQ(record_layout(Precision::kFp32, Group::kWeights, 1024).bytes, 4096);
 }
 
