@@ -285,24 +285,6 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   return store;
 }
 
-namespace {
-
-// A creation that was cut off may be begun anew, but not over what another run has begun on one of its drives since.
-void refuse_other_stores(const StoreOptions& options, int rank) {
-  const std::optional<uint64_t> own = RecordStore::store_number(options.folder, rank);
-  for (const std::filesystem::path& folder : options.more_folders) {
-    const std::optional<uint64_t> number = RecordStore::store_number(folder, rank);
-    if (!number || number == own) continue;
-    throw ConfigError(
-        fmt::format("{} belongs to another store than {}, whose creation was cut off or whose beginning was emptied: "
-                    "bring that file back where it was emptied; else give another folder (sluice.nvme), or replace "
-                    "both with --overwrite",
-                    store_path(folder, rank).string(), store_path(options.folder, rank).string()));
-  }
-}
-
-}  // namespace
-
 std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const StoreIdentity& identity,
                                                StoreOptions options) {
   std::optional<OpenedDrives> opened = open_drives(options, identity);

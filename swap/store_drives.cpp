@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -53,6 +54,23 @@ class BlockReader {
   bool has_superblocks(uint64_t fingerprint) {
     return drive_.bytes() >= kTablesOffset && !superblocks_are_blank(fingerprint);
   }
+  // Whether a creation that was cut off may have left this file, no header of which is whole: it is empty, or as long
+  // as it will be, and headers are durable before anything is written behind them.
+  bool has_nothing_behind_headers() {
+    const int64_t bytes = drive_.bytes();
+    if (bytes < kTablesOffset) return bytes == 0;
+    const off_t data = lseek(drive_.file(), kTablesOffset, SEEK_DATA);
+    if (data < 0 && errno == ENXIO) return true;
+    const int64_t begin = data < 0 ? kTablesOffset : data / kStoreBlockBytes * kStoreBlockBytes;
+    const int64_t end = std::min(bytes, begin + kLookedAtBytes);
+    for (int64_t at = begin; at < end; at += kStoreBlockBytes) {
+      if (!is_blank(read(at, block_))) return false;
+    }
+    return true;
+  }
+  bool holds_nothing(uint64_t fingerprint) {
+    return drive_.bytes() == 0 || (superblocks_are_blank(fingerprint) && has_nothing_behind_headers());
+  }
   // A file is as long as it will be before anything is written to it.
   bool superblocks_are_blank(uint64_t fingerprint) {
     Superblock ignored;
@@ -77,12 +95,26 @@ class BlockReader {
     return into.span();
   }
 
+  static constexpr int64_t kLookedAtBytes = 64 * kStoreBlockBytes;  // where a file has no holes, of it all
+
   const Log& log_;
   const Drive& drive_;
   std::array<AlignedBuffer, 2> copies_{AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
   AlignedBuffer block_{kStoreBlockBytes};
   Transfers transfers_;
 };
+
+[[noreturn]] void refuse_foreign(const std::string& path) {
+  throw ConfigError(
+      fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
+}
+
+[[noreturn]] void refuse_version(const std::string& path, uint32_t version) {
+  throw ConfigError(
+      fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
+                  "start over with --overwrite",
+                  path, version, kStoreVersion));
+}
 
 [[noreturn]] void refuse_contradiction(const std::string& path) {
   throw ConfigError(
@@ -103,14 +135,16 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
     case HeaderState::kValid:
       break;
     case HeaderState::kBlank:
-      if (!reader.has_superblocks(fingerprint_of(identity))) return std::nullopt;
+      if (!reader.has_superblocks(fingerprint_of(identity))) {
+        if (reader.has_nothing_behind_headers()) return std::nullopt;
+        refuse_foreign(path);
+      }
       throw ConfigError(
           fmt::format("both copies of the identity header of {} have been emptied, and steps were "
                       "committed to it: bring back the file, or start over with --overwrite",
                       path));
     case HeaderState::kForeign:
-      throw ConfigError(
-          fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
+      refuse_foreign(path);
     case HeaderState::kDamaged:
       // The header is durable before the first superblock is written.
       if (reader.superblocks_are_blank(fingerprint_of(identity))) return std::nullopt;
@@ -121,10 +155,7 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
     case HeaderState::kContradictory:
       refuse_contradiction(path);
     case HeaderState::kOtherVersion:
-      throw ConfigError(
-          fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
-                      "start over with --overwrite",
-                      path, copies.header.version, kStoreVersion));
+      refuse_version(path, copies.header.version);
   }
   const std::vector<std::string> differ = differences(copies.header, identity);
   if (!differ.empty()) {
@@ -249,6 +280,36 @@ std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesys
   const DrivePlace& place = copies.header.place;
   const bool is_theirs = copies.state == HeaderState::kValid && place.drive == 0;
   return is_theirs && place.weights.size() == folders.size() ? std::optional(place.weights) : std::nullopt;
+}
+
+void refuse_other_stores(const StoreOptions& options, int rank) {
+  const std::vector<std::filesystem::path> paths = store_paths(options, rank);
+  const std::optional<uint64_t> own = RecordStore::store_number(options.folder, rank);
+  for (const std::filesystem::path& path : std::span(paths).subspan(1)) {
+    if (!is_there(path)) continue;
+    const Drive drive = Drive::open(path, options.access);
+    BlockReader reader(options, drive);
+    const IdentityCopies copies = reader.header();
+    switch (copies.state) {
+      case HeaderState::kValid:
+        if (copies.header.place.store == own || reader.holds_nothing(copies.header.fingerprint)) break;
+        throw ConfigError(fmt::format(
+            "{} belongs to another store than {}, whose creation was cut off or whose beginning was emptied: "
+            "bring that file back where it was emptied; else give another folder (sluice.nvme), or replace "
+            "both with --overwrite",
+            path.string(), paths[0].string()));
+      case HeaderState::kBlank:
+      case HeaderState::kDamaged:
+        if (!reader.holds_nothing(copies.header.fingerprint)) refuse_foreign(path.string());
+        break;
+      case HeaderState::kForeign:
+        refuse_foreign(path.string());
+      case HeaderState::kOtherVersion:
+        refuse_version(path.string(), copies.header.version);
+      case HeaderState::kContradictory:
+        refuse_contradiction(path.string());
+    }
+  }
 }
 
 std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity) {

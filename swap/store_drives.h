@@ -40,5 +40,8 @@ struct OpenedDrives {
 // All drives, locked, each known to be in its place; nothing is written. nullopt: the store's creation was cut off.
 // Throws as RecordStore::open does.
 std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity);
+// A creation that was cut off may be begun anew, but over nothing on its further drives that is not of it: throws
+// ConfigError.
+void refuse_other_stores(const StoreOptions& options, int rank);
 
 }  // namespace sluice

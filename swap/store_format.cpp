@@ -90,10 +90,6 @@ bool read_drives(const DrivesBlock& block, size_t count, DrivePlace& into) {
   return true;
 }
 
-bool is_blank(std::span<const std::byte> block) {
-  return std::all_of(block.begin(), block.end(), [](std::byte b) { return b == std::byte{0}; });
-}
-
 // An identity header as it was written.
 bool is_sealed(std::span<const std::byte> block) {
   const auto header = get<IdentityBlock>(block);
@@ -121,6 +117,10 @@ std::string model_difference(const IdentityHeader& store, const StoreIdentity& r
 }
 
 }  // namespace
+
+bool is_blank(std::span<const std::byte> block) {
+  return std::all_of(block.begin(), block.end(), [](std::byte b) { return b == std::byte{0}; });
+}
 
 AlignedBuffer::AlignedBuffer(int64_t bytes)
     : memory_(static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), kBufferAlignment))), bytes_(bytes) {
@@ -326,8 +326,11 @@ void write_identity(std::span<std::byte> block, const StoreIdentity& identity, c
 HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into) {
   const auto header = get<IdentityBlock>(block);
   if (header.magic != kIdentityMagic) {
-    // A write that was cut off may have left later sectors without the first.
-    return is_blank(block.first(kSectorBytes)) ? HeaderState::kBlank : HeaderState::kForeign;
+    // A write that was cut off may have left later sectors without the first; the last one has a checksum of its own.
+    const std::span<const std::byte> last = block.subspan(kDrivesOffset);
+    const auto drives = get<DrivesBlock>(last);
+    const bool cut_off = is_blank(block.first(kSectorBytes)) && (is_blank(last) || drives.crc == crc_of(drives));
+    return cut_off ? HeaderState::kBlank : HeaderState::kForeign;
   }
   into.version = header.version;
   if (header.version != kStoreVersion) return HeaderState::kOtherVersion;

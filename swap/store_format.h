@@ -176,6 +176,7 @@ struct IdentityCopies {
   IdentityHeader header;       // where kValid; where kOtherVersion its version
   std::optional<int> damaged;  // where kValid: the copy to mend
 };
+bool is_blank(std::span<const std::byte> block);               // zeros
 using CopyBlocks = std::array<std::span<const std::byte>, 2>;  // an empty one could not be read
 IdentityCopies read_identities(const CopyBlocks& copies);
 // One line for each difference; empty: the same.

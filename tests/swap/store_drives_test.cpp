@@ -207,6 +207,16 @@ TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_another_st
   }
 }
 
+TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_no_store) {
+  create(options({1, 1}));  // and never committed
+  fs::resize_file(file(0), 0);
+  for (const size_t bytes : {10u, 45000u}) {
+    std::ofstream(file(1), std::ios::trunc) << std::string(bytes, 'x');
+    EXPECT_THAT(refusal(options({1, 1})), HasSubstr(file(1).string() + " is not a store of sluice"));
+    EXPECT_EQ(fs::file_size(file(1)), bytes);
+  }
+}
+
 TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
   create(options({1, 1}));
   const uintmax_t bytes = fs::file_size(file(1));
