@@ -248,14 +248,20 @@ std::optional<Planner::Settled> Planner::settle(Budgets budgets, int64_t element
   return settle_from(0, budgets, elements, pricing);
 }
 
-// Tables cost host memory and their size depends on the plan: a few rounds settle it.
+// Tables cost host memory and their size depends on the plan: a few rounds settle it. What a round adds for the next
+// plan's being larger is left out where nothing fits beside it.
 std::optional<Planner::Settled> Planner::settle_from(int64_t table_bytes, Budgets budgets, int64_t elements,
                                                      const Pricing& pricing) const {
   const int64_t little = budgets.host_bytes / 1024;
   bool guessed = table_bytes > 0;
+  int64_t least = table_bytes;  // without what is added
   for (int round = 0; round < 6; ++round, guessed = false) {
     std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, elements, pricing);
-    if (!plan) return std::nullopt;
+    if (!plan && least == table_bytes) return std::nullopt;
+    if (!plan) {
+      table_bytes = least;
+      continue;
+    }
     Tables needed = tables(*plan, budgets.host_bytes);
     const bool too_many = guessed && table_bytes > needed.bytes + needed.bytes / 32 + little;
     if (needed.bytes <= table_bytes && !too_many) {
@@ -266,6 +272,7 @@ std::optional<Planner::Settled> Planner::settle_from(int64_t table_bytes, Budget
       plan->options.host_bytes = budgets.host_bytes;
       return Settled{std::move(*plan), std::move(needed.steady)};
     }
+    least = needed.bytes;
     table_bytes = needed.bytes + needed.bytes / 32;
   }
   return std::nullopt;
