@@ -141,7 +141,11 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
         fmt::format("{}: the {} there is not a run's, and would be replaced: give another folder with --out",
                     folder.path().string(), folder.config_file().filename().string()));
   }
-  if (folder.is_own(opening.config.sluice.trace)) {
+  const fs::path trace = opening.config.sluice.trace;
+  const auto is_in_store = [&](const fs::path& store) {
+    return trace.extension() == ".swap" && RunFolder(store).is_own(trace);
+  };
+  if (folder.is_own(trace) || std::ranges::any_of(opening.stores(), is_in_store)) {
     throw ConfigError(fmt::format("{}: the run writes a file of that name itself: name another one for the trace",
                                   opening.config.sluice.trace));
   }

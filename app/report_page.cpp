@@ -1,11 +1,14 @@
 #include "app/report_page.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "app/report.h"
 #include "app/report_style.h"
@@ -156,7 +159,12 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
   std::string html =
       "<table><tr><th>with</th><th class=\"wide\">throughput</th><th>a step</th><th>tokens/s</th><th></th></tr>" +
       row("what there is", help.step_ms, help.tokens_per_s, "");
+  std::vector<std::string> no_help;
   for (const Help& each : help.offers) {
+    if (each.step_ms && each.tokens_per_s < help.tokens_per_s * kWorthOffering) {
+      no_help.push_back(html_escaped(each.with));
+      continue;
+    }
     const double more = help.tokens_per_s > 0 ? 100 * (each.tokens_per_s / help.tokens_per_s - 1) : 0;
     html += each.step_ms ? row(each.with, *each.step_ms, each.tokens_per_s, fmt::format("{:+.1f} %", more))
                          : fmt::format(
@@ -165,6 +173,7 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
                                html_escaped(each.with));
   }
   html += "</table>";
+  if (!no_help.empty()) html += fmt::format("<p>No help: {}.</p>", fmt::join(no_help, ", "));
   constexpr double kFarOff = 0.3;
   if (std::abs(off_prediction(steady).value_or(0)) > kFarOff) {
     html += fmt::format(

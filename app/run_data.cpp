@@ -162,8 +162,15 @@ Steady::RarerCommits rarer_commits(const RunData& run, std::span<const StepFigur
 RunData read_run(const RunFolder& folder) {
   if (folder.holds() != RunFolder::Holds::kRun)
     static_cast<void>(folder.load());  // throws what names the folder and what to do
-  RunData run{.name = folder.path().filename().string(), .folder = folder.path().string()};
-  add_facts(read_json(folder.config_file()), run);
+  const std::filesystem::path whole = without_end_slash(std::filesystem::absolute(folder.path()).lexically_normal());
+  RunData run{.name = whole.filename().string(), .folder = folder.path().string()};
+  try {
+    add_facts(read_json(folder.config_file()), run);
+  } catch (const Json::exception&) {
+    throw ConfigError(
+        fmt::format("{}: this is not the configuration that a run writes: bring that back, or train again",
+                    folder.config_file().string()));
+  }
   read_metrics(folder.metrics_file(), run);
   return run;
 }

@@ -140,9 +140,18 @@ void RunFolder::check_store(const std::vector<fs::path>& stores) const {
   }
 }
 
-bool RunFolder::is_own(const std::filesystem::path& file) const {
-  if (file.parent_path() != folder_) return false;
-  const std::filesystem::path name = file.filename();
+fs::path without_end_slash(fs::path path) {
+  return path.has_filename() || !path.has_relative_path() ? path : path.parent_path();
+}
+
+bool RunFolder::is_own(const fs::path& file) const {
+  const auto plain = [](const fs::path& folder) {
+    std::error_code error;
+    const fs::path found = fs::weakly_canonical(fs::absolute(folder), error);
+    return without_end_slash(error ? folder : found);
+  };
+  if (file.empty() || plain(file.parent_path()) != plain(folder_)) return false;
+  const fs::path name = file.filename();
   for (const auto& own : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file()}) {
     if (name == own.filename()) return true;
   }

@@ -31,9 +31,12 @@ class FolderLock {
   int file_ = -1;
 };
 
+// Without a slash at its end, with which it would be another path than without.
+std::filesystem::path without_end_slash(std::filesystem::path path);
+
 class RunFolder {
  public:
-  explicit RunFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit RunFolder(std::filesystem::path folder) : folder_(without_end_slash(std::move(folder))) {}
 
   const std::filesystem::path& path() const { return folder_; }
   std::filesystem::path config_file() const { return folder_ / "config.json"; }
@@ -42,7 +45,7 @@ class RunFolder {
   std::filesystem::path would_help_file() const { return folder_ / "would_help.json"; }
   std::filesystem::path data_cache() const { return folder_; }
   std::filesystem::path store_number_file() const { return folder_ / "store.json"; }
-  // Whether it is one of the files above, of the text's or of the store's that a run writes here.
+  // Whether it is one of the files above, of the text's or of the store's that a run writes here; links are followed.
   bool is_own(const std::filesystem::path& file) const;
   // Folders of the store, one for each drive.
   std::vector<std::filesystem::path> stores(const RunConfig& config) const;

@@ -33,7 +33,7 @@ MachineFacts this_machine(DeviceKind device) {
 }
 
 std::string absolute_text(const fs::path& path) {
-  const std::string text = fs::absolute(path).lexically_normal().string();
+  const std::string text = without_end_slash(fs::absolute(path).lexically_normal()).string();
   if (utf8_valid_prefix(text) == text.size()) return text;
   throw ConfigError(fmt::format("{}: this path is not UTF-8 text, as a configuration is: give another one", text));
 }

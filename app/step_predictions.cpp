@@ -15,7 +15,8 @@ std::optional<Prediction> StepPredictions::next(const StepEnd& end) {
   const bool ran_again = kinds_.mode == UpdateMode::kReplay && end.speculated == Speculated::kWrong && !end.skipped;
   const Speculated ended = ran_again ? Speculated::kRight : end.speculated;  // with the scale known
   const Speculated before = std::exchange(before_, ended).value_or(ended);
-  if (ended != before || ended == Speculated::kWrong) return std::nullopt;
+  const bool nothing_to_update = std::exchange(skipped_before_, end.skipped);
+  if (nothing_to_update || ended != before || ended == Speculated::kWrong) return std::nullopt;
   if (ended == Speculated::kNone) return kinds_.deferred;
   return ran_again && kinds_.early ? twice(*kinds_.early) : kinds_.early;
 }

@@ -20,13 +20,14 @@ class StepPredictions {
   explicit StepPredictions(const Kinds& kinds) : kinds_(kinds) {}
 
   // For each step once, in their order. Nothing where none is known, and where a step had other work than one in the
-  // middle of a run: early updates that were undone, in it or in the one before, or updates of another time than that
-  // one's.
+  // middle of a run: early updates that were undone, in it or in the one before, updates of another time than that
+  // one's, or none, since that one was skipped.
   std::optional<Prediction> next(const StepEnd& end);
 
  private:
   Kinds kinds_;
   std::optional<Speculated> before_;
+  bool skipped_before_ = false;
 };
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 #include "app/batches.h"
 #include "app/commands.h"
 #include "app/output_file.h"
+#include "app/run_folder.h"
 #include "app/scratch_run.h"
 #include "app/speeds.h"
 #include "app/tune_report.h"
@@ -83,14 +84,22 @@ class StepTokens {
   TokenBatches read_;
 };
 
+// Over an earlier configuration, and not over one that a run keeps of itself.
+fs::path configuration_file(const fs::path& path) {
+  const fs::path file = output_file(path, {.begins_with = "{", .name = "a configuration"});
+  const RunFolder beside(file.parent_path());
+  if (beside.holds() == RunFolder::Holds::kRun && beside.is_own(file)) {
+    throw ConfigError(
+        fmt::format("{}: a run writes a file of that name there itself: give another file with --out", path.string()));
+  }
+  return file;
+}
+
 // Members in the order in which they are made.
 class Tuning {
  public:
   Tuning(const TuneCommand& command, Console& console)
-      : command_(command),
-        console_(console),
-        file_(output_file(file_of(command), {.begins_with = "{", .name = "a configuration"})),
-        config_(read_config()) {}
+      : command_(command), console_(console), file_(configuration_file(file_of(command))), config_(read_config()) {}
 
   void run() {
     time_batchings();

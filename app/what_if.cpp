@@ -19,7 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kWorthOffering = 1.005;  // times as many tokens a second
 
 // "host_memory=64GiB, drives=2": without the blanks.
 std::string trimmed(const std::string& text) {

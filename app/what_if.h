@@ -26,6 +26,8 @@ struct StepTime {
 // "41.2 -> 29.0 s, 199 -> 282 tokens/s"
 std::string step_times_words(const StepTime& before, const StepTime& after);
 
+// Times as many tokens a second: what gives less is no help.
+constexpr double kWorthOffering = 1.005;
 // Lines for people, and JSON text: an array.
 std::string would_help_words(std::span<const Offer> offers, const StepTime& present, int64_t tokens_of_micro_batch);
 std::string would_help_json(std::span<const Offer> offers, int64_t tokens_of_micro_batch);

@@ -39,6 +39,24 @@ TEST_F(RefusalsTest, a_trace_with_the_name_of_a_file_of_the_run_is_refused_befor
     EXPECT_THAT(ended.last_error_line(), HasSubstr("name another one for the trace"));
     EXPECT_FALSE(fs::exists(file("run")));
   }
+  fs::create_directory(file("drive"));
+  fs::create_directory_symlink(file("drive"), file("link"));
+  const std::string on_drive = "sluice.nvme=[\"" + file("drive") + "\"]";
+  expect_refused(train("run/", {"--trace", file("run/metrics.jsonl")}), 2, "name another one for the trace");
+  expect_refused(train("run", {"--set", on_drive, "--trace", file("drive/sluice-0.swap")}), 2, "for the trace");
+  expect_refused(train("link", {"--trace", file("drive/timeline.json")}), 2, "for the trace");
+}
+
+TEST_F(RefusalsTest, a_folder_with_a_slash_at_its_end_is_the_same_folder) {
+  ASSERT_EQ(train("run/", {"--steps", "1"}).exit_code, 0);
+  const std::string here = "sluice.nvme=[\"" + file("run") + "/\"]";
+  const Ended again = train("run", {"--steps", "1", "--overwrite", "--set", here});
+  EXPECT_EQ(again.exit_code, 0);
+  EXPECT_THAT(again.err, testing::Not(HasSubstr("warning")));
+  ASSERT_EQ(sluice({"report", file("run/")}).exit_code, 0);
+  EXPECT_THAT(text_in("run/report.html"), HasSubstr("<title>run "));
+  const Ended tuned = sluice({"tune", "@run.json", "--out", file("run/metrics.jsonl")});
+  expect_refused(tuned, 2, "a run writes a file of that name there itself");
 }
 
 TEST_F(RefusalsTest, a_gpu_that_is_not_there_is_missed_before_anything_is_made) {

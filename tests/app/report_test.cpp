@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "app/what_if.h"
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"
 
@@ -186,8 +187,13 @@ TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
     EXPECT_THAT(page, testing::HasSubstr(part));
   }
   for (const Json& offer : kept["would_help"]) {
-    const std::string tokens_per_s = std::to_string(std::llround(offer["tokens_per_s"].get<double>()));
-    EXPECT_THAT(page, testing::HasSubstr("<td>" + tokens_per_s + "</td>"));
+    const double tokens_per_s = offer["tokens_per_s"];
+    const bool helps = tokens_per_s >= kWorthOffering * kept["tokens_per_s"].get<double>();
+    const std::string row = "<td>" + std::to_string(std::llround(tokens_per_s)) + "</td>";
+    EXPECT_EQ(page.find(row) != std::string::npos, helps) << offer;
+    if (!helps) {
+      EXPECT_THAT(page, testing::HasSubstr("No help: "));
+    }
   }
   std::ofstream(file("run/would_help.json")) << "{}";
   const Ended without = sluice({"report", "@run"});

@@ -34,6 +34,16 @@ TEST(StepPredictions, leave_out_steps_whose_updates_are_undone_and_those_that_do
   EXPECT_EQ(ms(next.next(ended(Speculated::kRight))), kEarlyMs);
 }
 
+TEST(StepPredictions, leave_out_the_step_after_one_that_was_skipped_which_updates_nothing) {
+  StepPredictions next = predictions(UpdateMode::kDeferred);
+  StepEnd skipped = ended(Speculated::kNone);
+  skipped.skipped = true;
+  EXPECT_EQ(ms(next.next(skipped)), kDeferredMs);  // beside it the updates of the one before
+  EXPECT_EQ(ms(next.next(skipped)), 0);
+  EXPECT_EQ(ms(next.next(ended(Speculated::kNone))), 0);
+  EXPECT_EQ(ms(next.next(ended(Speculated::kNone))), kDeferredMs);
+}
+
 TEST(StepPredictions, of_a_step_that_ran_again_count_everything_twice) {
   StepPredictions next = predictions(UpdateMode::kReplay);
   EXPECT_EQ(ms(next.next(ended(Speculated::kRight))), kEarlyMs);
