@@ -32,6 +32,13 @@ RunConfig read_config(const TrainOptions& options) {
 // What keeps a run from being begun, and what to do about it.
 std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs::path& store, StoreExists there) {
   const bool run = holds == RunFolder::Holds::kRun;
+  std::error_code ignored;
+  const fs::path file = store_path(store, 0);
+  if (!run && !RecordStore::store_number(store) && fs::exists(file, ignored) && !fs::is_empty(file, ignored)) {
+    return fmt::format(
+        "{}: what is there cannot be read as a store: give another folder, or replace it with --overwrite",
+        file.string());
+  }
   if (there == StoreExists::kYes && (run || store == folder.path())) {
     return fmt::format("{}: a run's store is there; continue it with --resume, or begin again with --overwrite",
                        store.string());
@@ -82,7 +89,11 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFo
                      const std::vector<fs::path>& stores, const Log& log) {
   const StoreExists found = find_store(stores);
   const bool there = found == StoreExists::kYes, run = holds == RunFolder::Holds::kRun;
-  const fs::path& store = stores.front();
+  const auto is_store_in = [](const fs::path& folder_of_drive) {
+    return find_store(folder_of_drive) == StoreExists::kYes;
+  };
+  const auto first = std::ranges::find_if(stores, is_store_in);
+  const fs::path& store = first == stores.end() ? stores.front() : *first;
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
   if (options.open == OpenMode::kCreate && (there || run)) throw ConfigError(in_the_way(folder, holds, store, found));

@@ -33,7 +33,12 @@ bool is_refusal_to_write(int error_number) {
   return error_number == EROFS || error_number == EACCES || error_number == EPERM;
 }
 
-std::string advice_for(int error_number) {
+// Of what could not be opened.
+std::string advice_for(int error_number, const std::filesystem::path& path = {}) {
+  std::error_code ignored;
+  const std::filesystem::file_status there = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+    return "what is there is no regular file: remove it, or give another folder (sluice.nvme)";
   if (error_number == EINVAL)
     return "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs (sluice.nvme)";
   if (is_refusal_to_write(error_number))
@@ -113,7 +118,7 @@ Drive::Drive(const std::filesystem::path& path, Open how)
     write_refused_ = error_number;
     file_ = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   }
-  if (file_ < 0) fail("open", path, error_number, advice_for(error_number));
+  if (file_ < 0) fail("open", path, error_number, advice_for(error_number, path));
 }
 
 Drive::Drive(Drive&& other) noexcept

@@ -159,10 +159,12 @@ class UringQueue final : public IoQueue {
   void do_flush() override {
     for (int tries = 1; io_uring_sq_ready(&ring_) > 0; ++tries) {
       const int submitted = io_uring_submit(&ring_);
-      if (submitted > 0) tries = 0;
-      if (submitted >= 0) continue;
-      const bool may_pass = is_transient(-submitted) || submitted == -EBUSY;
-      if (!may_pass || tries == kMostIoTries) refuse("io_uring_enter", -submitted);
+      if (submitted > 0) {
+        tries = 0;
+        continue;
+      }
+      const bool may_pass = submitted == 0 || is_transient(-submitted) || submitted == -EBUSY;
+      if (!may_pass || tries == kMostIoTries) refuse("io_uring_enter", submitted == 0 ? EAGAIN : -submitted);
       sched_yield();
     }
   }

@@ -52,6 +52,18 @@ TEST_F(OpeningTest, an_overwrite_that_is_refused_leaves_the_run_as_it_was) {
   EXPECT_EQ(numbers(metrics("run")), numbers(metrics("whole")));
 }
 
+TEST_F(OpeningTest, a_file_of_somebody_else_is_named_and_lost_to_no_beginning) {
+  for (const char* name : {"a", "b"}) fs::create_directory(file(name));
+  std::ofstream(file("b/sluice-0.swap")) << "precious";
+  const std::string drives = "sluice.nvme=[\"" + file("a") + "\",\"" + file("b") + "\"]";
+  expect_refused(train("run", {"--set", drives}),
+                 file("b/sluice-0.swap") + ": what is there cannot be read as a store");
+  expect_refused(train("run", {"--set", drives, "--resume"}), file("a/sluice-0.swap"));
+  const std::string drive = "sluice.nvme=[\"" + file("b") + "\"]";
+  expect_refused(train("run", {"--set", drive, "--resume"}), file("b/sluice-0.swap") + " is not a store of sluice");
+  EXPECT_EQ(text_in("b/sluice-0.swap"), "precious");
+}
+
 TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still_goes_on) {
   ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
   write_other_text();

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -100,6 +101,17 @@ TEST_F(DriveFile, is_not_left_behind_where_there_is_no_direct_io) {
   EXPECT_THAT(message, testing::AllOf(HasSubstr(path("ram").string()), HasSubstr("no direct I/O")));
   EXPECT_TRUE(fs::is_empty(drive.path()));
   EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
+}
+
+TEST_F(DriveFile, is_a_regular_one) {
+  const fs::path pipe = folder_.path() / "pipe", folder = folder_.path() / "folder";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_directory(folder);
+  for (const fs::path& each : {pipe, folder}) {
+    const auto [details, message] = failure_of([&] { Drive::open(each); });
+    EXPECT_NE(details.error_number, 0);
+    EXPECT_THAT(message, testing::AllOf(HasSubstr(each.string()), HasSubstr("no regular file")));
+  }
 }
 
 }  // namespace
