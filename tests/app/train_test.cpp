@@ -66,7 +66,7 @@ TEST_F(TrainTest, state_on_the_device_has_the_numbers_of_state_elsewhere_and_goe
     return more;
   };
   ASSERT_EQ(train("whole", state("nvme", {"--steps", "7"})).exit_code, 0);
-  const Ended first = train("parts", state("device", {"--steps", "3"}));
+  const Ended first = train("parts", state("device", {"--steps", "3", "--set", "sluice.commit_interval=10"}));
   ASSERT_EQ(first.exit_code, 0) << first.err;
   for (const char* lane : {"read", "write", "upload", "download"})
     EXPECT_EQ(metrics("parts")[2]["lanes"][lane]["bytes"], 0) << lane;
