@@ -34,7 +34,7 @@ std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs
   const bool run = holds == RunFolder::Holds::kRun;
   std::error_code ignored;
   const fs::path file = store_path(store, 0);
-  if (!run && !RecordStore::store_number(store) && fs::exists(file, ignored) && !fs::is_empty(file, ignored)) {
+  if (!run && !RecordStore::store_number(store) && !fs::is_empty(file, ignored)) {
     return fmt::format(
         "{}: what is there cannot be read as a store: give another folder, or replace it with --overwrite",
         file.string());
@@ -87,13 +87,11 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
 // Decides between creating, replacing and resuming.
 OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFolder::Holds holds,
                      const std::vector<fs::path>& stores, const Log& log) {
-  const StoreExists found = find_store(stores);
-  const bool there = found == StoreExists::kYes, run = holds == RunFolder::Holds::kRun;
-  const auto is_store_in = [](const fs::path& folder_of_drive) {
-    return find_store(folder_of_drive) == StoreExists::kYes;
-  };
-  const auto first = std::ranges::find_if(stores, is_store_in);
-  const fs::path& store = first == stores.end() ? stores.front() : *first;
+  const auto first =
+      std::ranges::find(stores, StoreExists::kYes, [](const fs::path& store) { return find_store(store); });
+  const bool there = first != stores.end(), run = holds == RunFolder::Holds::kRun;
+  const StoreExists found = there ? StoreExists::kYes : StoreExists::kNo;
+  const fs::path& store = there ? *first : stores.front();
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
   if (options.open == OpenMode::kCreate && (there || run)) throw ConfigError(in_the_way(folder, holds, store, found));

@@ -145,12 +145,12 @@ fs::path without_end_slash(fs::path path) {
 }
 
 bool RunFolder::is_own(const fs::path& file) const {
-  const auto plain = [](const fs::path& folder) {
+  const auto folder_of = [](const fs::path& one) {
     std::error_code error;
-    const fs::path found = fs::weakly_canonical(fs::absolute(folder), error);
-    return without_end_slash(error ? folder : found);
+    const fs::path folder = fs::absolute(one).parent_path(), found = fs::weakly_canonical(folder, error);
+    return error ? folder : found;
   };
-  if (file.empty() || plain(file.parent_path()) != plain(folder_)) return false;
+  if (file.empty() || folder_of(file) != folder_of(config_file())) return false;
   const fs::path name = file.filename();
   for (const auto& own : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file()}) {
     if (name == own.filename()) return true;

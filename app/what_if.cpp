@@ -19,7 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-
 // "host_memory=64GiB, drives=2": without the blanks.
 std::string trimmed(const std::string& text) {
   const size_t first = text.find_first_not_of(' ');

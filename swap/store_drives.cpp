@@ -54,22 +54,20 @@ class BlockReader {
   bool has_superblocks(uint64_t fingerprint) {
     return drive_.bytes() >= kTablesOffset && !superblocks_are_blank(fingerprint);
   }
-  // Whether a creation that was cut off may have left this file, no header of which is whole: it is empty, or as long
-  // as it will be, and headers are durable before anything is written behind them.
+  // Whether a creation that was cut off may have left this file: it is empty, or as long as it will be, and headers are
+  // durable before anything else is written.
+  bool holds_nothing(uint64_t fingerprint) {
+    return drive_.bytes() == 0 || (superblocks_are_blank(fingerprint) && has_nothing_behind_headers());
+  }
   bool has_nothing_behind_headers() {
-    const int64_t bytes = drive_.bytes();
-    if (bytes < kTablesOffset) return bytes == 0;
     const off_t data = lseek(drive_.file(), kTablesOffset, SEEK_DATA);
     if (data < 0 && errno == ENXIO) return true;
     const int64_t begin = data < 0 ? kTablesOffset : data / kStoreBlockBytes * kStoreBlockBytes;
-    const int64_t end = std::min(bytes, begin + kLookedAtBytes);
+    const int64_t end = std::min(drive_.bytes(), begin + kLookedAtBytes);
     for (int64_t at = begin; at < end; at += kStoreBlockBytes) {
       if (!is_blank(read(at, block_))) return false;
     }
     return true;
-  }
-  bool holds_nothing(uint64_t fingerprint) {
-    return drive_.bytes() == 0 || (superblocks_are_blank(fingerprint) && has_nothing_behind_headers());
   }
   // A file is as long as it will be before anything is written to it.
   bool superblocks_are_blank(uint64_t fingerprint) {
@@ -135,10 +133,8 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
     case HeaderState::kValid:
       break;
     case HeaderState::kBlank:
-      if (!reader.has_superblocks(fingerprint_of(identity))) {
-        if (reader.has_nothing_behind_headers()) return std::nullopt;
-        refuse_foreign(path);
-      }
+      if (reader.holds_nothing(fingerprint_of(identity))) return std::nullopt;
+      if (!reader.has_superblocks(fingerprint_of(identity))) refuse_foreign(path);
       throw ConfigError(
           fmt::format("both copies of the identity header of {} have been emptied, and steps were "
                       "committed to it: bring back the file, or start over with --overwrite",

@@ -146,6 +146,7 @@ struct OpeningBlock {
 };
 void write_opening(std::span<std::byte> block, uint64_t generation);
 
+bool is_blank(std::span<const std::byte> block);               // zeros
 enum class BlockState : uint8_t { kValid, kBlank, kDamaged };  // kBlank: zeros, never written
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into);
 BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
@@ -176,7 +177,6 @@ struct IdentityCopies {
   IdentityHeader header;       // where kValid; where kOtherVersion its version
   std::optional<int> damaged;  // where kValid: the copy to mend
 };
-bool is_blank(std::span<const std::byte> block);               // zeros
 using CopyBlocks = std::array<std::span<const std::byte>, 2>;  // an empty one could not be read
 IdentityCopies read_identities(const CopyBlocks& copies);
 // One line for each difference; empty: the same.

@@ -6,6 +6,17 @@
 namespace sluice {
 namespace {
 
+TEST(RunFolder, knows_its_own_files_by_every_path_to_them) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  for (const std::filesystem::path& folder : {here, here / "", here / ".", std::filesystem::path()}) {
+    EXPECT_TRUE(RunFolder(folder).is_own("metrics.jsonl")) << folder;
+    EXPECT_TRUE(RunFolder(folder).is_own(here / "sluice-0.swap")) << folder;
+    EXPECT_FALSE(RunFolder(folder).is_own("mine.json")) << folder;
+    EXPECT_FALSE(RunFolder(folder).is_own("elsewhere/metrics.jsonl")) << folder;
+    EXPECT_FALSE(RunFolder(folder).is_own("")) << folder;
+  }
+}
+
 RunData run_of(int64_t commit_interval, const std::vector<double>& step_ms) {
   RunData run;
   run.commit_interval = commit_interval;
