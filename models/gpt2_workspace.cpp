@@ -116,10 +116,21 @@ int64_t attention_scratch(const Gpt2Config& config, const Gpt2Options& options) 
   return compute_threads() * 2 * queries * keys * element_bytes;
 }
 
-// What a product of matrices [rows, shared] and [shared, columns] widens, and the part of the result beside it.
-int64_t widened_bytes(const Gpt2Options& options, int64_t rows, int64_t shared, int64_t columns) {
-  if (on_gpu(options) || has_product_kernel(weights_dtype(options.precision))) return 0;
-  return 4 * (rows * shared + (rows + shared) * std::min(columns, product_columns(rows, shared)));
+// What a product of matrices [rows, shared] and [shared, columns] takes beside them. Without a kernel of its own, what
+// it widens and the part of the result. With fp16's each thread packs blocks of both, of at most so many rows, columns
+// and elements of the shared dimension; where that has several blocks, their sums are fp32.
+int64_t product_bytes(const Gpt2Options& options, int64_t rows, int64_t shared, int64_t columns) {
+  if (on_gpu(options)) return 0;
+  const DType type = weights_dtype(options.precision);
+  if (!has_product_kernel(type)) {
+    return 4 * (rows * shared + (rows + shared) * std::min(columns, product_columns(rows, shared)));
+  }
+  if (type != DType::kFp16) return 0;
+  constexpr int64_t kRows = 512, kShared = 1024, kPackedColumns = 128, kSummedColumns = 192;  // of oneDNN 3's
+  const int64_t block_rows = std::min(rows, kRows);
+  const int64_t packed = (block_rows + kPackedColumns) * std::min(shared, kShared) * 2;
+  const int64_t sums = shared > kShared ? block_rows * kSummedColumns * 4 : 0;
+  return compute_threads() * (packed + sums);
 }
 
 // The MLP's half of a backward: attention's graph (5 tensors of the boundary's size, and its probabilities where scores
@@ -131,14 +142,14 @@ int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t boundary = tokens * config.n_embd * element_bytes, inner = tokens * config.inner() * element_bytes;
   const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 16 : 19;
   const int64_t mlp = boundary * halves_of_boundary / 2 + 2 * inner + config.inner() * config.n_embd * element_bytes +
-                      widened_bytes(options, config.inner(), tokens, config.n_embd);
+                      product_bytes(options, config.inner(), tokens, config.n_embd);
   if (keeps_scores(options)) {
     const int64_t scores = tokens * config.n_head * options.sequence * element_bytes;
     return std::max(mlp + scores, 10 * boundary + 7 * scores / 2);
   }
   const int64_t attention =
       10 * boundary + 3 * config.n_embd * config.n_embd * element_bytes +
-      std::max(attention_scratch(config, options), widened_bytes(options, tokens, 3 * config.n_embd, config.n_embd));
+      std::max(attention_scratch(config, options), product_bytes(options, tokens, 3 * config.n_embd, config.n_embd));
   return std::max(mlp, attention);
 }
 
@@ -154,10 +165,10 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t heads = tile_range(config.n_head, config.attention_tiles(), 0).size();
   const int64_t columns = heads * width / config.n_head;
   const int64_t mlp =
-      2 * boundary + (2 * tokens + width) * features * element_bytes + widened_bytes(options, features, tokens, width);
+      2 * boundary + (2 * tokens + width) * features * element_bytes + product_bytes(options, features, tokens, width);
   const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 3 : 4;
   const int64_t last = halves_of_boundary * boundary / 2 + (8 * tokens + 3 * width) * columns * element_bytes +
-                       widened_bytes(options, tokens, 3 * columns, width);
+                       product_bytes(options, tokens, 3 * columns, width);
   int64_t midst = boundary + 6 * tokens * columns * element_bytes;
   if (keeps_scores(options)) {
     midst += (4 * tokens * heads + options.sequence) * options.sequence * element_bytes;
@@ -169,15 +180,15 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 }
 
 // What a whole block's forward keeps: the inputs of its products, attention's result, the sum between the halves, the
-// MLP's inner activations; and what best fit leaves between them: within a quarter. Or what is widened for attention's
-// inputs.
+// MLP's inner activations; and what best fit leaves between them: within a quarter. Or what attention's
+// inputs' product takes.
 int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence;
   const int64_t boundary = tokens * config.n_embd * element_bytes, inner = tokens * config.inner() * element_bytes;
   if (!keeps_scores(options)) {
-    return std::max(8 * boundary + inner + widened_bytes(options, tokens, config.n_embd, config.inner()),
-                    4 * boundary + widened_bytes(options, tokens, config.n_embd, 3 * config.n_embd));
+    return std::max(8 * boundary + inner + product_bytes(options, tokens, config.n_embd, config.inner()),
+                    4 * boundary + product_bytes(options, tokens, config.n_embd, 3 * config.n_embd));
   }
   const int64_t scores = tokens * config.n_head * options.sequence * element_bytes;
   return 8 * boundary + inner + 2 * scores;
@@ -186,7 +197,7 @@ int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 // cuBLAS's own, and cuBLASLt's while a product runs.
 constexpr int64_t kBlasBytes = 64 * kMiB;
 
-// Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what is widened.
+// Logits of a tile, and either a few of their rows in fp32, a slice of the weight's gradient, or what a product takes.
 int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tile = options.loss_tile_tokens;
@@ -195,7 +206,7 @@ int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t rows = std::min(softmax_rows(grain, config.vocab_size), tile) * words * 4;
   const int64_t slice = std::min(head_gradient_rows(grain, config.n_embd), words) * config.n_embd * element_bytes;
   return tile * (words + config.n_embd * 3 / 2) * element_bytes +
-         std::max({rows, slice, widened_bytes(options, tile, words, config.n_embd)});
+         std::max({rows, slice, product_bytes(options, tile, words, config.n_embd)});
 }
 
 }  // namespace
