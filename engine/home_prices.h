@@ -1,6 +1,7 @@
 // What homes cost: the work that each lane has with a partition's bytes, or with a tensor's, at each home they may
 // have. Told from the programs of plans in which all bytes of a group have one home, so that nothing here knows what a
-// hop is for. Such a plan has one chunk a partition and one micro-batch: work grows with bytes.
+// hop is for. Such a plan has one chunk a partition and one micro-batch: work grows with bytes. Its rings are deep: where
+// what a visit passes does not fit in one (engine/passing_tensors.h), tensors on NVMe cost more.
 #pragma once
 #include <optional>
 #include <span>

@@ -84,6 +84,7 @@ class Planner {
     int64_t device_fixed = 0, host_fixed = 0;                     // homes and long-lived buffers
     int64_t weights_group = 0, open_group = 0, boundary = 0;      // one buffer of each device ring
     int64_t update_slot = 0, gradient_slot = 0, tensor_slot = 0;  // one buffer of each host ring
+    int64_t passing = 0;                                          // tensors between the device and NVMe, of one visit
     Staging staging;
   };
   struct Room {

@@ -1,6 +1,8 @@
 // The planner's rings: how deep they must be, and how deep they are where there is room.
 #include <algorithm>
 
+#include "core/bytes.h"
+#include "engine/passing_tensors.h"
 #include "engine/planner.h"
 
 namespace sluice {
@@ -9,6 +11,11 @@ namespace {
 // How deep rings are where there is room.
 constexpr int kWeightsBuffers = 2, kOpenBuffers = 2;
 constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the device and NVMe
+
+// ... of tensors: what a visit passes stays until the next one has read it, and as much is on its way to the drive.
+int64_t tensors_wanted(int64_t buffer, int64_t of_a_visit) {
+  return std::max(kPassingBuffers * buffer, 2 * (of_a_visit + buffer));
+}
 
 }  // namespace
 
@@ -30,6 +37,7 @@ void Planner::ring_needs(const Plan& plan, Needs& needs) const {
     needs.staging.ahead = std::max(needs.staging.ahead, staging);
     needs.boundary = std::max(needs.boundary, boundary_need(plan, static_cast<int>(v), layout));
   }
+  if (needs.tensor_slot > 0) needs.passing = passing_bytes(model_, plan);
 }
 
 // Micro-batches whose tensors have the homes of those of the one before pass as much. The layout is scratch.
@@ -73,15 +81,17 @@ void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
   plan.host_gradients.bytes = needs.gradient_slot;
   plan.host_boundary.bytes = needs.tensor_slot;
   deepen(plan.host_update, needs.update_slot, room.host);
+  if (needs.passing <= room.host / 2) deepen(plan.host_boundary, needs.passing - needs.tensor_slot, room.host);
   if (needs.staging.slot > 0) {
     const int64_t wanted = needs.staging.ahead - needs.staging.slot;
     deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
   }
   for (int buffers = 1; buffers < kPassingBuffers; ++buffers) {
     deepen(plan.host_gradients, needs.gradient_slot, room.host);
-    deepen(plan.host_boundary, needs.tensor_slot, room.host);
   }
   for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
+  const int64_t more = tensors_wanted(needs.tensor_slot, needs.passing) - plan.host_boundary.bytes;
+  deepen(plan.host_boundary, std::min(more, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
 }
 
 // Rings no deeper than the homes that were found ask for.
@@ -97,7 +107,7 @@ void Planner::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
   shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
   shrink(plan.host_gradients, kPassingBuffers * now.gradient_slot, room.host);
-  shrink(plan.host_boundary, kPassingBuffers * now.tensor_slot, room.host);
+  shrink(plan.host_boundary, tensors_wanted(now.tensor_slot, now.passing), room.host);
   shrink(plan.host_staging, now.staging.ahead, room.host);
 }
 

@@ -39,6 +39,7 @@ class Step {
   void close(int visit, const OpenOnDevice& open);
   void begin_backward();
   void read_ahead(int visit);
+  void read_tensors_ahead(int visit) { turns_.read_ahead(visit); }
   void prefetch();
   void commit();
   void clip() { verbs_.clip(); }
@@ -89,7 +90,7 @@ Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
       uses_(model),
       kind_(kind),
       verbs_(model, plan),
-      passage_(plan, verbs_),
+      passage_(model, plan, uses_, verbs_, kind),
       turns_({.model = model, .plan = plan, .uses = uses_, .verbs = verbs_, .passage = passage_}, kind),
       half_(update_half(kind)),
       homes_last_(updates_wait_for_buffers()),
@@ -397,7 +398,10 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) 
   for (int visit = last; visit >= 0; --visit) {
     step.read_ahead(visit);
     const OpenOnDevice gradients = step.backward(visit, weights);
-    if (visit > 0) weights = step.fetch(visit - 1);
+    if (visit > 0) {
+      weights = step.fetch(visit - 1);
+      step.read_tensors_ahead(visit - 1);
+    }
     step.close(visit, gradients);
   }
   step.clip();

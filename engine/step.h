@@ -69,6 +69,7 @@ struct ModelUses {
   std::vector<int> takers;       // per tensor: how many visits take it
   std::vector<int> last_taker;   // per tensor: whose backward contributes first
   std::vector<int> first_giver;  // per tensor: the others rewrite what this one gave
+  std::vector<int> last_giver;   // per tensor
   std::vector<int> first_visit;  // per partition: whose backward contributes last
   std::vector<int> last_visit;   // per partition: whose backward contributes first
   std::vector<int> visits;       // per partition: how many visits use it

@@ -4,12 +4,12 @@
 
 namespace sluice {
 
-Passage::Passage(const Plan& plan, Verbs& verbs)
+Passage::Passage(const ModelSpec& model, const Plan& plan, const ModelUses& uses, Verbs& verbs, UnitKind kind)
     : plan_(plan),
       verbs_(verbs),
       staging_(plan.host_staging.offset, plan.host_staging.bytes),
       gradients_(plan.host_gradients.offset, plan.host_gradients.bytes),
-      tensors_(plan.host_boundary.offset, plan.host_boundary.bytes) {}
+      tensors_(model, plan, uses, verbs, kind) {}
 
 WeightsInHost Passage::weights_from_home(int chunk, When when) {
   if (plan_.chunks[chunk].weights == Home::kHost) return {{}, chunk, plan_.chunks[chunk].weights_offset};
@@ -42,15 +42,17 @@ void Passage::copy_to_store(const RecordsOnDevice& records, When when) {
 void Passage::bring(const TensorMove& tensor) {
   const TensorHome home = verbs_.home_of(tensor);
   if (home.home == Home::kHost) verbs_.upload(TensorInHost{{}, tensor, home.offset});
-  if (home.home != Home::kNvme) return;
-  verbs_.upload(verbs_.verify(verbs_.swap_in(tensor, tensors_.take(verbs_.tensor_buffer_bytes(tensor)))));
+  if (home.home == Home::kNvme) tensors_.bring(tensor);
 }
 
 void Passage::take_home(const TensorMove& tensor) {
   const TensorHome home = verbs_.home_of(tensor);
   if (home.home == Home::kHost) verbs_.download(tensor, home.offset);
-  if (home.home != Home::kNvme) return;
-  verbs_.swap_out(verbs_.seal(verbs_.download(tensor, tensors_.take(verbs_.tensor_buffer_bytes(tensor)))));
+  if (home.home == Home::kNvme) tensors_.take_home(tensor);
+}
+
+bool Passage::read_ahead(const TensorMove& tensor) {
+  return verbs_.home_of(tensor).home != Home::kNvme || tensors_.read_ahead(tensor);
 }
 
 void Passage::take_home(int visit, ClosedOnDevice gradient) {

@@ -4,6 +4,7 @@
 // What comes from NVMe or goes there passes through rings in host memory; tensors and gradients at home on the device
 // stay where they are.
 #pragma once
+#include "engine/passing_tensors.h"
 #include "engine/plan.h"
 #include "engine/step_verbs.h"
 #include "offload/byte_ring.h"
@@ -12,8 +13,8 @@ namespace sluice {
 
 class Passage {
  public:
-  // Both must outlive it.
-  Passage(const Plan& plan, Verbs& verbs);
+  // All must outlive it.
+  Passage(const ModelSpec& model, const Plan& plan, const ModelUses& uses, Verbs& verbs, UnitKind kind);
 
   // In host memory, from where they are uploaded again.
   WeightsInHost weights_from_home(int chunk, When when);
@@ -25,12 +26,15 @@ class Passage {
 
   void bring(const TensorMove& tensor);
   void take_home(const TensorMove& tensor);
+  bool read_ahead(const TensorMove& tensor);  // false: no room
+  void write_tensors() { tensors_.write_waiting(); }
   void take_home(int visit, ClosedOnDevice gradient);
 
  private:
   const Plan& plan_;
   Verbs& verbs_;
-  ByteRing staging_, gradients_, tensors_;
+  ByteRing staging_, gradients_;
+  PassingTensors tensors_;
 };
 
 }  // namespace sluice

@@ -79,6 +79,7 @@ void Turns::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
 }
 
 void Turns::forward(int visit, const WeightsOnDevice& weights) {
+  passage_.write_tensors();
   for (int m = 0; m < plan_.options.micro_batches; ++m) forward_turn(turn(visit, m, Pass::kForward), weights);
 }
 
@@ -144,7 +145,16 @@ void Turns::give_gradients_back(const Turn& turn) {
   }
 }
 
+void Turns::read_ahead(int visit) {
+  for (int m = 0; m < plan_.options.micro_batches; ++m) {
+    for (const int t : model_.visits[visit].takes) {
+      if (!passage_.read_ahead({visit, t, m})) return;
+    }
+  }
+}
+
 void Turns::backward(int visit, const WeightsOnDevice& weights, const OpenOnDevice& open) {
+  passage_.write_tensors();
   for (int m = 0; m < plan_.options.micro_batches; ++m) backward_turn(turn(visit, m, Pass::kBackward), weights, open);
 }
 

@@ -25,6 +25,8 @@ class Turns {
   };
   Turns(const Parts& parts, UnitKind kind);
 
+  // Reads from NVMe what the visit takes, as far as there is room.
+  void read_ahead(int visit);
   // A visit's turns for all micro-batches, on one fetch of its weights.
   void forward(int visit, const WeightsOnDevice& weights);
   void backward(int visit, const WeightsOnDevice& weights, const OpenOnDevice& open);

@@ -8,6 +8,7 @@ ModelUses::ModelUses(const ModelSpec& model)
     : takers(model.tensors.size(), 0),
       last_taker(model.tensors.size(), -1),
       first_giver(model.tensors.size(), -1),
+      last_giver(model.tensors.size(), -1),
       first_visit(model.partitions.size(), -1),
       last_visit(model.partitions.size(), -1),
       visits(model.partitions.size(), 0) {
@@ -18,6 +19,7 @@ ModelUses::ModelUses(const ModelSpec& model)
     }
     for (int t : model.visits[v].gives) {
       if (first_giver[t] < 0) first_giver[t] = v;
+      last_giver[t] = v;
     }
     for (int p : model.visits[v].partitions) {
       ++visits[p];

@@ -180,8 +180,8 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 }
 
 // What a whole block's forward keeps: the inputs of its products, attention's result, the sum between the halves, the
-// MLP's inner activations; and what best fit leaves between them: within a quarter. Or what attention's
-// inputs' product takes.
+// MLP's inner activations; and what best fit leaves between them: within a quarter. Or what the product for attention's
+// inputs takes.
 int64_t graph_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence;

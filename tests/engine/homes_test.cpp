@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/errors.h"
+#include "engine/passing_tensors.h"
 #include "engine/plan_search.h"
 #include "tests/engine/homes_fixture.h"
 
@@ -38,14 +39,16 @@ void add(LaneTimes& sum, const LaneTimes& work_ms, double times) {
   for (size_t lane = 0; lane < sum.size(); ++lane) sum[lane] += times * work_ms[lane];
 }
 
+// Where the ring holds less than a visit passes, tensors take ways to the drive and back that no price knows.
 TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
-  int on_device = 0, all = 0;
+  int on_device = 0, all = 0, passing = 0, crowded = 0;
   for (const int micro_batches : {1, 3}) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
       PlanOptions wish = options(seed);
       wish.micro_batches = micro_batches;
       wish.commit_interval = seed % 2 == 0 ? 1 : 4;
       const HomePrices prices = price_homes(model_, wish, wish.commit_interval);
+      if (seed % 4 == 3) wish.placement.activations = {{HomeKind::kNvme, 1}};
       make_scarce(wish, seed);
       wish.device_bytes += static_cast<int64_t>(seed % 5) * 64 * kKiB;
       const std::optional<Plan> plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
@@ -71,11 +74,19 @@ TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
             1);
       }
       const LaneTimes work_ms = work_of(*plan);
+      const int64_t passes = passing_bytes(model_, *plan);
+      const bool fits = plan->host_boundary.bytes >= passes;
+      passing += fits && passes > 0 ? 1 : 0;
+      crowded += fits ? 0 : 1;
       for (int lane = 0; lane < kLaneCount; ++lane) {
-        EXPECT_NEAR(sum[lane], work_ms[lane], 1e-9 + 1e-9 * work_ms[lane]) << "seed " << seed << " lane " << lane;
+        const double slack_ms = 1e-9 + 1e-9 * work_ms[lane];
+        EXPECT_LE(sum[lane], work_ms[lane] + slack_ms) << "seed " << seed << " lane " << lane;
+        if (fits) EXPECT_GE(sum[lane], work_ms[lane] - slack_ms) << "seed " << seed << " lane " << lane;
       }
     }
   }
+  EXPECT_GT(passing, 4);
+  EXPECT_GT(crowded, 4);
   EXPECT_GT(on_device, all / 10);
   EXPECT_LT(on_device, all * 9 / 10);
 }
@@ -131,12 +142,13 @@ class Enumeration {
         items_.push_back(item);
       }
     }
+    // On NVMe a tensor takes as much of the ring as visits take and give of it at once: one buffer.
     for (int t = 0; t < static_cast<int>(model.tensors.size()); ++t) {
       const auto& price = prices.of(Group::kActivations).items[t];
       if (forced == Group::kActivations) {
         add(rest_ms_, price[1], 1);
       } else {
-        items_.push_back({.work_ms = price, .device = {8192, 0, 0}, .host = {0, 8192, 0}, .alike = 200 + t});
+        items_.push_back({.work_ms = price, .device = {8192, 0, 0}, .host = {0, 8192, 8192}, .alike = 200 + t});
       }
     }
   }
@@ -226,6 +238,7 @@ TEST_F(Homes, no_assignment_in_the_same_memory_leaves_the_busiest_resource_less_
     Budgets bytes = bytes_at_home(plans->speeds);
     if (forced == Group::kActivations) bytes.host_bytes -= 2 * 8192;
     if (forced == Group::kWeights) bytes.host_bytes -= 6 * 4096;
+    bytes.host_bytes += std::min(plans->speeds.host_boundary.bytes, passing_bytes(model_, plans->speeds));
     const GroupTimes chosen = times_of(plans->speeds), ordered = times_of(plans->order);
     const double best_ms = every.best_ms(bytes.device_bytes, bytes.host_bytes);
     EXPECT_LE(longest_ms(chosen), best_ms + every.granularity_ms()) << "seed " << seed;

@@ -145,6 +145,66 @@ TEST(NvmeHomes, are_in_the_table_of_the_plan_and_in_what_a_step_writes) {
   EXPECT_GE(extents, 2 * plan.geometry.padded_elements());
 }
 
+// Transfers of tensors and of their gradients in a unit.
+struct TensorMoves {
+  int writes = 0, reads = 0;
+  friend bool operator==(const TensorMoves&, const TensorMoves&) = default;
+};
+TensorMoves tensor_moves(const ModelSpec& model, const Plan& plan, UnitKind kind) {
+  TensorMoves moves;
+  const UnitProgram unit = build_unit(model, plan, kind);
+  for (const Hop& hop : unit.program.hops()) {
+    if (hop.group != Group::kActivations) continue;
+    moves.writes += hop.verb == Verb::kSwapOut ? 1 : 0;
+    moves.reads += hop.verb == Verb::kSwapIn ? 1 : 0;
+  }
+  return moves;
+}
+
+TEST(NvmeHomes, see_a_tensor_once_each_way_and_its_gradient_never_where_the_ring_holds_what_a_visit_passes) {
+  const ModelSpec model = layers(8);
+  PlanOptions options = plan_options();
+  options.placement.activations = {{HomeKind::kNvme, 1}};
+  const int tensors = 7 * options.micro_batches, read_once = options.micro_batches;  // by the last visit
+  const TensorMoves least{tensors - read_once, tensors - read_once};
+  const Plan roomy = make_plan(model, options);
+  EXPECT_EQ(tensor_moves(model, roomy, UnitKind::kTrain), least);
+  EXPECT_EQ(tensor_moves(model, roomy, UnitKind::kEvaluate), (TensorMoves{0, 0}));
+
+  options.host_bytes = Planner(model, options).smallest_host(options.device_bytes).value();
+  const Plan crowded = make_plan(model, options);
+  EXPECT_EQ(tensor_moves(model, crowded, UnitKind::kTrain).writes, 2 * tensors);  // the gradients too
+  EXPECT_GT(tensor_moves(model, crowded, UnitKind::kTrain).reads, 2 * tensors);
+}
+
+// Tensors with several readers and givers among them.
+TEST(NvmeHomes, train_to_the_bits_of_the_reference_through_rings_of_any_depth) {
+  int depths = 0;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const ModelSpec model = random_model(seed, Precision::kBf16);
+    const ReferenceOptions reference{.micro_batches = 1 + static_cast<int>(seed % 3), .steps = 2};
+    const RunRecord expected = train_reference(model, reference);
+    TempFolder names;
+    EngineOptions options = engine_options(names, reference);
+    options.plan.placement.activations = {{HomeKind::kNvme, 1}};
+    const int64_t smallest = Planner(model, options.plan).smallest_host(options.plan.device_bytes).value();
+    int64_t last_depth = 0;
+    for (int64_t more = 0; more <= 512 * kKiB; more += 64 * kKiB) {
+      options.plan.host_bytes = smallest + more;
+      const int64_t depth = make_plan(model, options.plan).host_boundary.bytes;
+      if (depth == last_depth) continue;
+      last_depth = depth;
+      ++depths;
+      TempFolder folder;
+      EngineOptions here = options;
+      here.store.folder = folder.path();
+      Engine engine(model, here, toy_source());
+      EXPECT_EQ(train_engine(engine, model, reference), expected) << "seed " << seed << " ring " << depth;
+    }
+  }
+  EXPECT_GT(depths, 12);
+}
+
 TEST(NvmeHomes, wait_for_no_commit) {
   const ModelSpec model = layers(5);
   for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative}) {

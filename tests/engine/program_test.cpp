@@ -1,10 +1,12 @@
 // Programs are legal by construction: checked here without the ranges that emit() was told, from what hops do.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bitset>
 
 #include "core/errors.h"
+#include "engine/passing_tensors.h"
 #include "engine/planner.h"
 #include "engine/step.h"
 #include "tests/engine/toy_model.h"
@@ -240,6 +242,35 @@ TEST(Programs, of_thousands_of_random_lists_are_legal_in_every_variant_of_a_unit
       ASSERT_FALSE(HasFatalFailure()) << "seed " << seed << " unit " << static_cast<int>(kind);
     }
   }
+}
+
+// Tensors of unlike sizes on their way to NVMe and back; some are read again long after the ring has come round.
+TEST(Programs, pass_tensors_through_rings_of_any_depth) {
+  int later_writes = 0;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    ModelSpec model = random_model(seed, Precision::kBf16);
+    for (size_t t = 0; t < model.tensors.size(); ++t) {
+      model.tensors[t].elements = 2048 * static_cast<int64_t>(1 + (seed + t * t) % 5);
+    }
+    for (const size_t before_last : {1, 2}) {
+      if (before_last >= model.visits.size()) continue;
+      model.visits.front().gives.push_back(static_cast<int>(model.tensors.size()));
+      model.visits[model.visits.size() - before_last].takes.push_back(static_cast<int>(model.tensors.size()));
+      model.tensors.push_back({.name = fmt::format("far {}", before_last), .elements = 4096});
+    }
+    PlanOptions options{.device_bytes = 64 * kMiB, .host_bytes = 64 * kMiB, .micro_batches = 1 + int(seed % 3)};
+    options.placement.activations = {{HomeKind::kNvme, 1}};
+    Plan plan = make_plan(model, options);
+    const int64_t all = plan.host_boundary.bytes, largest = 5 * 4096;
+    for (plan.host_boundary.bytes = largest; plan.host_boundary.bytes <= all; plan.host_boundary.bytes += 3 * 4096) {
+      later_writes += plan.host_boundary.bytes >= passing_bytes(model, plan) ? 1 : 0;
+      for (const UnitKind kind : {UnitKind::kEvaluate, UnitKind::kTrain}) {
+        expect_legal(model, plan, build_unit(model, plan, kind));
+        ASSERT_FALSE(HasFatalFailure()) << "seed " << seed << " ring " << plan.host_boundary.bytes;
+      }
+    }
+  }
+  EXPECT_GT(later_writes, 24);
 }
 
 // The first reads for the next unit wait for the oldest buffers of the update ring: the last early updates, whose
