@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <filesystem>
 #include <future>
 #include <span>
@@ -17,8 +18,8 @@
 #include "app/speeds.h"
 #include "app/step_predictions.h"
 #include "app/what_if.h"
+#include "bench/scratch_folder.h"
 #include "core/clock.h"
-#include "data/cache_file.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
 
@@ -67,6 +68,7 @@ class Training {
   const TrainOptions& options_;
   Console& console_;
   Opening opening_;
+  std::deque<MadeFolder> folders_;  // of the run and its store: a refused run leaves none behind
   RunSetup setup_;
   std::optional<PlanOptions> plan_options_;
   std::optional<Dataset> data_;
@@ -116,7 +118,7 @@ void Training::make_the_plan() {
 // Of a run that begins in a new folder: another one may have come and gone there since that was looked at.
 void Training::lock_folder() {
   if (opening_.lock.is_held()) return;
-  make_folder(folder().path());
+  folders_.emplace_back(folder().path(), "give a folder that can be written with --out");
   opening_.lock = folder().lock();
   if (folder().holds() == RunFolder::Holds::kNothing) return;
   throw ConfigError(fmt::format("{}: another run has been begun there in this moment; give another folder with --out",
@@ -157,6 +159,9 @@ void Training::open_engine() {
   options.store.make_queue = options_.make_queue;
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };
   options.on_new_store = [this] { folder().forget(); };
+  if (opening_.mode != OpenMode::kOpen) {
+    for (const fs::path& store : opening_.stores()) folders_.emplace_back(store);
+  }
   ParameterSource source = setup_.model.initial_values(config.seed);
   if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty())
     source = hugging_face_source(setup_.section.folder, setup_.model);

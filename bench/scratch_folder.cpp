@@ -14,16 +14,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void refuse(const fs::path& folder, int error_number) {
-  throw IoError({.action = "make a folder",
-                 .path = folder.string(),
-                 .error_number = error_number,
-                 .advice = "name a folder that can be written (sluice.nvme, of bench io --path)"});
+[[noreturn]] void refuse(const fs::path& folder, int error_number, const std::string& advice) {
+  throw IoError({.action = "creation", .path = folder.string(), .error_number = error_number, .advice = advice});
 }
 
 }  // namespace
 
-MadeFolder::MadeFolder(const fs::path& folder) : path_(fs::absolute(folder).lexically_normal()) {
+MadeFolder::MadeFolder(const fs::path& folder, std::string advice)
+    : path_(fs::absolute(folder).lexically_normal()), advice_(std::move(advice)) {
   if (!path_.has_filename()) path_ = path_.parent_path();  // "FOLDER/"
   make();
 }
@@ -32,13 +30,21 @@ void MadeFolder::make() {
   std::error_code error;
   for (fs::path up = path_; !fs::exists(up, error) && up.has_relative_path(); up = up.parent_path()) first_made_ = up;
   fs::create_directories(path_, error);
-  if (error) refuse(path_, error.value());
+  if (error) {
+    remove_made();
+    refuse(path_, error.value(), advice_);
+  }
 }
 
-MadeFolder::~MadeFolder() {
+MadeFolder::~MadeFolder() { remove_made(); }
+
+// As far as it was made, and nothing is in it.
+void MadeFolder::remove_made() noexcept {
   if (was_there()) return;
   std::error_code error;
-  for (fs::path up = path_; fs::remove(up, error) && up != first_made_; up = up.parent_path()) {
+  for (fs::path up = path_;; up = up.parent_path()) {
+    fs::remove(up, error);
+    if (error || up == first_made_) return;
   }
 }
 
@@ -47,7 +53,7 @@ ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
   const std::string pattern = (parent_.path() / "sluice-bench-XXXXXX").string();
   std::string name = pattern;
   for (int tries = 1; mkdtemp(name.data()) == nullptr; ++tries) {
-    if (errno != ENOENT || tries == kTries) refuse(pattern, errno);
+    if (errno != ENOENT || tries == kTries) refuse(pattern, errno, parent_.advice());
     parent_.make();  // another benchmark had made it, and is through
     name = pattern;
   }

@@ -1,6 +1,7 @@
-// Folders for a benchmark's own files, on the drive to measure; they are removed at the end.
+// Folders that go again: those that nothing came into, and a benchmark's for its own files on the drive to measure.
 #pragma once
 #include <filesystem>
+#include <string>
 
 namespace sluice {
 
@@ -8,17 +9,24 @@ namespace sluice {
 // has put something into it.
 class MadeFolder {
  public:
-  explicit MadeFolder(const std::filesystem::path& folder);  // throws IoError
+  // Throws IoError, which gives this advice.
+  explicit MadeFolder(const std::filesystem::path& folder, std::string advice = kOfDrive);
   ~MadeFolder();
   void make();  // again, where somebody has removed it since
   MadeFolder(const MadeFolder&) = delete;
   MadeFolder& operator=(const MadeFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  const std::string& advice() const { return advice_; }
   bool was_there() const { return first_made_.empty(); }
 
  private:
+  void remove_made() noexcept;
+
+  static constexpr const char* kOfDrive = "name a folder that can be written (sluice.nvme, of bench io --path)";
+
   std::filesystem::path path_;
+  std::string advice_;
   std::filesystem::path first_made_;  // the topmost
 };
 

@@ -104,7 +104,7 @@ TEST_F(BenchIo, in_a_folder_that_was_not_there_says_so_and_takes_it_away_again) 
 
 // No disk is as slow as these.
 TEST_F(BenchIo, the_ceiling_of_drives_of_unequal_speed_is_what_both_give) {
-  const Ended ended = sluice({"bench", "io", "--path", file("a") + "," + file("b"), "--size", "32MiB", "--rounds", "3",
+  const Ended ended = sluice({"bench", "io", "--path", file("a") + "," + file("b"), "--size", "32MiB", "--rounds", "7",
                               "--verify", "off", "--throttle", "0.4,0.04", "--json"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const Json figures = figures_of(ended);

@@ -256,6 +256,18 @@ TEST_F(RefusalsTest, text_that_is_missing_or_too_short_is_named) {
   EXPECT_FALSE(fs::exists(file("run/sluice-0.swap")));
 }
 
+TEST_F(RefusalsTest, a_refused_run_leaves_no_folder_behind) {
+  expect_refused(sluice({"train", "@run.json", "--out", "@new/run", "--data", "@nowhere"}), 2, "nowhere is not there");
+  EXPECT_FALSE(fs::exists(file("new")));
+  const std::string drives = "sluice.nvme=[\"" + file("drives/a") + "\", \"/proc/nope\"]";
+  expect_refused(train("new/run", {"--set", drives}), 1, "/proc/nope");
+  EXPECT_FALSE(fs::exists(file("new")));
+  EXPECT_FALSE(fs::exists(file("drives")));
+  fs::create_directory(file("mine"));
+  expect_refused(sluice({"train", "@run.json", "--out", "@mine", "--data", "@nowhere"}), 2, "nowhere is not there");
+  EXPECT_TRUE(fs::exists(file("mine")));
+}
+
 TEST_F(RefusalsTest, commands_on_a_folder_without_a_run_name_it) {
   expect_refused(sluice({"generate", "@none", "--prompt", "x", "--tokens", "3"}), 2,
                  file("none") + ": no run is there");
