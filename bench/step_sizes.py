@@ -5,9 +5,9 @@
 Each row is `sluice bench step` with waits in place of compute, so that compute can be set against the drive as a GPU
 machine would have it: a first call measures both. "balance" rows are of one size, state on NVMe and weights in host
 memory, with compute that is faster than the drive by 1.5, equal, and slower by 1.5, with the clip not engaging; then with
-the clip engaging in every step, with updates deferred, and with weights on NVMe too. Rows of sizes have weights, state and
-gradients at home on NVMe and the same budgets. Needs 26 bytes a parameter in FOLDER (31 GB for 1.2 billion, one size at a
-time), and nothing else running.
+the clip engaging in every step, with updates deferred, with weights and gradients on NVMe too, and with activations there
+too. Rows of sizes have weights, state and gradients at home on NVMe and the same budgets. Needs 26 bytes a parameter in
+FOLDER (31 GB for 1.2 billion, one size at a time), and nothing else running.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from pathlib import Path
 WIDTH, PARAMETERS_A_LAYER = 1024, 12 * 1024**2 + 13 * 1024
 ALL_ON_NVME = {"host_memory": "768MiB", "placement": {"weights": "nvme", "state": "nvme", "gradient": "nvme"}}
 STATE_ON_NVME = {"host_memory": "2GiB", "placement": {"weights": "host", "state": "nvme"}}
+ACTIVATIONS_TOO = {"host_memory": "2GiB", "placement": {"weights": "host", "state": "nvme", "activations": "nvme"}}
 
 
 def configuration(layers, drive, homes, clipping=1.0, update="auto"):
@@ -76,6 +77,7 @@ def balance(layers, arguments):
     rows = [("compute 1/1.5 of NVMe", 1 / 1.5, {}), ("compute equal to NVMe", 1, {}), ("compute 1.5 of NVMe", 1.5, {})]
     more_rows = [("clip in every step", {"clipping": 0.01}), ("deferred", {"update": "deferred"})]
     more_rows += [("weights and gradients on NVMe too", {"homes": ALL_ON_NVME})]
+    more_rows += [("activations on NVMe too", {"homes": ACTIVATIONS_TOO})]
     rows += [(f"{name}, {words}", by, more) for words, more in more_rows for name, by, _ in rows]
     header(f"{layers * PARAMETERS_A_LAYER / 1e9:.2f} B parameters")
     for name, by, more in rows:
