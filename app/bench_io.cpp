@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -140,20 +139,19 @@ std::string row(const char* name, const IoFigure& figure) {
 }
 
 // Those that are not there are made for as long as this lasts, which is said: it may be a drive that is not mounted.
-std::deque<MadeFolder> made_folders(const IoArguments& arguments, Console& console) {
-  std::deque<MadeFolder> folders;
+void make_folders(const IoArguments& arguments, Console& console, MadeFolders& folders) {
   for (const fs::path& folder : arguments.options.folders) {
-    if (folders.emplace_back(folder).was_there()) continue;
+    if (folders.make(folder).was_there()) continue;
     say(console.log(), LogLevel::kWarning,
         fmt::format("{} was not there: it is made for this measurement", folder.string()));
   }
-  return folders;
 }
 
 void measure(const IoArguments& arguments) {
   check_room(arguments);
   Console console;
-  const auto folders = made_folders(arguments, console);
+  MadeFolders folders;
+  make_folders(arguments, console, folders);
   IoStoreOptions options = arguments.options;
   options.log = console.log();
   const IoBenchEnd end =
@@ -191,7 +189,8 @@ void sweep(const IoArguments& arguments) {
   check_names(arguments);
   check_sweep_room(arguments);
   Console console;
-  const auto folders = made_folders(arguments, console);
+  MadeFolders folders;
+  make_folders(arguments, console, folders);
   const Arena memory(kSweepMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
   IoProbeOptions options{.folders = arguments.options.folders,
                          .memory = memory.span(),

@@ -72,6 +72,11 @@ FolderLock RunFolder::lock() const {
                     "folder (--out)",
                     folder_.string()));
   }
+  struct stat status {};
+  if (fstat(held.file(), &status) == 0 && status.st_nlink == 0) {
+    throw ConfigError(fmt::format(
+        "{}: a run that was refused took its folder away in this moment; start this one again", folder_.string()));
+  }
   return held;
 }
 

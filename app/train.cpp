@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <deque>
 #include <filesystem>
 #include <future>
 #include <span>
@@ -68,7 +67,7 @@ class Training {
   const TrainOptions& options_;
   Console& console_;
   Opening opening_;
-  std::deque<MadeFolder> folders_;  // of the run and its store: a refused run leaves none behind
+  MadeFolders folders_;  // of the run and its store: a refused run leaves none behind
   RunSetup setup_;
   std::optional<PlanOptions> plan_options_;
   std::optional<Dataset> data_;
@@ -118,7 +117,7 @@ void Training::make_the_plan() {
 // Of a run that begins in a new folder: another one may have come and gone there since that was looked at.
 void Training::lock_folder() {
   if (opening_.lock.is_held()) return;
-  folders_.emplace_back(folder().path(), "give a folder that can be written with --out");
+  folders_.make(folder().path(), "give a folder that can be written with --out");
   opening_.lock = folder().lock();
   if (folder().holds() == RunFolder::Holds::kNothing) return;
   throw ConfigError(fmt::format("{}: another run has been begun there in this moment; give another folder with --out",
@@ -160,7 +159,7 @@ void Training::open_engine() {
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };
   options.on_new_store = [this] { folder().forget(); };
   if (opening_.mode != OpenMode::kOpen) {
-    for (const fs::path& store : opening_.stores()) folders_.emplace_back(store);
+    for (const fs::path& store : opening_.stores()) folders_.make(store);
   }
   ParameterSource source = setup_.model.initial_values(config.seed);
   if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty())

@@ -1,6 +1,7 @@
 #include "bench/scratch_folder.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -26,26 +27,33 @@ MadeFolder::MadeFolder(const fs::path& folder, std::string advice)
   make();
 }
 
+// Another process may take a folder above it away, which it had made itself.
 void MadeFolder::make() {
+  constexpr int kTries = 10;
   std::error_code error;
-  for (fs::path up = path_; !fs::exists(up, error) && up.has_relative_path(); up = up.parent_path()) first_made_ = up;
-  fs::create_directories(path_, error);
-  if (error) {
-    remove_made();
-    refuse(path_, error.value(), advice_);
+  for (int tries = 0; tries < kTries; ++tries) {
+    std::vector<fs::path> missing;
+    for (fs::path up = path_; fs::symlink_status(up, error).type() == fs::file_type::not_found; up = up.parent_path()) {
+      if (!up.has_relative_path()) break;
+      missing.push_back(up);
+    }
+    error.clear();
+    for (; !missing.empty() && !error; missing.pop_back()) {
+      if (fs::create_directory(missing.back(), error)) made_.push_back(missing.back());
+    }
+    if (!error && !fs::is_directory(path_, error) && !error) error = std::make_error_code(std::errc::not_a_directory);
+    if (error != std::errc::no_such_file_or_directory) break;
   }
+  if (!error) return;
+  remove_made();
+  refuse(path_, error.value(), advice_);
 }
 
 MadeFolder::~MadeFolder() { remove_made(); }
 
-// As far as it was made, and nothing is in it.
+// Empty folders alone: nothing else that has taken the name.
 void MadeFolder::remove_made() noexcept {
-  if (was_there()) return;
-  std::error_code error;
-  for (fs::path up = path_;; up = up.parent_path()) {
-    fs::remove(up, error);
-    if (error || up == first_made_) return;
-  }
+  for (; !made_.empty(); made_.pop_back()) rmdir(made_.back().c_str());
 }
 
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {

@@ -1,12 +1,15 @@
 // Folders that go again: those that nothing came into, and a benchmark's for its own files on the drive to measure.
 #pragma once
+#include <deque>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace sluice {
 
-// A folder that must be there: made where it is not, with those above it, and then removed at the end unless somebody
-// has put something into it.
+// A folder that must be there: made where it is not, with those above it; what was made is removed at the end unless
+// somebody has put something into it.
 class MadeFolder {
  public:
   // Throws IoError, which gives this advice.
@@ -18,7 +21,7 @@ class MadeFolder {
 
   const std::filesystem::path& path() const { return path_; }
   const std::string& advice() const { return advice_; }
-  bool was_there() const { return first_made_.empty(); }
+  bool was_there() const { return made_.empty(); }
 
  private:
   void remove_made() noexcept;
@@ -27,7 +30,26 @@ class MadeFolder {
 
   std::filesystem::path path_;
   std::string advice_;
-  std::filesystem::path first_made_;  // the topmost
+  std::vector<std::filesystem::path> made_;  // the topmost first
+};
+
+// Several, of which one may lie in another.
+class MadeFolders {
+ public:
+  MadeFolders() = default;
+  ~MadeFolders() {
+    while (!folders_.empty()) folders_.pop_back();
+  }
+  MadeFolders(const MadeFolders&) = delete;
+  MadeFolders& operator=(const MadeFolders&) = delete;
+
+  template <typename... Arguments>  // as MadeFolder's
+  const MadeFolder& make(Arguments&&... arguments) {
+    return folders_.emplace_back(std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  std::deque<MadeFolder> folders_;
 };
 
 // A folder in one of those, with a name of its own; all in it is removed, too.

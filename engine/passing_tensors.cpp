@@ -55,10 +55,9 @@ size_t PassingTensors::leaving(int64_t bytes) const {
   return count;
 }
 
-// A buffer for it, in place of an older one of the same tensor too. What leaves and will be read again is written.
+// A buffer for it. What leaves and will be read again is written.
 PassingTensors::Entry& PassingTensors::enter(const TensorMove& tensor) {
   const int64_t bytes = verbs_.tensor_buffer_bytes(tensor);
-  if (Entry* older = find(tensor)) older->wanted = false;
   for (size_t count = leaving(bytes); count > 0; --count) {
     Entry& oldest = entries_.front();
     if (oldest.wanted && !oldest.written) write(oldest);
@@ -99,16 +98,23 @@ void PassingTensors::bring(const TensorMove& tensor) {
   }
 }
 
+// Who rewrites a tensor finds its buffer.
 void PassingTensors::take_home(const TensorMove& tensor) {
-  Entry& entry = enter(tensor);
-  verbs_.download(tensor, entry.at);
-  if (!writes_later_) write(entry);
+  Entry* entry = find(tensor);
+  if (entry == nullptr) entry = &enter(tensor);
+  *entry = {.tensor = tensor, .at = entry->at};
+  next_to_write_ = std::min(next_to_write_, number_[key(tensor)]);
+  verbs_.download(tensor, entry->at);
+  if (!writes_later_) write(*entry);
 }
 
 bool PassingTensors::read_ahead(const TensorMove& tensor) {
   if (find(tensor) != nullptr) return true;
   const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(leaving(verbs_.tensor_buffer_bytes(tensor)));
-  if (std::any_of(entries_.begin(), end, [](const Entry& entry) { return entry.wanted && !entry.read; })) return false;
+  if (std::any_of(entries_.begin(), end,
+                  [](const Entry& entry) { return entry.wanted && !(entry.read && entry.written); })) {
+    return false;
+  }
   read(tensor);
   return true;
 }

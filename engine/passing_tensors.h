@@ -1,13 +1,13 @@
 // Boundary tensors at home on NVMe, and their gradients, on their way through a ring in host memory. Internal to
 // engine/step*.cpp; build-time only.
 //
-// What a visit gives stays in the ring until the forwards that take it have read it, and a gradient until it has been
-// read: the drive sees a tensor once each way, for its backward, and its gradient never. So nobody waits for the write,
+// What a visit gives stays in the ring for the next one, and so does a gradient: where tensors are taken by the next
+// visit the drive sees each once either way, for its backward, and its gradient never. So nobody waits for the write,
 // which stands one visit later: behind the next visit's updates, which in the lanes of the update threads and of the
-// drive would otherwise wait for this visit's compute. The backward's reads stand a visit early.
+// drive would otherwise wait for this visit's compute. The backward's reads stand a visit early. What the ring comes
+// round to before it was read is written then, and read again.
 //
-// That takes a ring that holds all that a visit passes. In a smaller one everything is written at once, and is read
-// again where the ring has come round to it. What the ring comes round to before it was read is written then.
+// That takes a ring that holds all that a visit passes. In a smaller one everything is written at once.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -28,7 +28,7 @@ class PassingTensors {
 
   void bring(const TensorMove& tensor);      // to the device
   void take_home(const TensorMove& tensor);  // from there
-  // Into the ring, where it is not there already. False: what nobody has read yet stands in the way.
+  // Into the ring, where it is not there already. False: what has still to be read there stands in the way.
   bool read_ahead(const TensorMove& tensor);
   // Writes the tensors that a later visit will read again.
   void write_waiting();
@@ -61,7 +61,7 @@ class PassingTensors {
   std::deque<Entry> entries_;                   // in the order in which the ring comes to them
   size_t first_ = 0;                            // number of the first; the others' follow
   std::unordered_map<int64_t, size_t> number_;  // by key, of the entry that holds the tensor
-  size_t next_to_write_ = 0;                    // the first that write_waiting() has not looked at
+  size_t next_to_write_ = 0;                    // the first that write_waiting() has to look at
 };
 
 }  // namespace sluice

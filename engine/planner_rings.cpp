@@ -86,10 +86,13 @@ void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
     const int64_t wanted = needs.staging.ahead - needs.staging.slot;
     deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
   }
+  const bool holds_a_visit = plan.host_boundary.bytes >= needs.passing;
   for (int buffers = 1; buffers < kPassingBuffers; ++buffers) {
     deepen(plan.host_gradients, needs.gradient_slot, room.host);
+    if (!holds_a_visit) deepen(plan.host_boundary, needs.tensor_slot, room.host);
   }
   for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
+  if (!holds_a_visit) return;
   const int64_t more = tensors_wanted(needs.tensor_slot, needs.passing) - plan.host_boundary.bytes;
   deepen(plan.host_boundary, std::min(more, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
 }

@@ -20,7 +20,8 @@ void Planner::spill_to_host(Plan& plan, Budgets budgets) const {
 }
 
 // Gradients and activations start in host memory; what does not fit there goes to the device, and to NVMe what that has
-// no room for. A gradient moves over NVMe twice in a step, an activation and its own gradient oftener: it goes last.
+// no room for. A gradient moves over NVMe twice in a step, and so does an activation, but compute waits for it: it goes
+// last.
 // First go gradients that the next forward needs last, and activations that rest longest between forward and backward.
 void Planner::spill(Plan& plan, Budgets budgets, Room& room) const {
   spill_to_device(plan, room);

@@ -259,13 +259,16 @@ TEST_F(RefusalsTest, text_that_is_missing_or_too_short_is_named) {
 TEST_F(RefusalsTest, a_refused_run_leaves_no_folder_behind) {
   expect_refused(sluice({"train", "@run.json", "--out", "@new/run", "--data", "@nowhere"}), 2, "nowhere is not there");
   EXPECT_FALSE(fs::exists(file("new")));
-  const std::string drives = "sluice.nvme=[\"" + file("drives/a") + "\", \"/proc/nope\"]";
+  const std::string drives = "sluice.nvme=[\"" + file("drives/a") + "\", \"" + file("drives/b") + "\", \"/proc/nope\"]";
   expect_refused(train("new/run", {"--set", drives}), 1, "/proc/nope");
   EXPECT_FALSE(fs::exists(file("new")));
   EXPECT_FALSE(fs::exists(file("drives")));
   fs::create_directory(file("mine"));
   expect_refused(sluice({"train", "@run.json", "--out", "@mine", "--data", "@nowhere"}), 2, "nowhere is not there");
   EXPECT_TRUE(fs::exists(file("mine")));
+  fs::create_symlink(file("not_mounted"), file("link"));
+  expect_refused(train("link/run"), 1, "creation of");
+  EXPECT_TRUE(fs::is_symlink(file("link")));
 }
 
 TEST_F(RefusalsTest, commands_on_a_folder_without_a_run_name_it) {

@@ -260,11 +260,12 @@ TEST(Programs, pass_tensors_through_rings_of_any_depth) {
     }
     PlanOptions options{.device_bytes = 64 * kMiB, .host_bytes = 64 * kMiB, .micro_batches = 1 + int(seed % 3)};
     options.placement.activations = {{HomeKind::kNvme, 1}};
+    options.update = seed % 2 ? UpdateMode::kDeferred : UpdateMode::kSpeculative;
     Plan plan = make_plan(model, options);
     const int64_t all = plan.host_boundary.bytes, largest = 5 * 4096;
     for (plan.host_boundary.bytes = largest; plan.host_boundary.bytes <= all; plan.host_boundary.bytes += 3 * 4096) {
       later_writes += plan.host_boundary.bytes >= passing_bytes(model, plan) ? 1 : 0;
-      for (const UnitKind kind : {UnitKind::kEvaluate, UnitKind::kTrain}) {
+      for (const UnitKind kind : unit_kinds(plan)) {
         expect_legal(model, plan, build_unit(model, plan, kind));
         ASSERT_FALSE(HasFatalFailure()) << "seed " << seed << " ring " << plan.host_boundary.bytes;
       }
