@@ -72,8 +72,10 @@ FolderLock RunFolder::lock() const {
                     "folder (--out)",
                     folder_.string()));
   }
-  struct stat status {};
-  if (fstat(held.file(), &status) == 0 && status.st_nlink == 0) {
+  struct stat ours {};
+  struct stat there {};
+  const bool is_there = stat(folder_.c_str(), &there) == 0;
+  if (fstat(held.file(), &ours) == 0 && (!is_there || ours.st_ino != there.st_ino || ours.st_dev != there.st_dev)) {
     throw ConfigError(fmt::format(
         "{}: a run that was refused took its folder away in this moment; start this one again", folder_.string()));
   }
