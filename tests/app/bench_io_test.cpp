@@ -127,7 +127,7 @@ TEST_F(BenchIo, throttles_a_folder_however_it_is_spelled) {
 
 TEST_F(BenchIo, throttles_a_folder_inside_of_another_as_its_own_drive) {
   const Ended ended = sluice({"bench", "io", "--path", file("drive") + "," + file("drive/inner"), "--size", "16MiB",
-                              "--rounds", "1", "--throttle", "0.05,0.5"});
+                              "--rounds", "1", "--throttle", "0.02,0.2"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, testing::ContainsRegex("2 drives as [0-9][0-9]? ?: ?[0-9][0-9][0-9]")) << ended.out;
 }
