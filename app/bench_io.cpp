@@ -139,19 +139,20 @@ std::string row(const char* name, const IoFigure& figure) {
 }
 
 // Those that are not there are made for as long as this lasts, which is said: it may be a drive that is not mounted.
-void make_folders(const IoArguments& arguments, Console& console, MadeFolders& folders) {
+MadeFolders made_folders(const IoArguments& arguments, Console& console) {
+  MadeFolders folders;
   for (const fs::path& folder : arguments.options.folders) {
     if (folders.make(folder).was_there()) continue;
     say(console.log(), LogLevel::kWarning,
         fmt::format("{} was not there: it is made for this measurement", folder.string()));
   }
+  return folders;
 }
 
 void measure(const IoArguments& arguments) {
   check_room(arguments);
   Console console;
-  MadeFolders folders;
-  make_folders(arguments, console, folders);
+  const MadeFolders folders = made_folders(arguments, console);
   IoStoreOptions options = arguments.options;
   options.log = console.log();
   const IoBenchEnd end =
@@ -189,8 +190,7 @@ void sweep(const IoArguments& arguments) {
   check_names(arguments);
   check_sweep_room(arguments);
   Console console;
-  MadeFolders folders;
-  make_folders(arguments, console, folders);
+  const MadeFolders folders = made_folders(arguments, console);
   const Arena memory(kSweepMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
   IoProbeOptions options{.folders = arguments.options.folders,
                          .memory = memory.span(),

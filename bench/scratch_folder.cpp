@@ -30,23 +30,26 @@ MadeFolder::MadeFolder(const fs::path& folder, std::string advice)
 // Another process may take a folder above it away, which it had made itself.
 void MadeFolder::make() {
   constexpr int kTries = 10;
-  std::error_code error;
-  for (int tries = 0; tries < kTries; ++tries) {
-    std::vector<fs::path> missing;
-    for (fs::path up = path_; fs::symlink_status(up, error).type() == fs::file_type::not_found; up = up.parent_path()) {
-      if (!up.has_relative_path()) break;
-      missing.push_back(up);
-    }
-    error.clear();
-    for (; !missing.empty() && !error; missing.pop_back()) {
-      if (fs::create_directory(missing.back(), error)) made_.push_back(missing.back());
-    }
-    if (!error && !fs::is_directory(path_, error) && !error) error = std::make_error_code(std::errc::not_a_directory);
-    if (error != std::errc::no_such_file_or_directory) break;
-  }
+  std::error_code error = make_missing();
+  for (int tries = 1; error == std::errc::no_such_file_or_directory && tries < kTries; ++tries) error = make_missing();
   if (!error) return;
   remove_made();
   refuse(path_, error.value(), advice_);
+}
+
+std::error_code MadeFolder::make_missing() {
+  std::error_code error;
+  std::vector<fs::path> missing;
+  const auto is_missing = [&error](const fs::path& folder) {
+    return fs::symlink_status(folder, error).type() == fs::file_type::not_found && folder.has_relative_path();
+  };
+  for (fs::path up = path_; is_missing(up); up = up.parent_path()) missing.push_back(up);
+  error.clear();
+  for (; !missing.empty() && !error; missing.pop_back()) {
+    if (fs::create_directory(missing.back(), error)) made_.push_back(missing.back());
+  }
+  if (error || fs::is_directory(path_, error) || error) return error;
+  return std::make_error_code(std::errc::not_a_directory);
 }
 
 MadeFolder::~MadeFolder() { remove_made(); }

@@ -3,6 +3,7 @@
 #include <deque>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@ class MadeFolder {
   bool was_there() const { return made_.empty(); }
 
  private:
+  std::error_code make_missing();
   void remove_made() noexcept;
 
   static constexpr const char* kOfDrive = "name a folder that can be written (sluice.nvme, of bench io --path)";
@@ -37,11 +39,10 @@ class MadeFolder {
 class MadeFolders {
  public:
   MadeFolders() = default;
+  MadeFolders(MadeFolders&&) = default;
   ~MadeFolders() {
     while (!folders_.empty()) folders_.pop_back();
   }
-  MadeFolders(const MadeFolders&) = delete;
-  MadeFolders& operator=(const MadeFolders&) = delete;
 
   template <typename... Arguments>  // as MadeFolder's
   const MadeFolder& make(Arguments&&... arguments) {

@@ -25,7 +25,6 @@ int64_t passing_bytes(const ModelSpec& model, const Plan& plan) {
 PassingTensors::PassingTensors(const ModelSpec& model, const Plan& plan, const ModelUses& uses, Verbs& verbs,
                                UnitKind kind)
     : model_(model),
-      plan_(plan),
       uses_(uses),
       verbs_(verbs),
       trains_(kind != UnitKind::kEvaluate),
@@ -33,8 +32,7 @@ PassingTensors::PassingTensors(const ModelSpec& model, const Plan& plan, const M
       ring_(plan.host_boundary.offset, plan.host_boundary.bytes) {}
 
 int64_t PassingTensors::key(const TensorMove& tensor) const {
-  const int64_t number = int64_t{tensor.tensor} * plan_.options.micro_batches + tensor.micro_batch;
-  return 2 * number + (tensor.content == Content::kTensorGradient ? 1 : 0);
+  return 2 * verbs_.number(tensor.tensor, tensor.micro_batch) + (tensor.content == Content::kTensorGradient ? 1 : 0);
 }
 
 PassingTensors::Entry* PassingTensors::find(const TensorMove& tensor) {

@@ -52,7 +52,6 @@ class PassingTensors {
   void write(Entry& entry);
 
   const ModelSpec& model_;
-  const Plan& plan_;
   const ModelUses& uses_;
   Verbs& verbs_;
   const bool trains_;

@@ -188,6 +188,9 @@ class Verbs {
   int64_t gradient_buffer_bytes(int c) const;
   int64_t tensor_buffer_bytes(const TensorMove& tensor) const;
   TensorHome home_of(const TensorMove& tensor) const;  // Content::kOpen: of the sum of its contributions
+  int64_t number(int tensor, int micro_batch) const {
+    return int64_t{tensor} * plan_.options.micro_batches + micro_batch;
+  }
 
   const Chunk& chunk(int c) const { return plan_.geometry.chunks()[c]; }
   const Partition& partition(int p) const { return plan_.geometry.partitions()[p]; }
@@ -222,9 +225,6 @@ class Verbs {
   Range gradient_on_device(int c, int64_t at) const;
   Range state_on_device(int c, int64_t at) const;
   Range kept_on_device(int c, int64_t at) const;
-  int64_t number(int tensor, int micro_batch) const {
-    return int64_t{tensor} * plan_.options.micro_batches + micro_batch;
-  }
 
   const ModelSpec& model_;
   const Plan& plan_;
