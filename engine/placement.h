@@ -14,6 +14,7 @@ std::string_view name_of(HomeKind kind);  // "auto", "device", "host", "nvme", "
 struct HomeShare {
   HomeKind home = HomeKind::kAuto;
   double share = 1;  // of the chunks, in canonical order; shares of a group sum to 1
+  bool operator==(const HomeShare&) const = default;
 };
 // Empty: auto, which stands alone.
 using HomeShares = std::vector<HomeShare>;

@@ -19,6 +19,7 @@ constexpr int kFewMicroBatches = 8;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
 constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
 constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
+constexpr double kFullLane = 0.95;  // of a step: a lane that is busy so long leaves little to gain
 
 void take_larger_chunks(FewPieces& pieces) {
   PlanOptions& options = pieces.options;
@@ -104,7 +105,7 @@ PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
   PlanOptions& options = wish.options;
   options.commit_interval = choice.commit_interval;
   options.speculated_share = choice.speculated_share;
-  if (choice.gradients_on_device > 0) options.placement.gradient = shares_on_device(choice.gradients_on_device);
+  if (!choice.gradients.empty()) options.placement.gradient = choice.gradients;
   if (choice.homes == HomesBy::kSpeeds) {
     // Which updates are early decides what a home costs: a gradient that an early update takes is not read back.
     const std::pair key(choice.commit_interval, choice.speculated_share);
@@ -193,13 +194,22 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
   return best;
 }
 
-// How deep the update ring is, and so how much a backward reads ahead, is nothing that prices know.
-PlanSearch::Candidate PlanSearch::best_gradients(Candidate start) {
+void PlanSearch::consider_from(const Choice& start, Candidate& best) {
+  std::optional<Candidate> there = attempt(start);
+  if (!there) return;
+  Candidate found = best_homes(std::move(*there));
+  if (found.step_ms < best.step_ms) best = std::move(found);
+}
+
+bool PlanSearch::may_move_gradients(const Plan& plan) const {
   const auto may_move = [](const ChunkHomes& homes) {
     return homes.gradient == Home::kHost || homes.gradient == Home::kNvme;
   };
-  const bool free = free_to_choose(options_.placement.gradient) && options_.update != UpdateMode::kReplay;
-  if (!free || std::ranges::none_of(start.plan.chunks, may_move)) return start;
+  return free_to_choose(options_.placement.gradient) && options_.update != UpdateMode::kReplay &&
+         std::ranges::any_of(plan.chunks, may_move);
+}
+
+PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
   Candidate best = std::move(start);
   int tried = 0;
   for (double share = 1; share >= kLeastOnDevice && tried < kGradientShares; share /= 2) {
@@ -209,7 +219,7 @@ PlanSearch::Candidate PlanSearch::best_gradients(Candidate start) {
     std::vector<Choice> choices;
     for (const auto& [homes, depth] : ways) {
       Choice choice = best.choice;
-      choice.gradients_on_device = share;
+      choice.gradients = shares_on_device(share);
       choice.homes = homes;
       choice.depth = depth;
       choices.push_back(choice);
@@ -225,12 +235,17 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   if (Planner(model_, options_).may_update_on_device()) {
     Choice elsewhere = start.choice;
     elsewhere.state = StateToDevice::kWhereForced;
-    if (std::optional<Candidate> other = attempt(elsewhere)) {
-      Candidate found = best_homes(std::move(*other));
-      if (found.step_ms < best.step_ms) best = std::move(found);
+    consider_from(elsewhere, best);
+  }
+  if (may_move_gradients(best.plan)) {
+    best = best_on_device(std::move(best));
+    // On NVMe they are more for the drive to move: worth a look where lanes wait for each other.
+    if (best.plan.busiest && best.plan.busiest->ms < kFullLane * best.step_ms) {
+      Choice on_nvme = start.choice;
+      on_nvme.gradients = {{HomeKind::kNvme, 1}};
+      consider_from(on_nvme, best);
     }
   }
-  best = best_gradients(std::move(best));
   return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }
 

@@ -37,7 +37,7 @@ class PlanSearch {
     HomesBy homes = HomesBy::kOrder;
     RingDepth depth = RingDepth::kAsInOrder;
     StateToDevice state = StateToDevice::kWhereItFits;
-    double gradients_on_device = 0;  // the share that is put there, the rest in host memory; 0: as in other groups
+    HomeShares gradients;  // empty: as the options have them
     bool operator==(const Choice&) const = default;
   };
   struct Candidate {
@@ -57,7 +57,7 @@ class PlanSearch {
   // What the programs of plans depend on, and so the size of their tables; homes change little of it.
   using Kind = std::tuple<int, std::optional<double>, StateToDevice, bool>;
   static Kind kind_of(const Choice& choice) {
-    return {choice.commit_interval, choice.speculated_share, choice.state, choice.gradients_on_device > 0};
+    return {choice.commit_interval, choice.speculated_share, choice.state, !choice.gradients.empty()};
   }
   int64_t most_table_bytes() const;
   int64_t table_bytes_like(const Choice& choice) const;
@@ -80,8 +80,13 @@ class PlanSearch {
   Candidate best_like(Candidate start);
   // Of them, those that may put state on the device as `start` may, or may not.
   Candidate best_homes(Candidate start);
-  // With gradients on the device, where they leave host memory to the update ring; `start` where that is no shorter.
-  Candidate best_gradients(Candidate start);
+  // Takes the best of the homes from there in place of `best` where it is shorter.
+  void consider_from(const Choice& start, Candidate& best);
+  // Whether gradients may leave host memory to the update ring. How deep that is, and so how much a backward reads
+  // ahead, is nothing that prices know: plans with gradients elsewhere are compared.
+  bool may_move_gradients(const Plan& plan) const;
+  // With a share of them on the device; `start` where that is no shorter.
+  Candidate best_on_device(Candidate start);
   std::optional<int> other_interval(const Plan& plan) const;
 
   const ModelSpec& model_;

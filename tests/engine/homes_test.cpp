@@ -258,8 +258,7 @@ TEST_F(Homes, no_assignment_in_the_same_memory_leaves_the_busiest_resource_less_
   EXPECT_GT(in_part, 4);
 }
 
-// --- what no choice may touch
-// ------------------------------------------------------------------------------------------
+// --- what no choice may touch ---------------------------------------------------------------------------------------
 
 // What the device updates lies there. Is there any?
 bool expect_records_together(const Plan& plan) {

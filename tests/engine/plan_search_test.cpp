@@ -61,13 +61,25 @@ TEST_F(Homes, options_that_make_no_sense_are_refused_by_name) {
   EXPECT_THAT(error_of([](Options& o) { o.speeds->machine.read_gb_per_s = 0; }), HasSubstr("read_gb_per_s is 0"));
 }
 
+// --- the update ring beside homes in host memory --------------------------------------------------------------------
+
+class DeeperRings : public Homes {
+ protected:
+  DeeperRings() {
+    model_ = toy_model({.visits = 24}, Precision::kBf16);
+    for (PartitionSpec& partition : model_.partitions) partition.parameters.back().shape = {16384};
+  }
+  PlanOptions options() const {
+    PlanOptions wish = Homes::options(1);
+    wish.chunk_elements = 1 << 15;  // every partition is one chunk
+    return wish;
+  }
+};
+
 // Gradients take all of host memory but one buffer of each ring, where the fixed order puts no more of them on NVMe
 // than it must: then every update waits for the one before.
-TEST_F(Homes, rings_get_what_they_want_where_a_step_is_then_shorter) {
-  model_ = toy_model({.visits = 24}, Precision::kBf16);
-  for (PartitionSpec& partition : model_.partitions) partition.parameters.back().shape = {16384};
-  PlanOptions wish = options(1);
-  wish.chunk_elements = 1 << 15;  // every partition is one chunk
+TEST_F(DeeperRings, are_taken_where_a_step_is_then_shorter) {
+  PlanOptions wish = options();
   wish.placement.weights = wish.placement.state = {{HomeKind::kNvme, 1}};
   wish.placement.activations = {{HomeKind::kDevice, 1}};
   MachineSpeeds& machine = wish.speeds->machine;
@@ -87,11 +99,8 @@ TEST_F(Homes, rings_get_what_they_want_where_a_step_is_then_shorter) {
 
 // The drive has the same bytes to move wherever gradients rest, but while a backward runs it can only read what the
 // update ring holds: host memory that gradients do not take lets it go on.
-TEST_F(Homes, gradients_rest_on_the_device_where_a_backward_then_reads_further_ahead) {
-  model_ = toy_model({.visits = 24}, Precision::kBf16);
-  for (PartitionSpec& partition : model_.partitions) partition.parameters.back().shape = {16384};
-  PlanOptions wish = options(1);
-  wish.chunk_elements = 1 << 15;  // every partition is one chunk
+TEST_F(DeeperRings, make_gradients_rest_on_the_device_where_a_backward_then_reads_further_ahead) {
+  PlanOptions wish = options();
   wish.update = UpdateMode::kDeferred;
   wish.placement.state = {{HomeKind::kNvme, 1}};
   wish.placement.activations = {{HomeKind::kDevice, 1}};
@@ -114,6 +123,29 @@ TEST_F(Homes, gradients_rest_on_the_device_where_a_backward_then_reads_further_a
   wish.placement.gradient = {{HomeKind::kHost, 1}};
   EXPECT_TRUE(std::ranges::none_of(make_plan(model_, wish).chunks, on_device));
 }
+
+// ... and where the device holds few of them, on NVMe: more for the drive to move, and less to wait for.
+TEST_F(DeeperRings, make_gradients_rest_on_nvme_where_lanes_waited_for_each_other) {
+  PlanOptions wish = options();
+  wish.update = UpdateMode::kAuto;
+  wish.placement.state = {{HomeKind::kNvme, 1}};
+  wish.placement.activations = {{HomeKind::kDevice, 1}};
+  MachineSpeeds& machine = wish.speeds->machine;
+  machine = machine_of(10);
+  set_drives(machine, 1);
+  machine.update_ns_per_element = 20;
+  for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.4};
+  wish.device_bytes = 300 * kKiB;
+  wish.host_bytes = 1500 * kKiB;
+  const Plan taken = make_plan(model_, wish);
+  EXPECT_TRUE(std::ranges::all_of(taken.chunks, [](const ChunkHomes& c) { return c.gradient == Home::kNvme; }));
+  wish.placement.gradient = {{HomeKind::kHost, 1}};
+  const Plan in_host = make_plan(model_, wish);
+  EXPECT_GT(taken.host_update.bytes, in_host.host_update.bytes);
+  EXPECT_LT(predict(model_, taken, *wish.speeds).step_ms, 0.85 * predict(model_, in_host, *wish.speeds).step_ms);
+}
+
+// --- the size of chunks, and choices on few of them -----------------------------------------------------------------
 
 TEST_F(Homes, are_the_same_whether_the_size_of_chunks_is_derived_or_given) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
