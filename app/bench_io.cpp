@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/choice.h"
 #include "app/console.h"
@@ -31,7 +32,8 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 struct IoArguments {
-  std::vector<std::string> folders;
+  std::string path;
+  std::vector<std::string> folders;  // of it
   std::string size = "4GiB", block = "1MiB", record = "64MiB";
   IoStoreOptions options{.depth = 64};
   int rounds = 5;
@@ -47,7 +49,20 @@ int64_t bytes_of(const char* option, const std::string& text) {
   }
 }
 
-std::string check_folder(const std::string& text) { return text.empty() ? "a folder has no name" : ""; }
+std::vector<std::string> folders_of(const std::string& path) {
+  std::vector<std::string> folders;
+  for (size_t at = 0; at <= path.size();) {
+    const size_t comma = std::min(path.find(',', at), path.size());
+    folders.push_back(path.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return folders;
+}
+
+std::string check_folders(const std::string& path) {
+  const bool named = std::ranges::none_of(folders_of(path), &std::string::empty);
+  return named ? "" : fmt::format("a folder has no name in \"{}\"", path);
+}
 
 // A drive slower than the least would take hours.
 std::string check_throttle(const std::string& text) {
@@ -59,6 +74,7 @@ std::string check_throttle(const std::string& text) {
 
 void read_options(IoArguments& arguments) {
   IoStoreOptions& options = arguments.options;
+  arguments.folders = folders_of(arguments.path);
   for (const std::string& folder : arguments.folders)
     options.folders.push_back(fs::absolute(folder).lexically_normal());
   options.size_bytes = bytes_of("--size", arguments.size);
@@ -138,21 +154,28 @@ std::string row(const char* name, const IoFigure& figure) {
       figure.p99_us);
 }
 
-// Those that are not there are made for as long as this lasts, which is said: it may be a drive that is not mounted.
-MadeFolders made_folders(const IoArguments& arguments, Console& console) {
-  MadeFolders folders;
-  for (const fs::path& folder : arguments.options.folders) {
-    if (folders.make(folder).was_there()) continue;
-    say(console.log(), LogLevel::kWarning,
-        fmt::format("{} was not there: it is made for this measurement", folder.string()));
+// Folders that are not there, made for as long as this lives, which is said: it may be a drive that is not mounted.
+class MadeUntilTheEnd {
+ public:
+  MadeUntilTheEnd(const IoArguments& arguments, Console& console) {
+    const SignalsHeld held;
+    for (const fs::path& folder : arguments.options.folders) {
+      if (folders_.make(folder).was_there()) continue;
+      say(console.log(), LogLevel::kWarning,
+          fmt::format("{} was not there: it is made for this measurement", folder.string()));
+    }
+    on_signals_.emplace(folders_);
   }
-  return folders;
-}
+
+ private:
+  MadeFolders folders_;
+  std::optional<GoneOnSignals> on_signals_;
+};
 
 void measure(const IoArguments& arguments) {
   check_room(arguments);
   Console console;
-  const MadeFolders folders = made_folders(arguments, console);
+  const MadeUntilTheEnd folders(arguments, console);
   IoStoreOptions options = arguments.options;
   options.log = console.log();
   const IoBenchEnd end =
@@ -190,7 +213,7 @@ void sweep(const IoArguments& arguments) {
   check_names(arguments);
   check_sweep_room(arguments);
   Console console;
-  const MadeFolders folders = made_folders(arguments, console);
+  const MadeUntilTheEnd folders(arguments, console);
   const Arena memory(kSweepMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
   IoProbeOptions options{.folders = arguments.options.folders,
                          .memory = memory.span(),
@@ -241,12 +264,12 @@ void add_bench_io(CLI::App& bench) {
   IoStoreOptions& options = arguments->options;
   CLI::App* io = bench.add_subcommand("io", "The store that training uses, beside bare requests on the same files");
   io->add_option(
-        "--path", arguments->folders,
+        "--path", arguments->path,
         "Folders, one for each drive; twice --size is taken and given back (by --sweep a quarter of it on each "
         "drive, 32MiB to 512MiB)")
       ->required()
-      ->delimiter(',')
-      ->check(check_folder);
+      ->type_name("FOLDER[,FOLDER...]")
+      ->check(check_folders);
   io->add_option("--size", arguments->size, "Bytes of all records")->capture_default_str();
   CLI::Option* const record =
       io->add_option("--record", arguments->record, "Bytes of the largest record")->capture_default_str();

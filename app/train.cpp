@@ -185,8 +185,9 @@ void Training::open_engine() {
   folder().save(config);
   first_step_ = engine_->step();
   metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_, console_.log());
-  if (opening_.goes_on() && first_step_ > 0) {
-    say(console_.log(), LogLevel::kInfo, fmt::format("resuming after step {}", first_step_));
+  if (opening_.mode == OpenMode::kOpen || (opening_.goes_on() && first_step_ > 0)) {
+    say(console_.log(), LogLevel::kInfo,
+        fmt::format("resuming after step {}{}", first_step_, first_step_ == 0 ? ": no later one was committed" : ""));
   }
 }
 

@@ -84,9 +84,14 @@ class StepTokens {
   TokenBatches read_;
 };
 
-// Over an earlier configuration, and not over one that a run keeps of itself.
-fs::path configuration_file(const fs::path& path) {
+// Over an earlier configuration, and not over the one that is tuned or one that a run keeps of itself.
+fs::path configuration_file(const fs::path& path, const fs::path& tuned) {
   const fs::path file = output_file(path, {.begins_with = "{", .name = "a configuration"});
+  std::error_code ignored;
+  if (fs::equivalent(file, tuned, ignored)) {
+    throw ConfigError(fmt::format(
+        "{}: that is the configuration to tune, and it stays as it is: give another file with --out", path.string()));
+  }
   const RunFolder beside(file.parent_path());
   if (beside.holds() == RunFolder::Holds::kRun && beside.is_own(file)) {
     throw ConfigError(
@@ -99,7 +104,10 @@ fs::path configuration_file(const fs::path& path) {
 class Tuning {
  public:
   Tuning(const TuneCommand& command, Console& console)
-      : command_(command), console_(console), file_(configuration_file(file_of(command))), config_(read_config()) {}
+      : command_(command),
+        console_(console),
+        file_(configuration_file(file_of(command), command.config)),
+        config_(read_config()) {}
 
   void run() {
     time_batchings();

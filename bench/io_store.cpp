@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <deque>
 #include <optional>
 #include <random>
@@ -27,21 +26,6 @@ namespace {
 constexpr int kMostSlots = 8;
 constexpr int64_t kLeastChunks = 16;
 constexpr int64_t kBytesPerElement = 12, kStateBytesPerElement = 10;
-
-// Signals wait while files have names.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(SignalsHeld&&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // Chunks of one size, or of the sizes that partitions of a model give: a whole one, a half, a third, a
 // sixteenth; at 10 bytes of state an element, the largest record is one of state.
@@ -126,7 +110,7 @@ IoStore::~IoStore() {
 void IoStore::make_store() {
   std::vector<uint32_t> weights;  // none: one drive
   if (options_.folders.size() > 1) weights = weigh_drives(store_options(options_.folders));
-  std::optional<SignalsHeld> held(std::in_place);
+  std::optional<SignalsHeld> held(std::in_place);  // while files have names
   std::deque<ScratchFolder> scratch;
   std::vector<std::filesystem::path> folders;
   for (const std::filesystem::path& drive : options_.folders) folders.push_back(scratch.emplace_back(drive).path());

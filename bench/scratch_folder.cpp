@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <string>
 
@@ -57,6 +59,40 @@ MadeFolder::~MadeFolder() { remove_made(); }
 // Empty folders alone: nothing else that has taken the name.
 void MadeFolder::remove_made() noexcept {
   for (; !made_.empty(); made_.pop_back()) rmdir(made_.back().c_str());
+}
+
+std::vector<fs::path> MadeFolders::made() const {
+  std::vector<fs::path> paths;
+  for (const MadeFolder& folder : folders_) paths.insert(paths.end(), folder.made().begin(), folder.made().end());
+  std::ranges::reverse(paths);
+  return paths;
+}
+
+namespace {
+
+std::atomic<const std::vector<fs::path>*> taken_away;  // by the handler, which may call what POSIX says alone
+
+extern "C" void take_away_and_end(int number) {
+  for (const fs::path& path : *taken_away.load()) rmdir(path.c_str());
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+}  // namespace
+
+// Who ignores a signal goes on doing so.
+GoneOnSignals::GoneOnSignals(const MadeFolders& folders) : paths_(folders.made()) {
+  taken_away = &paths_;
+  struct sigaction action {};
+  action.sa_handler = take_away_and_end;
+  for (Handled& each : handled_) {
+    sigaction(each.number, &action, &each.before);
+    if (each.before.sa_handler == SIG_IGN) sigaction(each.number, &each.before, nullptr);
+  }
+}
+
+GoneOnSignals::~GoneOnSignals() {
+  for (const Handled& each : handled_) sigaction(each.number, &each.before, nullptr);
 }
 
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {

@@ -1,5 +1,8 @@
 // Folders that go again: those that nothing came into, and a benchmark's for its own files on the drive to measure.
 #pragma once
+#include <signal.h>
+
+#include <array>
 #include <deque>
 #include <filesystem>
 #include <string>
@@ -23,6 +26,7 @@ class MadeFolder {
   const std::filesystem::path& path() const { return path_; }
   const std::string& advice() const { return advice_; }
   bool was_there() const { return made_.empty(); }
+  const std::vector<std::filesystem::path>& made() const { return made_; }  // the topmost first
 
  private:
   std::error_code make_missing();
@@ -32,7 +36,7 @@ class MadeFolder {
 
   std::filesystem::path path_;
   std::string advice_;
-  std::vector<std::filesystem::path> made_;  // the topmost first
+  std::vector<std::filesystem::path> made_;
 };
 
 // Several, of which one may lie in another.
@@ -48,9 +52,43 @@ class MadeFolders {
   const MadeFolder& make(Arguments&&... arguments) {
     return folders_.emplace_back(std::forward<Arguments>(arguments)...);
   }
+  std::vector<std::filesystem::path> made() const;  // those below others first
 
  private:
   std::deque<MadeFolder> folders_;
+};
+
+// Signals wait while it lives.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// While it lives, a signal that asks the process to end takes these folders away first. One at a time in a process.
+class GoneOnSignals {
+ public:
+  explicit GoneOnSignals(const MadeFolders& folders);
+  ~GoneOnSignals();
+  GoneOnSignals(const GoneOnSignals&) = delete;
+  GoneOnSignals& operator=(const GoneOnSignals&) = delete;
+
+ private:
+  struct Handled {
+    int number;
+    struct sigaction before {};
+  };
+  std::vector<std::filesystem::path> paths_;
+  std::array<Handled, 4> handled_{Handled{SIGINT}, Handled{SIGTERM}, Handled{SIGHUP}, Handled{SIGQUIT}};
 };
 
 // A folder in one of those, with a name of its own; all in it is removed, too.

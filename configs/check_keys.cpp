@@ -89,8 +89,10 @@ class KeyCheck {
     const size_t dot = path.rfind('.');
     const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
     const std::string where = section.empty() ? "at the top" : "in \"" + section + "\"";
-    throw ConfigError(fmt::format("{}: unknown key \"{}\" (value {}); did you mean \"{}\"? Allowed {}: {}", name_, path,
-                                  shown(value), nearest_key(path), where, keys_of(section)));
+    const std::string nearest = nearest_key(path);
+    const std::string meant = nearest.empty() ? "." : fmt::format("; did you mean \"{}\"?", nearest);
+    throw ConfigError(fmt::format("{}: unknown key \"{}\" (value {}){} Allowed {}: {}", name_, path, shown(value),
+                                  meant, where, keys_of(section)));
   }
 
   struct NotNeeded {

@@ -18,7 +18,7 @@ struct KeyInfo {
 // Null where the path is not known.
 const KeyInfo* find_key(std::string_view path);
 // The key nearest to an unknown path, DeepSpeed's included: by edit distance among the keys of its section, unless a
-// key elsewhere has the same last name.
+// key elsewhere has the same last name. Empty: none is like it.
 std::string nearest_key(std::string_view path);
 // Names of the keys of a section ("" for the file's top), comma-separated; DeepSpeed's where it has no others.
 std::string keys_of(std::string_view section);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "core/errors.h"
 
@@ -38,6 +39,10 @@ void MachineSpeeds::validate() const {
     if (std::isfinite(value) && (above ? value > 0 : value >= 0)) continue;
     throw ConfigError(fmt::format("a machine's {} is {}: allowed is a number {}", field.name, value,
                                   above ? "above 0" : "of 0 or more"));
+  }
+  for (const auto& [name, value] : {std::pair{"compute_cores", compute_cores}, {"copy_cores", copy_cores}}) {
+    if (value <= cores) continue;
+    throw ConfigError(fmt::format("a machine's {} is {}: allowed is up to its cores, {}", name, value, cores));
   }
   if (update_threads >= 1) return;
   throw ConfigError(fmt::format("a machine's update_threads is {}: allowed is 1 or more", update_threads));

@@ -243,7 +243,7 @@ MachineSpeeds probe_machine(const MachineProbeOptions& options) {
     speeds.device_update_gb_per_s = device.update_gb_per_s;
   } else {  // host memory plays the device: its compute and its copies are threads of this machine
     speeds.compute_cores = std::min<double>(options.compute_threads, speeds.cores);
-    speeds.copy_cores = 1;
+    speeds.copy_cores = std::min<double>(1, speeds.cores);
   }
   return speeds;
 }

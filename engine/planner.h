@@ -123,6 +123,7 @@ class Planner {
   std::vector<InHost> activations_in_host(Plan& plan) const;
   static void spill_to_nvme(const std::vector<InHost>& list, Room& room);
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
+  void hold_passing(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
   void fill(Plan& plan, Room room, StateToDevice state) const;

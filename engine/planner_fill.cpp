@@ -44,11 +44,15 @@ void Planner::fill_device(Plan& plan, Room& room) const {
   }
 }
 
-// A graph refers to its visit's inputs where they lay in the forward: they must still lie there. A sink has no forward
-// of its own.
+// Where the visits are timed it must be worth it, too. A graph refers to its visit's inputs where they lay in the
+// forward: they must still lie there. A sink has no forward of its own.
 bool Planner::may_keep_graph(const Plan& plan, int v) const {
   const VisitSpec& visit = model_.visits[v];
   if (options_.graph_bytes[v] <= 0 || visit.gives.empty()) return false;
+  if (options_.speeds) {
+    const VisitTime& time = options_.speeds->visits[v];
+    if (time.keeping_forward_ms + time.kept_backward_ms > time.forward_ms + time.backward_ms) return false;
+  }
   const auto stays = [&](int tensor) {
     for (int m = 0; m < options_.micro_batches; ++m) {
       if (plan.tensor(tensor, m).home != Home::kDevice) return false;

@@ -329,7 +329,9 @@ Planner::Room Planner::room_for_homes(Plan& plan, Budgets budgets, Room rings) c
            std::clamp<int64_t>(depth.host, 0, std::max<int64_t>(0, room.host))};
   Room left = depth;
   size_rings(plan, least, left);
-  return {room.device - (depth.device - left.device), room.host - (depth.host - left.host)};
+  Room homes = {room.device - (depth.device - left.device), room.host - (depth.host - left.host)};
+  hold_passing(plan, least, homes);
+  return homes;
 }
 
 // Rings depend on homes, and homes on what rings leave: a few rounds settle it. Nothing where they do not.

@@ -10,6 +10,7 @@ namespace {
 
 // How deep rings are where there is room.
 constexpr int kWeightsBuffers = 2, kOpenBuffers = 2;
+constexpr int kLittle = 16;         // one part in so many
 constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the device and NVMe
 
 // ... of tensors: what a visit passes stays until the next one has read it, and as much is on its way to the drive.
@@ -95,6 +96,19 @@ void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
   if (!holds_a_visit) return;
   const int64_t more = tensors_wanted(needs.tensor_slot, needs.passing) - plan.host_boundary.bytes;
   deepen(plan.host_boundary, std::min(more, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
+}
+
+// The ring of tensors as deep as is wanted, or at least for what a visit passes, where that takes little of what homes
+// may have: prices know no other.
+void Planner::hold_passing(Plan& plan, const Needs& needs, Room& room) const {
+  for (const int64_t bytes : {tensors_wanted(needs.tensor_slot, needs.passing), needs.passing}) {
+    const int64_t more = bytes - plan.host_boundary.bytes;
+    if (more <= 0) return;
+    if (more > room.host / kLittle) continue;
+    plan.host_boundary.bytes += more;
+    room.host -= more;
+    return;
+  }
 }
 
 // Rings no deeper than the homes that were found ask for.

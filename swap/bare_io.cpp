@@ -15,6 +15,7 @@
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "swap/drive.h"
 #include "swap/drive_folders.h"
 
 namespace sluice {
@@ -69,6 +70,10 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
   // Where there is no direct I/O the file is made before that is refused.
   if (file_ >= 0 || error_number == EINVAL) unlink(name.c_str());
   if (file_ < 0) fail("open", error_number);
+  if (direct_io_alignment(file_) == 0) {
+    close(file_);
+    fail("direct I/O", EOPNOTSUPP);
+  }
   int result;
   do {
     result = posix_fallocate(file_, 0, bytes);

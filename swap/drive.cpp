@@ -204,10 +204,16 @@ void Drive::lock() {
                   path_.string()));
 }
 
-void Drive::find_alignment() {
+std::optional<int64_t> direct_io_alignment(int file) {
   struct statx status {};
-  if (statx(file_, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0) {
-    alignment_bytes_ = std::max(status.stx_dio_mem_align, status.stx_dio_offset_align);
+  const bool told = statx(file, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0;
+  if (!told || (status.stx_mask & STATX_DIOALIGN) == 0) return std::nullopt;
+  return std::max(status.stx_dio_mem_align, status.stx_dio_offset_align);
+}
+
+void Drive::find_alignment() {
+  if (const std::optional<int64_t> told = direct_io_alignment(file_)) {
+    alignment_bytes_ = *told;
     if (alignment_bytes_ == 0) fail("direct I/O", path_, EOPNOTSUPP, "give a folder on another drive (sluice.nvme)");
   }
   if (alignment_bytes_ > kPlaneAlignmentBytes || !std::has_single_bit(static_cast<uint64_t>(alignment_bytes_))) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -75,6 +76,9 @@ void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 // Makes files that are there exactly that long: what is new is allocated, what is beyond is given back. Throws IoError
 // (space), and then leaves every file as long as it was.
 void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
+
+// What direct I/O of an open file must be aligned to; 0: there is none. nullopt: the kernel does not say.
+std::optional<int64_t> direct_io_alignment(int file);
 
 // flock() of an open file or folder, for this process alone, tried for a second. 0, EWOULDBLOCK where another one has
 // it, or what else errno says.

@@ -69,7 +69,7 @@ int64_t free_drive_bytes(std::span<const fs::path> folders) {
   int64_t bytes = 0;
   for (const auto& [number, there] : *found) {
     struct statvfs space {};
-    if (statvfs(there.c_str(), &space) != 0) return INT64_MAX;
+    if (statvfs(there.c_str(), &space) != 0 || space.f_blocks == 0) return INT64_MAX;  // 0: it does not tell
     bytes += static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);
   }
   return bytes;

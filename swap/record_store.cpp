@@ -41,6 +41,7 @@ RecordStore::Impl::Impl(const Geometry& geometry, const StoreIdentity& store_ide
   SLUICE_CHECK(static_cast<int>(drives.size()) == layout.drives(), "one weight for each drive");
   SLUICE_CHECK(identity.chunk_count == layout.chunk_count() && identity.chunk_elements == geometry.chunk_elements(),
                "the identity is not that of the geometry");
+  SLUICE_CHECK(0 <= identity.rank && identity.rank < identity.world_size, "a rank of the world begins at 0");
   for (StepState* const state : {&committed, &pending})
     state->caller.reserve(static_cast<size_t>(options.caller_bytes));
 }
@@ -57,7 +58,7 @@ RecordStore::Impl::Entry& RecordStore::Impl::entry(RecordId record) {
 
 void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag) {
   Entry& e = entry(record);
-  SLUICE_CHECK(reinterpret_cast<uintptr_t>(memory) % kPlaneAlignmentBytes == 0,
+  SLUICE_CHECK(memory != nullptr && reinterpret_cast<uintptr_t>(memory) % kPlaneAlignmentBytes == 0,
                "a record's memory begins at 4096 bytes");
   SLUICE_CHECK(transfers.in_flight() < kMaxTransfers, "more than 64 transfers of a store in flight");
   int slot = e.working_slot;

@@ -42,6 +42,7 @@ struct StoreIdentity {
   int64_t chunk_count = 0;
   int rank = 0;
   int world_size = 1;
+  uint64_t chunk_sizes = 0;  // a hash of all chunks' elements: the store takes it from its geometry
   RecordFormat format() const { return {precision, optimizer, moments}; }
 };
 
@@ -126,10 +127,10 @@ class RecordStore {
   // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged; so with
   // a damaged copy of a drive's identity header, which is mended once all else has been accepted. Throws
   // ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing or not
-  // in its place (naming it), or a locked store; IoError where there is no space for its scratch extents; returns null
-  // where no generation is valid. Opening burns a generation number, but for a store that is open for reading alone
-  // (StoreOptions::access; a warning is logged): nothing in it changes, and writes and commits end with the IoError
-  // that says why.
+  // in its place (naming it), or a locked store; IoError where there is no store (find_store() says so before) or no
+  // space for its scratch extents; returns null where no generation is valid. Opening burns a generation number, but
+  // for a store that is open for reading alone (StoreOptions::access; a warning is logged): nothing in it changes, and
+  // writes and commits end with the IoError that says why.
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.

@@ -187,10 +187,12 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
   for (int area : areas) {
     generation = std::max(generation, superblocks[area].generation);
     if (!(has_generation ? read_older_table(area, superblocks[area]) : read_table(area, superblocks[area]))) {
-      say(options.log, LogLevel::kWarning,
-          fmt::format("the table of step {} in {} is damaged: {}", superblocks[area].step, drives[0].path().string(),
-                      has_generation || area != areas.back() ? "the other copy is used if it is whole"
-                                                             : "there is no other copy"));
+      const char* const end = has_generation ? "the newer one is whole; a commit that was cut off may have begun there"
+                              : area != areas.back() ? "the other copy is used if it is whole"
+                                                     : "there is no other copy";
+      say(options.log, has_generation ? LogLevel::kInfo : LogLevel::kWarning,
+          fmt::format("the table of step {} in {} is {}: {}", superblocks[area].step, drives[0].path().string(),
+                      has_generation ? "not whole" : "damaged", end));
     } else if (!has_generation) {
       adopt_table(area, superblocks[area]);
     } else {
@@ -261,6 +263,7 @@ int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, i
 
 std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const StoreIdentity& identity,
                                                  StoreOptions options) {
+  const StoreIdentity whole = identity_with(geometry, identity);
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
   std::vector<uint32_t> weights = options.drive_weights;
   if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
@@ -275,7 +278,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
                     drive.path().string()));
   }
   std::unique_ptr<RecordStore> store(new RecordStore());
-  store->impl_ = std::make_unique<Impl>(geometry, identity, std::move(options),
+  store->impl_ = std::make_unique<Impl>(geometry, whole, std::move(options),
                                         Impl::Place{.drives = std::move(made), .weights = std::move(weights)});
   // Whatever can be refused has been by now: from here on the store that was there is lost.
   std::vector<Drive>& drives = store->impl_->drives;
@@ -287,14 +290,15 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
 
 std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const StoreIdentity& identity,
                                                StoreOptions options) {
-  std::optional<OpenedDrives> opened = open_drives(options, identity);
+  const StoreIdentity whole = identity_with(geometry, identity);
+  std::optional<OpenedDrives> opened = open_drives(options, whole);
   if (!opened) {
     refuse_other_stores(options, identity.rank);
     return nullptr;
   }
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ =
-      std::make_unique<Impl>(geometry, identity, std::move(options),
+      std::make_unique<Impl>(geometry, whole, std::move(options),
                              Impl::Place{.drives = std::move(opened->drives), .weights = std::move(opened->weights)});
   store->impl_->check_length();
   const bool may_write = store->impl_->find_writable();

@@ -184,6 +184,12 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
   BlockReader reader(options, opened.drives.back());
   const IdentityCopies copies = reader.header();
   if (copies.state == HeaderState::kContradictory) refuse_contradiction(path);
+  if (copies.state == HeaderState::kDamaged) {
+    throw ConfigError(
+        fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): bring back "
+                    "the file of drive {}, or start over with --overwrite",
+                    path, number));
+  }
   const DrivePlace& place = copies.header.place;
   if (copies.state != HeaderState::kValid || place.store != first.store) {
     throw ConfigError(

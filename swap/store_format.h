@@ -38,7 +38,7 @@ constexpr int64_t kSuperblockOffset[2] = {1 * kStoreBlockBytes, 2 * kStoreBlockB
 constexpr int64_t kOpeningOffset[2] = {3 * kStoreBlockBytes, 4 * kStoreBlockBytes};
 constexpr int64_t kTablesOffset = 6 * kStoreBlockBytes;  // and what other drives have of records
 constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;
-constexpr uint32_t kStoreVersion = 3;
+constexpr uint32_t kStoreVersion = 4;
 
 // Memory for O_DIRECT: starts at a multiple of 4096. Move-only owner.
 class AlignedBuffer {
@@ -151,6 +151,8 @@ enum class BlockState : uint8_t { kValid, kBlank, kDamaged };  // kBlank: zeros,
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into);
 BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
 
+// The identity of a store with this geometry.
+StoreIdentity identity_with(const Geometry& geometry, StoreIdentity identity);
 // The identity, hashed: what a superblock must agree with.
 uint64_t fingerprint_of(const StoreIdentity& identity);
 // One file's part in a store of several drives.

@@ -140,7 +140,12 @@ TEST_F(BenchIo, ends_at_once_when_it_is_interrupted_and_leaves_nothing_behind) {
                                      file("a") + "," + file("b"), "--size", "16MiB", "--throttle", "0.001,0.001"});
     EXPECT_EQ(ended.signal, signal == "KILL" ? SIGKILL : 0) << signal;  // timeout goes with what it kills
     EXPECT_EQ(ended.exit_code, signal == "KILL" ? -1 : 124) << ended.err;
-    for (const char* folder : {"a", "b"}) EXPECT_TRUE(!fs::exists(file(folder)) || fs::is_empty(file(folder)));
+    EXPECT_THAT(ended.err, HasSubstr(file("b") + " was not there"));
+    for (const char* folder : {"a", "b"}) {
+      EXPECT_EQ(fs::exists(file(folder)), signal == "KILL");
+      EXPECT_TRUE(!fs::exists(file(folder)) || fs::is_empty(file(folder)));
+      fs::remove(file(folder));
+    }
   }
 }
 
@@ -205,9 +210,11 @@ TEST_F(BenchIo, refuses_what_it_cannot_measure) {
     EXPECT_EQ(ended.exit_code, 2) << option << " " << value;
     EXPECT_THAT(ended.err, HasSubstr(option));
   }
-  const Ended nameless = sluice({"bench", "io", "--path", ""});
-  EXPECT_EQ(nameless.exit_code, 2);
-  EXPECT_THAT(nameless.last_error_line(), HasSubstr("--path: a folder has no name"));
+  for (const char* path : {"", ",", "@drive,", "@drive,,@drive"}) {
+    const Ended nameless = sluice({"bench", "io", "--path", path, "--size", "16MiB"});
+    EXPECT_EQ(nameless.exit_code, 2);
+    EXPECT_THAT(nameless.last_error_line(), HasSubstr("--path: a folder has no name"));
+  }
 }
 
 TEST_F(BenchIo, refuses_more_than_the_drive_has_room_for_before_it_makes_anything) {

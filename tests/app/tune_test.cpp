@@ -70,6 +70,11 @@ TEST_F(TuneTest, replaces_no_file_that_is_not_a_configuration) {
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("is not a configuration, and is not replaced"));
   EXPECT_GT(fs::file_size(file("text.txt")), 1000u);
+  const std::string before = text_in("run.json");
+  const Ended itself = sluice({"tune", "@run.json", "--out", "@./run.json"});
+  EXPECT_EQ(itself.exit_code, 2);
+  EXPECT_THAT(itself.last_error_line(), testing::HasSubstr("that is the configuration to tune"));
+  EXPECT_EQ(text_in("run.json"), before);
 }
 
 TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_out_gives) {

@@ -201,6 +201,9 @@ const Case kBadKeys[] = {
      std::string(R"(run.json: unknown key "optimiser" (value )") +
          R"({"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"e...); did you mean "optimizer"? )" +
          "Allowed at the top: " + kTopKeys},
+    {"nothing_like_it", "optimizer.params.max_grad_norm=1",
+     R"(run.json: unknown key "optimizer.params.max_grad_norm" (value 1). Allowed in )"
+     R"("optimizer.params": lr, betas, eps, momentum, weight_decay, adam_w_mode)"},
     {"typo_in_placement", "sluice.placement.activation=host",
      R"(run.json: unknown key "sluice.placement.activation" (value "host"); did you mean )"
      R"("sluice.placement.activations"? Allowed in "sluice.placement": weights, state, gradient, activations)"},

@@ -81,7 +81,9 @@ TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
       for (int lane = 0; lane < kLaneCount; ++lane) {
         const double slack_ms = 1e-9 + 1e-9 * work_ms[lane];
         EXPECT_LE(sum[lane], work_ms[lane] + slack_ms) << "seed " << seed << " lane " << lane;
-        if (fits) EXPECT_GE(sum[lane], work_ms[lane] - slack_ms) << "seed " << seed << " lane " << lane;
+        if (fits) {
+          EXPECT_GE(sum[lane], work_ms[lane] - slack_ms) << "seed " << seed << " lane " << lane;
+        }
       }
     }
   }
@@ -222,6 +224,25 @@ Budgets bytes_at_home(const Plan& plan) {
   return bytes;
 }
 
+// Prices take the ring of tensors for one that does.
+TEST_F(Homes, have_rings_that_hold_what_a_visit_passes_where_that_is_little_beside_them) {
+  model_ = toy_model({.visits = 16, .tensor_elements = 2048}, Precision::kBf16);
+  for (PartitionSpec& partition : model_.partitions) partition.parameters.back().shape = {32768};
+  int little = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    PlanOptions wish = options(seed);
+    wish.chunk_elements = 8192;
+    wish.micro_batches = 3;
+    make_scarce(wish, seed);
+    const auto plans = both(wish);
+    const int64_t passes = plans ? passing_bytes(model_, plans->speeds) : 0;
+    if (passes == 0 || 16 * passes > bytes_at_home(plans->speeds).host_bytes) continue;
+    ++little;
+    EXPECT_GE(plans->speeds.host_boundary.bytes, passes) << "seed " << seed;
+  }
+  EXPECT_GT(little, 2);
+}
+
 TEST_F(Homes, no_assignment_in_the_same_memory_leaves_the_busiest_resource_less_to_do) {
   model_ = small_model(3);
   int compared = 0, best = 0, better = 0, switched = 0, on_device = 0, in_part = 0;
@@ -344,6 +365,19 @@ TEST_F(Homes, in_the_fixed_order_state_has_what_weights_and_graphs_leave_of_the_
     for (int i = 0; i < there; ++i) EXPECT_TRUE(plan.chunks[plan.update_order[i]].updated_on_device());
   }
   for (const int count : seen) EXPECT_GT(count, 0);
+}
+
+TEST_F(Homes, visits_keep_no_graph_that_costs_more_than_to_compute_it_again) {
+  PlanOptions wish = options(1);
+  wish.graph_bytes.assign(model_.visits.size(), 20000);
+  for (const double kept_ms : {0.3, 0.31}) {  // forward and backward take 0.4 without
+    for (VisitTime& visit : wish.speeds->visits) {
+      visit.keeping_forward_ms = 0.1;
+      visit.kept_backward_ms = kept_ms;
+    }
+    const Plan plan = make_plan(model_, wish);
+    for (int visit = 0; visit < 3; ++visit) EXPECT_EQ(plan.keeps_graph(visit), kept_ms == 0.3);
+  }
 }
 
 TEST_F(Homes, where_one_group_of_a_chunk_is_forced_its_state_is_not_put_on_the_device) {

@@ -56,5 +56,12 @@ TEST(FreeDriveBytes, count_a_file_system_once_and_look_above_what_is_not_there) 
   EXPECT_GT(free_drive_bytes(outside), 0);
 }
 
+TEST(FreeDriveBytes, are_no_bound_where_a_file_system_does_not_tell) {
+  const TempFolder folder;
+  const MountedDrive drive(MountedDrive::Kind::kRam, folder.path() / "ram", 0);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  EXPECT_EQ(free_drive_bytes({{drive.path()}}), INT64_MAX);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -94,6 +94,11 @@ TEST_P(StoreCreation, with_what_does_not_fit_together_leaves_the_store_that_is_t
     StoreIdentity other = run_.identity;
     ++other.chunk_count;
     EXPECT_THROW(RecordStore::create(run_.geometry, other, options(name)), std::logic_error);
+    for (const int rank : {-1, 1}) {
+      other = run_.identity;
+      other.rank = rank;
+      EXPECT_THROW(RecordStore::create(run_.geometry, other, options(name)), std::logic_error);
+    }
   }
   expect_whole(3);
   expect_no_files(options("new"));

@@ -62,9 +62,9 @@ class StoreOpening : public testing::Test {
   }
   Superblock superblock(int index) {
     Superblock found;
-    EXPECT_EQ(
-        read_superblock(bytes_at(kSuperblockOffset[index], kStoreBlockBytes), fingerprint_of(run_.identity), found),
-        BlockState::kValid);
+    EXPECT_EQ(read_superblock(bytes_at(kSuperblockOffset[index], kStoreBlockBytes),
+                              fingerprint_of(identity_with(run_.geometry, run_.identity)), found),
+              BlockState::kValid);
     return found;
   }
   int newest() { return superblock(0).generation > superblock(1).generation ? 0 : 1; }
@@ -100,6 +100,26 @@ TEST_F(StoreOpening, names_every_difference_to_the_run_that_opens_it) {
   expect_step(*open(), run_, 0);
 }
 
+// The model's text is the embedder's, and may say nothing of shapes.
+TEST_F(StoreOpening, of_chunks_of_other_sizes_under_the_same_name_is_refused_and_nothing_is_cut_off) {
+  const auto geometry = [](int64_t last) {
+    return Geometry(std::vector<PartitionSpec>{{"first", {{"a", {3000}}}}, {"second", {{"b", {last}}}}}, 2000);
+  };
+  const Geometry larger = geometry(1900), smaller = geometry(1000);
+  ASSERT_EQ(larger.chunks().size(), smaller.chunks().size());
+  run_.identity = {
+      .model = "mine", .chunk_elements = 2000, .chunk_count = static_cast<int64_t>(larger.chunks().size())};
+  for (const auto& [made, given] : {std::pair(larger, smaller), {smaller, larger}}) {
+    run_.geometry = made;
+    make_steps(1);
+    const auto bytes = std::filesystem::file_size(file());
+    EXPECT_THAT(message_of<ConfigError>([&] { RecordStore::open(given, run_.identity, options()); }),
+                AllOf(HasSubstr(file().string()), HasSubstr("shapes: the store's chunks have other sizes")));
+    EXPECT_EQ(std::filesystem::file_size(file()), bytes);
+    expect_step(*open(), run_, 1);
+  }
+}
+
 TEST_F(StoreOpening, a_difference_beyond_the_text_that_the_header_keeps_is_found_as_well) {
   run_.identity.model = std::string(5000, 'x') + "a";
   make_steps(0);
@@ -117,7 +137,7 @@ TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
   EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("damaged"));
   flip_in_both_copies(40);
   flip_in_both_copies(8);
-  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("version 19, this is version 3"));
+  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("version 20, this is version 4"));
   flip_in_both_copies(8);
   expect_step(*open(), run_, 0);
   for (const int64_t offset : kIdentityOffset) change_bytes(offset, std::vector<std::byte>(4096, std::byte{'a'}));
@@ -376,6 +396,7 @@ TEST_F(StoreOpening, programmers_errors_are_checked) {
   auto store = create();
   EXPECT_THROW(store->read({0, Group::kState}, buffer.data(), 0), std::logic_error);  // never written
   EXPECT_THROW(store->read({99, Group::kState}, buffer.data(), 0), std::logic_error);
+  EXPECT_THROW(store->write({0, Group::kState}, nullptr, 0), std::logic_error);
   EXPECT_THROW(commit_now(*store, run_.state(0)), std::logic_error);  // a commit covers every record
   store->write({0, Group::kState}, buffer.data(), 0);
   EXPECT_THROW(store->write({0, Group::kState}, buffer.data(), 1), std::logic_error);

@@ -27,7 +27,8 @@ class StoreTables : public StoreHeaders {
   static constexpr int64_t kManyBytes = 100;
   Superblock superblock(int index) {
     Superblock found;
-    EXPECT_EQ(read_superblock(block_at(0, kSuperblockOffset[index]), fingerprint_of(run_.identity), found),
+    EXPECT_EQ(read_superblock(block_at(0, kSuperblockOffset[index]),
+                              fingerprint_of(identity_with(run_.geometry, run_.identity)), found),
               BlockState::kValid);
     return found;
   }
