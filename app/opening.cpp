@@ -67,7 +67,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
     if (store == folder.path() || find_store(store) == StoreExists::kNo) continue;
     if (is_its_own(store)) continue;
     say(log, LogLevel::kWarning,
-        fmt::format("{}: the store there is replaced; it belongs to no run in {}", store.string(),
+        fmt::format("{}: the store there is to be replaced; it belongs to no run in {}", store.string(),
                     folder.path().string()));
   }
   if (!run) return;

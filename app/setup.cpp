@@ -1,6 +1,7 @@
 #include "app/setup.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -173,8 +174,10 @@ OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides
   config.model = without_folder(config.model);
   const std::vector<fs::path> stores = folder.stores(config);
   if (find_store(stores) == StoreExists::kNo) {
+    std::vector<std::string> made_in;
+    for (const fs::path& store : stores) made_in.push_back(store.string());
     throw ConfigError(fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(),
-                                  stores.front().string()));
+                                  fmt::join(made_in, ", ")));
   }
   folder.check_store(stores);
   RunSetup setup = set_up(std::move(config), log);

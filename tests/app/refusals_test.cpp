@@ -304,7 +304,7 @@ TEST_F(RefusalsTest, what_is_replaced_and_what_stays_behind_is_told) {
   const Ended ended = train("one", {"--steps", "1", "--set", b, "--overwrite"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err,
-              HasSubstr(file("b") + ": the store there is replaced; it belongs to no run in " + file("one")));
+              HasSubstr(file("b") + ": the store there is to be replaced; it belongs to no run in " + file("one")));
   EXPECT_THAT(ended.err, HasSubstr(file("a/sluice-0.swap") + ": the store of the run that is replaced stays there"));
 }
 
