@@ -204,7 +204,13 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
 
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
 Drive open_first(const std::vector<std::filesystem::path>& paths, Drive::Access access) {
-  if (is_there(paths[0]) || std::ranges::none_of(paths, is_there)) return Drive::open(paths[0], access);
+  if (is_there(paths[0])) return Drive::open(paths[0], access);
+  if (std::ranges::none_of(paths, is_there)) {
+    throw IoError({.action = "open",
+                   .path = paths[0].string(),
+                   .error_number = ENOENT,
+                   .advice = "no store is there, or not any more: RecordStore::create() makes one"});
+  }
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
                   "drive back, or start over with --overwrite",
@@ -235,6 +241,7 @@ std::vector<std::filesystem::path> StoreOptions::folders() const {
 std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int rank) {
   SLUICE_CHECK(options.more_folders.size() < kMaxDrives, "a store has 16 drives at the most");
   const std::vector<std::filesystem::path> folders = options.folders();
+  SLUICE_CHECK(std::ranges::none_of(folders, &std::filesystem::path::empty), "a store's folders have names");
   check_distinct(folders);
   std::vector<std::filesystem::path> paths;
   for (const std::filesystem::path& folder : folders) paths.push_back(store_path(folder, rank));

@@ -76,6 +76,7 @@ int64_t give_back(const Drive& drive) {
 
 std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
                                       int rank) {
+  SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
   const std::vector<Found> found = find_and_lock(folders, rank);
   check_one_store(found, number);
   std::vector<TrimmedStore> trimmed;

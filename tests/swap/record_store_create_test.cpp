@@ -100,6 +100,9 @@ TEST_P(StoreCreation, with_what_does_not_fit_together_leaves_the_store_that_is_t
       EXPECT_THROW(RecordStore::create(run_.geometry, other, options(name)), std::logic_error);
     }
   }
+  StoreOptions nowhere = options("new");
+  nowhere.folder.clear();
+  EXPECT_THROW(create(nowhere), std::logic_error);
   expect_whole(3);
   expect_no_files(options("new"));
 }

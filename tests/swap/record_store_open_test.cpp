@@ -129,7 +129,7 @@ TEST_F(StoreOpening, a_difference_beyond_the_text_that_the_header_keeps_is_found
 
 TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
   EXPECT_EQ(find_store(folder_.path()), StoreExists::kNo);
-  EXPECT_THAT(message_of<IoError>([&] { open(); }), HasSubstr(file().string()));
+  EXPECT_THAT(message_of<IoError>([&] { open(); }), AllOf(HasSubstr(file().string()), HasSubstr("no store is there")));
   make_steps(0);
   EXPECT_EQ(find_store(folder_.path()), StoreExists::kYes);
   EXPECT_EQ(find_store(folder_.path(), 1), StoreExists::kNo);
