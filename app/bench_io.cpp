@@ -33,7 +33,6 @@ namespace fs = std::filesystem;
 
 struct IoArguments {
   std::string path;
-  std::vector<std::string> folders;  // of it
   std::string size = "4GiB", block = "1MiB", record = "64MiB";
   IoStoreOptions options{.depth = 64};
   int rounds = 5;
@@ -74,8 +73,7 @@ std::string check_throttle(const std::string& text) {
 
 void read_options(IoArguments& arguments) {
   IoStoreOptions& options = arguments.options;
-  arguments.folders = folders_of(arguments.path);
-  for (const std::string& folder : arguments.folders)
+  for (const std::string& folder : folders_of(arguments.path))
     options.folders.push_back(fs::absolute(folder).lexically_normal());
   options.size_bytes = bytes_of("--size", arguments.size);
   options.block_bytes = bytes_of("--block", arguments.block);
@@ -103,7 +101,7 @@ void check_room(const IoArguments& arguments) {
   if (arguments.options.size_bytes <= free / 2) return;
   throw ConfigError(
       fmt::format("--size is {}: twice that is taken, and {} ({} bytes) are free in {}: give a smaller one",
-                  arguments.size, format_bytes(free), free, fmt::join(arguments.folders, ", ")));
+                  arguments.size, format_bytes(free), free, fmt::join(folders_of(arguments.path), ", ")));
 }
 
 // A sweep's file on each drive. A trial moves twice that: no less than is in flight.

@@ -105,21 +105,16 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFo
 
 void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
   if (find_store(stores) == StoreExists::kYes) return;
-  const auto joined = [](const std::vector<fs::path>& folders, const char* between) {
-    std::string text = folders.front().string();
-    for (size_t i = 1; i < folders.size(); ++i) text += between + folders[i].string();
-    return text;
-  };
   const std::vector<fs::path> stores_before = folder.stores(before);
   if (find_store(stores_before) == StoreExists::kYes) {
-    throw ConfigError(fmt::format(
-        "{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'", folder.path().string(),
-        joined(stores_before, ", "), joined(stores, ", "), joined(stores_before, "\",\"")));
+    throw ConfigError(
+        fmt::format("{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'",
+                    folder.path().string(), joined(stores_before), joined(stores), joined(stores_before, "\",\"")));
   }
   throw ConfigError(
       fmt::format("{}: the run's store is not in {} any more: it was trimmed or removed, or its drive is not mounted; "
                   "bring it back, or begin again with --overwrite",
-                  folder.path().string(), joined(stores_before, ", ")));
+                  folder.path().string(), joined(stores_before)));
 }
 
 // What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, the

@@ -177,20 +177,24 @@ void check_same_run(const RunConfig& before, const RunConfig& now, const fs::pat
   }
 }
 
+std::string joined(std::span<const fs::path> folders, std::string_view between) {
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) names.push_back(folder.string());
+  return fmt::format("{}", fmt::join(names, between));
+}
+
 void check_free_space(std::span<const fs::path> folders, int64_t needed_bytes) {
   int64_t free_bytes = free_drive_bytes(folders);
   if (free_bytes == INT64_MAX) return;  // creation itself will tell
-  std::vector<std::string> names;
   for (const fs::path& folder : folders) {
     struct stat status {};
     if (stat(store_path(folder, 0).c_str(), &status) == 0) free_bytes += int64_t{status.st_blocks} * kStatBlockBytes;
-    names.push_back(folder.string());
   }
   if (free_bytes >= needed_bytes) return;
   throw ConfigError(
       fmt::format("{}: the drive{} too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
                   "another drive with --set 'sluice.nvme=[\"FOLDER\"]'",
-                  fmt::join(names, ", "), count_file_systems(folders) == 1 ? " is" : "s are together",
+                  joined(folders), count_file_systems(folders) == 1 ? " is" : "s are together",
                   format_bytes(needed_bytes), needed_bytes, format_bytes(free_bytes), free_bytes));
 }
 

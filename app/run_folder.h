@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,9 @@ class RunFolder {
 // Refuses to go on with a run under another configuration: throws ConfigError naming the first key that would change
 // what is trained, with both values. Budgets, homes, threads, the optimizer and paths may change.
 void check_same_run(const RunConfig& before, const RunConfig& now, const std::filesystem::path& folder);
+
+// Their names, for messages.
+std::string joined(std::span<const std::filesystem::path> folders, std::string_view between = ", ");
 
 // Folders of a store whose run is not known: those of the configuration, or the current one.
 std::vector<std::filesystem::path> store_drives(const RunConfig& config);

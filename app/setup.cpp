@@ -1,7 +1,6 @@
 #include "app/setup.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -174,10 +173,8 @@ OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides
   config.model = without_folder(config.model);
   const std::vector<fs::path> stores = folder.stores(config);
   if (find_store(stores) == StoreExists::kNo) {
-    std::vector<std::string> made_in;
-    for (const fs::path& store : stores) made_in.push_back(store.string());
-    throw ConfigError(fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(),
-                                  fmt::join(made_in, ", ")));
+    throw ConfigError(
+        fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), joined(stores)));
   }
   folder.check_store(stores);
   RunSetup setup = set_up(std::move(config), log);

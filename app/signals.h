@@ -1,5 +1,5 @@
 // SIGINT, SIGTERM and SIGHUP ask a run to stop after its step. The one place that touches the process's signal handlers
-// for them.
+// for them, but for those of `bench io` (bench/scratch_folder.h), which end it at once.
 #pragma once
 #include <array>
 #include <csignal>

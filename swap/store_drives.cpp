@@ -121,6 +121,13 @@ class BlockReader {
                   path));
 }
 
+[[noreturn]] void refuse_damage(const std::string& path) {
+  throw ConfigError(
+      fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): bring back the "
+                  "file, or start over with --overwrite",
+                  path));
+}
+
 std::string order_of(const DrivePlace& place) {
   if (place.weights.size() == 1) return "it was made with one folder (sluice.nvme)";
   return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)", fmt::join(place.folders, ", "));
@@ -144,10 +151,7 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
     case HeaderState::kDamaged:
       // The header is durable before the first superblock is written.
       if (reader.superblocks_are_blank(fingerprint_of(identity))) return std::nullopt;
-      throw ConfigError(
-          fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): start "
-                      "over with --overwrite",
-                      path));
+      refuse_damage(path);
     case HeaderState::kContradictory:
       refuse_contradiction(path);
     case HeaderState::kOtherVersion:
@@ -184,12 +188,7 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
   BlockReader reader(options, opened.drives.back());
   const IdentityCopies copies = reader.header();
   if (copies.state == HeaderState::kContradictory) refuse_contradiction(path);
-  if (copies.state == HeaderState::kDamaged) {
-    throw ConfigError(
-        fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): bring back "
-                    "the file of drive {}, or start over with --overwrite",
-                    path, number));
-  }
+  if (copies.state == HeaderState::kDamaged) refuse_damage(path);
   const DrivePlace& place = copies.header.place;
   if (copies.state != HeaderState::kValid || place.store != first.store) {
     throw ConfigError(
