@@ -181,9 +181,12 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   PlanOptions plan = plan_options(setup, workspace.memory);
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
   check_free_space(drives, make_plan(setup.model.spec(), plan).disk_bytes);
-  plan.speeds = find_speeds(
-      setup, workspace,
-      {.machine_file = command.machine, .folders = drives, .waiting_ms = command.compute_ms_per_visit}, console.log());
+  plan.speeds = find_speeds(setup, workspace,
+                            {.machine_file = command.machine,
+                             .folders = drives,
+                             .waiting_ms = command.compute_ms_per_visit,
+                             .drives = DriveSpeeds::kMeasuredNow},
+                            console.log());
   ScratchRun run(setup, engine_options(setup, plan, drives, console.log()),
                  command.compute_ms_per_visit ? cheap_values() : setup.model.initial_values(setup.config.seed),
                  [&](int64_t done, int64_t total) {

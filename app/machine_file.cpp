@@ -94,14 +94,17 @@ fs::path MachineCache::file(const std::string& key) const {
   return folder_ / fmt::format("machine-{:08x}.json", crc32c(0, std::as_bytes(std::span(key))));
 }
 
-std::optional<MachineSpeeds> MachineCache::find(const std::string& key) const {
+std::optional<MachineCache::Kept> MachineCache::find(const std::string& key) const {
   std::error_code error;
   if (folder_.empty() || !fs::exists(file(key), error)) return std::nullopt;
   try {
     const Json kept = read_object(file(key));
     if (kept.value("measured_for", Json()) != Json::parse(key)) return std::nullopt;
-    return read_machine(file(key));
+    const auto age = fs::file_time_type::clock::now() - fs::last_write_time(file(key));
+    return Kept{.speeds = read_machine(file(key)), .age = std::chrono::duration_cast<std::chrono::seconds>(age)};
   } catch (const ConfigError&) {
+    return std::nullopt;
+  } catch (const fs::filesystem_error&) {  // gone in this moment
     return std::nullopt;
   }
 }

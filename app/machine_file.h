@@ -1,5 +1,6 @@
 // A machine's speeds as a JSON file: what --machine names, and what is kept of this machine between runs.
 #pragma once
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -21,7 +22,11 @@ class MachineCache {
   MachineCache();  // of this user; without a home nothing is kept
   explicit MachineCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
   std::filesystem::path file(const std::string& key) const;
-  std::optional<MachineSpeeds> find(const std::string& key) const;  // a file that is damaged is none
+  struct Kept {
+    MachineSpeeds speeds;
+    std::chrono::seconds age{};  // below 0: kept in a future that another clock had
+  };
+  std::optional<Kept> find(const std::string& key) const;  // a file that is damaged is none
   // Whole or not at all. False where that is impossible.
   bool keep(const std::string& key, const MachineSpeeds& speeds) const;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -47,33 +48,67 @@ std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) 
   return key.dump();
 }
 
-std::optional<MachineSpeeds> this_machine(const RunSetup& setup, const std::vector<fs::path>& folders, const Log& log) {
-  std::vector<fs::path> there;
-  for (const fs::path& folder : folders) there.push_back(existing_part(folder));
-  const MachineCache cache;
-  const std::string key = key_of(setup, there);
-  if (const auto kept = cache.find(key)) return kept;
-  const PlanOptions plan = plan_options(setup, {});
-  MachineProbeOptions options{.store = engine_options(setup, plan, there, {}).store,
-                              .format = plan.format(),
-                              .gradient_dtype = plan.gradient_dtype,
-                              .kind = setup.config.optimizer.kind,
-                              .update_threads = setup.config.sluice.update_threads,
-                              .compute_threads = setup.config.sluice.compute_threads,
-                              .device = setup.device};
-  say(log, LogLevel::kInfo, "measuring this machine's drives, links and kernels, once");
-  try {
-    const MachineSpeeds speeds = probe_machine(options);
-    speeds.validate();
-    if (cache.keep(key, speeds)) {
-      say(log, LogLevel::kInfo, fmt::format("kept in {}; remove it to measure again", cache.file(key).string()));
-    }
-    return speeds;
-  } catch (const Error& error) {
-    say(log, LogLevel::kWarning, fmt::format("no step time is predicted: {}", error.what()));
-    return std::nullopt;
+// This machine's speeds for a run, and where they are kept.
+class ThisMachine {
+ public:
+  ThisMachine(const RunSetup& setup, const std::vector<fs::path>& folders, const Log& log) : setup_(setup), log_(log) {
+    for (const fs::path& folder : folders) folders_.push_back(existing_part(folder));
+    key_ = key_of(setup, folders_);
   }
-}
+
+  std::optional<MachineSpeeds> speeds(DriveSpeeds drives) {
+    const auto kept = cache_.find(key_);
+    if (!kept) return measured();
+    constexpr std::chrono::hours kServes{1};
+    const bool is_old = kept->age > kServes || kept->age < -kServes;
+    return is_old || drives == DriveSpeeds::kMeasuredNow ? with_drives_measured(kept->speeds) : kept->speeds;
+  }
+
+ private:
+  StoreOptions store() const { return engine_options(setup_, plan_options(setup_, {}), folders_, {}).store; }
+
+  std::optional<MachineSpeeds> measured() {
+    const PlanOptions plan = plan_options(setup_, {});
+    say(log_, LogLevel::kInfo, "measuring this machine's drives, links and kernels, once");
+    try {
+      const MachineSpeeds speeds = probe_machine({.store = store(),
+                                                  .format = plan.format(),
+                                                  .gradient_dtype = plan.gradient_dtype,
+                                                  .kind = setup_.config.optimizer.kind,
+                                                  .update_threads = setup_.config.sluice.update_threads,
+                                                  .compute_threads = setup_.config.sluice.compute_threads,
+                                                  .device = setup_.device});
+      speeds.validate();
+      if (cache_.keep(key_, speeds)) {
+        say(log_, LogLevel::kInfo, fmt::format("kept in {}; remove it to measure again", cache_.file(key_).string()));
+      }
+      return speeds;
+    } catch (const Error& error) {
+      say(log_, LogLevel::kWarning, fmt::format("no step time is predicted: {}", error.what()));
+      return std::nullopt;
+    }
+  }
+
+  MachineSpeeds with_drives_measured(const MachineSpeeds& kept) {
+    say(log_, LogLevel::kInfo, "measuring the drives again, whose speed changes with what else they do");
+    try {
+      MachineSpeeds speeds = kept;
+      probe_drives(store(), speeds);
+      speeds.validate();
+      cache_.keep(key_, speeds);
+      return speeds;
+    } catch (const Error& error) {
+      say(log_, LogLevel::kWarning, fmt::format("the drives' speeds are those kept before: {}", error.what()));
+      return kept;
+    }
+  }
+
+  const RunSetup& setup_;
+  const Log& log_;
+  std::vector<fs::path> folders_;
+  std::string key_;
+  MachineCache cache_;
+};
 
 // As bench/step_bench.h waits, using no CPU.
 std::vector<VisitTime> waiting_visits(const RunSetup& setup, double ms) {
@@ -91,8 +126,9 @@ std::optional<int64_t> critical_tokens(const Prediction& prediction, int64_t tok
 
 std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
                                       const Log& log) {
-  const std::optional<MachineSpeeds> machine =
-      wanted.machine_file.empty() ? this_machine(setup, wanted.folders, log) : read_machine(wanted.machine_file);
+  const std::optional<MachineSpeeds> machine = wanted.machine_file.empty()
+                                                   ? ThisMachine(setup, wanted.folders, log).speeds(wanted.drives)
+                                                   : read_machine(wanted.machine_file);
   if (!machine) return std::nullopt;
   StepSpeeds speeds{.machine = *machine, .visits = {}};
   if (wanted.waiting_ms) {

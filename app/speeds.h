@@ -10,13 +10,18 @@
 
 namespace sluice {
 
+// A drive's speed changes with what else it does: what was kept serves for an hour, or not at all.
+enum class DriveSpeeds : uint8_t { kKept, kMeasuredNow };
+
 struct SpeedsWanted {
   std::string machine_file;                    // --machine; empty: this machine
   std::vector<std::filesystem::path> folders;  // of the store; they need not be there yet
   std::optional<double> waiting_ms;            // compute waits so long for a visit's forward, in place of computing
+  DriveSpeeds drives = DriveSpeeds::kKept;
 };
-// The machine's speeds were measured before, or are now; visits are timed, or follow from the file's
-// compute_tflop_per_s. Nothing where neither can be: the log says why. Throws ConfigError for a file that is wrong.
+// The machine's speeds were measured before, or are now, its drives' again where those are old; visits are timed, or
+// follow from the file's compute_tflop_per_s. Nothing where neither can be: the log says why. Throws ConfigError for a
+// file that is wrong.
 std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
                                       const Log& log);
 

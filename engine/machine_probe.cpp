@@ -218,10 +218,12 @@ double handover_us() {
 
 }  // namespace
 
+void probe_drives(const StoreOptions& store, MachineSpeeds& speeds) { Drives(store).measure(speeds); }
+
 MachineSpeeds probe_machine(const MachineProbeOptions& options) {
   const auto topology = make_topology();
   MachineSpeeds speeds;
-  Drives(options.store).measure(speeds);
+  probe_drives(options.store, speeds);
   const DeviceSpeeds device = probe_device({.device = options.device,
                                             .format = options.format,
                                             .gradient_dtype = options.gradient_dtype,

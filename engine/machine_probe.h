@@ -29,4 +29,7 @@ constexpr int kMachineProbeVersion = 2;
 // timed. device_update_gb_per_s stays 0 where host memory plays the device.
 MachineSpeeds probe_machine(const MachineProbeOptions& options);
 
+// The drives' part of it alone, about a second: what changes with what else a drive does. Throws IoError.
+void probe_drives(const StoreOptions& store, MachineSpeeds& speeds);
+
 }  // namespace sluice

@@ -83,7 +83,11 @@ TEST_F(MachineFile, measured_before_is_found_by_what_it_was_measured_for) {
   const std::string key = R"({"cpu":"a"})", other = R"({"cpu":"b"})";
   EXPECT_FALSE(cache.find(key));
   ASSERT_TRUE(cache.keep(key, kSpeeds));
-  EXPECT_EQ(cache.find(key).value().read_gb_per_s, 2.5);
+  EXPECT_EQ(cache.find(key).value().speeds.read_gb_per_s, 2.5);
+  EXPECT_LT(cache.find(key).value().age, std::chrono::hours(1));
+  const auto kept_at = std::filesystem::last_write_time(cache.file(key));
+  std::filesystem::last_write_time(cache.file(key), kept_at - std::chrono::hours(5));
+  EXPECT_GE(cache.find(key).value().age, std::chrono::hours(5));
   EXPECT_FALSE(cache.find(other));
   std::filesystem::copy_file(cache.file(key), cache.file(other));  // two keys with one name
   EXPECT_FALSE(cache.find(other));

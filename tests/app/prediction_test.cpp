@@ -4,6 +4,7 @@
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
@@ -120,6 +121,31 @@ TEST_F(PredictionTest, of_this_machine_is_measured_once) {
   const Ended second = sluice({"plan", "@run.json"});
   EXPECT_THAT(second.err, testing::Not(testing::HasSubstr("measuring this machine")));
   EXPECT_THAT(second.out, testing::HasSubstr("ms a step; alone nvme"));
+}
+
+TEST_F(PredictionTest, starts_from_drives_measured_within_the_hour_and_a_benchmark_from_its_own) {
+  const auto says_again = testing::HasSubstr("measuring the drives again");
+  ASSERT_EQ(sluice({"plan", "@run.json"}).exit_code, 0);
+  const fs::path kept = fs::directory_iterator(file("cache/sluice"))->path();
+  const OrderedJson at_first = ordered_json_of(read_whole(kept));
+  OrderedJson wrong = at_first;
+  wrong["read_gb_per_s"] = 1e-3;
+  std::ofstream(kept) << wrong;
+  const Ended soon = sluice({"plan", "@run.json"});
+  EXPECT_THAT(soon.err, testing::Not(says_again));
+  EXPECT_EQ(ordered_json_of(read_whole(kept)), wrong);
+  const auto now = fs::last_write_time(kept);
+  for (const auto hours : {2, -2}) {  // ago; a clock may have been set back
+    std::ofstream(kept) << wrong;
+    fs::last_write_time(kept, now - std::chrono::hours(hours));
+    EXPECT_THAT(sluice({"plan", "@run.json"}).err, says_again);
+    const OrderedJson later = ordered_json_of(read_whole(kept));
+    EXPECT_GT(later["read_gb_per_s"], 1e-2);
+    EXPECT_EQ(later["update_ns_per_element"], at_first["update_ns_per_element"]);
+  }
+  const Ended bench = sluice({"bench", "step", "@run.json", "--rounds", "1", "--steps", "1"});
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+  EXPECT_THAT(bench.err, says_again);
 }
 
 TEST_F(PredictionTest, from_a_file_that_is_wrong_is_refused_before_anything_is_made) {
