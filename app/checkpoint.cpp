@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "app/commands.h"
 #include "app/setup.h"
@@ -10,12 +12,29 @@
 
 namespace sluice {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whose files an export would replace, or leave a part of.
+void check_target(const fs::path& out, const fs::path& base_model) {
+  std::error_code not_there;
+  const auto refuse = [&](const char* why) {
+    throw ConfigError(fmt::format("{}: {}: export to another folder", out.string(), why));
+  };
+  if (RunFolder(out).holds() == RunFolder::Holds::kRun)
+    refuse("this is the folder of a run, whose config.json would be replaced");
+  if (!base_model.empty() && fs::equivalent(out, base_model, not_there))
+    refuse("the run began with the model there, which would be replaced");
+  if (fs::exists(out / "model.safetensors.index.json", not_there))
+    refuse("a model in several files is there, parts of which would stay beside the exported one");
+}
+
+}  // namespace
+
 void run_export(const ExportCommand& command, Console& console) {
   const RunFolder folder(command.folder);
-  if (RunFolder(command.out).holds() == RunFolder::Holds::kRun) {
-    throw ConfigError(fmt::format(
-        "{}: this is the folder of a run, whose config.json would be replaced: export to another one", command.out));
-  }
+  check_target(command.out, folder_in(folder.load().model));
   OpenRun run = open_run(folder, command.overrides, console.log());
   Engine& engine = *run.engine;
   const bool master = command.values == ExportCommand::Values::kMaster;

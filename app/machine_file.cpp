@@ -10,7 +10,7 @@
 
 #include "core/checksum.h"
 #include "core/errors.h"
-#include "data/cache_file.h"
+#include "core/pending_file.h"
 
 namespace sluice {
 namespace {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/errors.h"
+#include "core/pending_file.h"
 #include "core/topology.h"
-#include "data/cache_file.h"
 
 namespace sluice {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "data/cache_file.h"
+#include "core/pending_file.h"
 #include "swap/drive.h"
 #include "swap/drive_folders.h"
 #include "swap/record_store.h"

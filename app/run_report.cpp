@@ -8,7 +8,7 @@
 #include "app/run_folder.h"
 #include "app/what_if.h"
 #include "core/errors.h"
-#include "data/cache_file.h"
+#include "core/pending_file.h"
 
 namespace sluice {
 namespace {

@@ -87,6 +87,8 @@ std::string without_folder(const std::string& model) {
   return section.dump();
 }
 
+fs::path folder_in(const std::string& model) { return Json::parse(model).value("path", std::string()); }
+
 RunSetup set_up(RunConfig config, const Log& log) {
   for (const std::string& note : config.notes) say(log, LogLevel::kInfo, note);
   const DeviceKind device = choose_device(config.sluice.device, log);

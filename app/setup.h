@@ -20,6 +20,7 @@ void make_paths_absolute(RunConfig& config);
 // The model's section of a run whose weights are in its store: the Hugging Face folder that they came from is not read
 // any more.
 std::string without_folder(const std::string& model);
+std::filesystem::path folder_in(const std::string& model);  // empty: they did not
 
 struct RunSetup {
   RunConfig config;                       // with all defaults filled in, but for what the plan decides

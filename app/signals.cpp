@@ -33,28 +33,21 @@ extern "C" void note_signal(int number) {
   }
 }
 
+auto noting_anew() {
+  noted_signal = 0;
+  return note_signal;
+}
+
 }  // namespace
 
-StopRequests::StopRequests() {
-  noted_signal = 0;
-  struct sigaction ignored = {};
-  ignored.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignored, &pipe_before_);
-  for (Handled& each : handled_) {
-    struct sigaction action = {};
-    action.sa_handler = note_signal;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    sigaction(each.number, &action, &each.before);
-    // nohup(1) has asked for a closed terminal to be ignored.
-    if (each.number == SIGHUP && each.before.sa_handler == SIG_IGN) sigaction(each.number, &each.before, nullptr);
-  }
-}
-
-StopRequests::~StopRequests() {
-  sigaction(SIGPIPE, &pipe_before_, nullptr);
-  for (const Handled& each : handled_) sigaction(each.number, &each.before, nullptr);
-}
+// A shell's background jobs ignore SIGINT, and a run there is to hear it; nohup(1) means that a closed terminal is
+// none.
+StopRequests::StopRequests()
+    : requests_({{SIGINT, SignalHandlers::Ignored::kIsHandled},
+                 {SIGTERM, SignalHandlers::Ignored::kIsHandled},
+                 {SIGHUP, SignalHandlers::Ignored::kStaysIgnored}},
+                noting_anew()),
+      broken_pipes_({{SIGPIPE}}, SIG_IGN) {}
 
 int StopRequests::signal() const { return noted_signal; }
 

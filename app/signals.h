@@ -1,8 +1,6 @@
-// SIGINT, SIGTERM and SIGHUP ask a run to stop after its step. The one place that touches the process's signal handlers
-// for them, but for those of `bench io` (bench/scratch_folder.h), which end it at once.
+// SIGINT, SIGTERM and SIGHUP ask a run to stop after its step.
 #pragma once
-#include <array>
-#include <csignal>
+#include "core/signal_handlers.h"
 
 namespace sluice {
 
@@ -12,19 +10,11 @@ namespace sluice {
 class StopRequests {
  public:
   StopRequests();
-  ~StopRequests();
-  StopRequests(const StopRequests&) = delete;
-  StopRequests& operator=(const StopRequests&) = delete;
 
   int signal() const;  // 0: none
 
  private:
-  struct Handled {
-    int number;
-    struct sigaction before {};
-  };
-  struct sigaction pipe_before_ {};
-  std::array<Handled, 3> handled_{Handled{SIGINT}, Handled{SIGTERM}, Handled{SIGHUP}};
+  SignalHandlers requests_, broken_pipes_;
 };
 
 }  // namespace sluice

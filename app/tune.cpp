@@ -18,7 +18,7 @@
 #include "bench/step_bench.h"
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "data/cache_file.h"
+#include "core/pending_file.h"
 #include "data/dataset.h"
 #include "offload/device.h"
 

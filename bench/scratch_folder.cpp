@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/errors.h"
+#include "core/folders.h"
 #include "swap/drive.h"
 
 namespace sluice {
@@ -34,7 +35,7 @@ void MadeFolder::make() {
   constexpr int kTries = 10;
   std::error_code error = make_missing();
   for (int tries = 1; error == std::errc::no_such_file_or_directory && tries < kTries; ++tries) error = make_missing();
-  if (!error) return;
+  if (!error) return sync_parents(made_);
   remove_made();
   refuse(path_, error.value(), advice_);
 }
@@ -78,22 +79,15 @@ extern "C" void take_away_and_end(int number) {
   raise(number);
 }
 
+auto taking_away(const std::vector<fs::path>& paths) {
+  taken_away = &paths;
+  return take_away_and_end;
+}
+
 }  // namespace
 
-// Who ignores a signal goes on doing so.
-GoneOnSignals::GoneOnSignals(const MadeFolders& folders) : paths_(folders.made()) {
-  taken_away = &paths_;
-  struct sigaction action {};
-  action.sa_handler = take_away_and_end;
-  for (Handled& each : handled_) {
-    sigaction(each.number, &action, &each.before);
-    if (each.before.sa_handler == SIG_IGN) sigaction(each.number, &each.before, nullptr);
-  }
-}
-
-GoneOnSignals::~GoneOnSignals() {
-  for (const Handled& each : handled_) sigaction(each.number, &each.before, nullptr);
-}
+GoneOnSignals::GoneOnSignals(const MadeFolders& folders)
+    : paths_(folders.made()), handlers_({{SIGINT}, {SIGTERM}, {SIGHUP}, {SIGQUIT}}, taking_away(paths_)) {}
 
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
   constexpr int kTries = 10;

@@ -1,14 +1,13 @@
 // Folders that go again: those that nothing came into, and a benchmark's for its own files on the drive to measure.
 #pragma once
-#include <signal.h>
-
-#include <array>
 #include <deque>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "core/signal_handlers.h"
 
 namespace sluice {
 
@@ -58,37 +57,16 @@ class MadeFolders {
   std::deque<MadeFolder> folders_;
 };
 
-// Signals wait while it lives.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_;
-};
-
 // While it lives, a signal that asks the process to end takes these folders away first. One at a time in a process.
 class GoneOnSignals {
  public:
   explicit GoneOnSignals(const MadeFolders& folders);
-  ~GoneOnSignals();
   GoneOnSignals(const GoneOnSignals&) = delete;
   GoneOnSignals& operator=(const GoneOnSignals&) = delete;
 
  private:
-  struct Handled {
-    int number;
-    struct sigaction before {};
-  };
   std::vector<std::filesystem::path> paths_;
-  std::array<Handled, 4> handled_{Handled{SIGINT}, Handled{SIGTERM}, Handled{SIGHUP}, Handled{SIGQUIT}};
+  SignalHandlers handlers_;
 };
 
 // A folder in one of those, with a name of its own; all in it is removed, too.

@@ -105,6 +105,7 @@ function(sluice_test name)
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
   target_precompile_headers(${name} REUSE_FROM sluice_test_headers)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON)  # a file of its own parses the same headers each time
   target_compile_options(${name} PRIVATE ${SLUICE_TEST_OPTIONS})
   if(ARG_WHOLE)
     add_test(NAME ${SLUICE_TEST_PREFIX}${name} COMMAND ${name})

@@ -53,10 +53,17 @@ void read_fp16(const ConfigReader& reader, RunConfig& config) {
     }
     config.precision = Precision::kFp16;
     config.loss_scale = fixed == 0 ? scale : LossScaleOptions{.first = fixed};
+    for (const std::string_view key :
+         {"initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"}) {
+      const std::string name = fmt::format("fp16.{}", key);
+      if (fixed == 0 || reader.find(name) == nullptr) continue;
+      config.notes.push_back(fmt::format("not needed: \"{}\": \"{}\" {:g} stays as it is", name, kScale, fixed));
+    }
   });
 }
 
-void read_schedule(const ConfigReader& reader, ScheduleConfig& schedule) {
+void read_schedule(const ConfigReader& reader, RunConfig& config) {
+  ScheduleConfig& schedule = config.schedule;
   if (reader.find("scheduler") == nullptr) return;
   if (reader.find("scheduler.type") == nullptr) reader.refuse_missing("scheduler.type");
   reader.choice<ScheduleKind>("scheduler.type", schedule.kind,
@@ -74,6 +81,16 @@ void read_schedule(const ConfigReader& reader, ScheduleConfig& schedule) {
     throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", reader.name(), kTotal, schedule.total_steps,
                                   find_key(kTotal)->allowed));
   }
+  constexpr std::string_view kRate = "optimizer.params.lr";
+  double& rate = config.optimizer.learning_rate;
+  if (reader.find(kRate) != nullptr && rate != schedule.max_lr) {
+    config.notes.push_back(
+        fmt::format("not needed: \"{}\" {:g}: a scheduler's rate is \"scheduler.params.warmup_max_lr\", "
+                    "here {:g}, as in DeepSpeed",
+                    kRate, rate, schedule.max_lr));
+  }
+  rate = schedule.max_lr;
+  for (ParamGroupConfig& group : config.param_groups) group.optimizer.learning_rate = rate;
 }
 
 std::optional<HomeKind> home_of(const std::string& word) {
@@ -243,7 +260,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1, kMostMicroBatches);
   derive_batch(config.batch, name);
   read_optimizer(reader, config);
-  read_schedule(reader, config.schedule);
+  read_schedule(reader, config);
   reader.number("gradient_clipping", config.gradient_clipping, 0, kNoLimit);
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
   read_fp16(reader, config);

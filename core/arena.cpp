@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -54,20 +55,26 @@ void touch(std::byte* base, int64_t bytes) {
   const int64_t threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, bytes / kLeastBytes + 1);
   const int64_t part = round_up(bytes / threads + 1, kHugePageBytes);
   std::vector<std::jthread> helpers;
-  for (int64_t at = part; at < bytes; at += part) {
-    helpers.emplace_back(touch_part, base + at, std::min(part, bytes - at));
+  int64_t left = part;  // for this thread: the first part, and those that no thread could be had for
+  try {
+    for (; left < bytes; left += part) helpers.emplace_back(touch_part, base + left, std::min(part, bytes - left));
+  } catch (const std::system_error&) {
   }
   touch_part(base, std::min(part, bytes));
+  if (left < bytes) touch_part(base + left, bytes - left);
 }
 
 }  // namespace
 
-Arena::Arena(int64_t bytes, const Place& place) : bytes_(bytes) {
+// Another constructor first: what throws here then unmaps.
+Arena::Arena(int64_t bytes, const Place& place) : Arena() {
   SLUICE_CHECK(bytes >= 0, "an arena's size is not negative");
   if (bytes == 0) return;
   if (bytes > available_host_bytes()) refuse(bytes, "it is more than there is");
-  mapped_bytes_ = round_up(bytes, kPageBytes);
-  base_ = map_aligned(mapped_bytes_);
+  const int64_t mapped = round_up(bytes, kPageBytes);
+  base_ = map_aligned(mapped);
+  mapped_bytes_ = mapped;
+  bytes_ = bytes;
   if (place) place({base_, static_cast<size_t>(mapped_bytes_)});
   // Advice only: a kernel without transparent huge pages refuses it and gives 4 KiB pages. The tail must not be rounded
   // up to a huge page, or more than the budget is resident.

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/threads.h"
 #include "cpu_adam/task_fifo.h"
 #include "cpu_adam/update_team.h"
 
@@ -19,10 +20,10 @@ class UpdateTeamStd final : public UpdateTeam {
     try {
       for (int group = 0; group < groups_; ++group) {
         for (const int cpu : groups[static_cast<size_t>(group)].cpus) {
-          threads_.emplace_back([this, &topology, cpu, group] {
+          threads_.push_back(start_thread("a thread for the update", [this, &topology, cpu, group] {
             if (cpu >= 0) topology.pin_this_thread(cpu);
             work(group);
-          });
+          }));
         }
       }
     } catch (...) {

@@ -10,6 +10,7 @@
 #include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/errors.h"
+#include "core/folders.h"
 #include "data/cache_file.h"
 #include "data/unigram.h"
 
@@ -102,7 +103,7 @@ void report_text(const Log& log, const TextSource& text) {
 
 Dataset Dataset::prepare(const PrepareOptions& options) {
   validate(options.data);
-  make_folder(options.cache_folder);
+  make_folder(options.cache_folder, "choose another folder");
   std::optional<CachedTokenizer> cached = read_tokenizer(options.data, options.cache_folder);
   const fs::path tokens = tokens_file(options.cache_folder);
   Parts parts;

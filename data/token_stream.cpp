@@ -101,7 +101,10 @@ std::optional<TokenStream> TokenStream::open(const std::filesystem::path& path, 
   if (file < 0 && errno == ENOENT) return std::nullopt;
   struct stat status {};
   if (file < 0 || ::fstat(file, &status) != 0) {
-    throw IoError({.action = "open", .path = path.string(), .error_number = errno, .advice = "make it readable"});
+    const int error_number = errno;
+    if (file >= 0) ::close(file);
+    throw IoError(
+        {.action = "open", .path = path.string(), .error_number = error_number, .advice = "make it readable"});
   }
   TokenStream stream;
   if (status.st_size >= static_cast<off_t>(sizeof(TokensHeader))) {

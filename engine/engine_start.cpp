@@ -71,18 +71,19 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   std::unique_ptr<TraceWriter> trace;  // a file that cannot be written is refused before a store is made
   if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path);
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
-  team = make_update_team(*topology, options.update_threads);  // before a store is replaced: it may be refused
-  open_store(source);
-  reserve_scratch();
+  // What has threads may be refused them: before a store is replaced.
+  team = make_update_team(*topology, options.update_threads);
   size_t longest = 0;
   for (const UnitProgram& each : units) longest = std::max(longest, each.program.hops().size());
-  executor = std::make_unique<Executor>(Executor::Parts{.store = store.get(),
-                                                        .device = device.get(),
+  executor = std::make_unique<Executor>(Executor::Parts{.device = device.get(),
                                                         .host = &host,
                                                         .work = this,
                                                         .trace = std::move(trace),
                                                         .update_hops = kUpdateHopsPerThread * team->threads(),
                                                         .max_hops = static_cast<int>(longest)});
+  open_store(source);
+  executor->set_store(*store);
+  reserve_scratch();
 }
 
 // -1: none, or there is one node alone.
@@ -138,7 +139,8 @@ void Engine::Impl::probe(StoreOptions& store_options) const {
   // A small store is not worth many bytes.
   IoProbeOptions probe{.folders = store_options.folders(),
                        .memory = memory,
-                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes)};
+                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes),
+                       .make_queue = store_options.make_queue};
   std::vector<int64_t> blocks = {store_options.block_bytes};
   if (options.block == EngineOptions::Block::kProbed) blocks = {kMiB, 256 * kKiB, 4 * kMiB};
   for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {

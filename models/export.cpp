@@ -1,71 +1,16 @@
 // Hugging Face folders, out.
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "core/errors.h"
-#include "core/sync_folder.h"
+#include "core/folders.h"
+#include "core/pending_file.h"
 #include "models/hugging_face.h"
 #include "models/safetensors.h"
 
 namespace sluice {
 namespace {
-
-// A file that appears under its name whole or not at all.
-class NewFile {
- public:
-  explicit NewFile(const std::string& path) : path_(path), temporary_(fmt::format("{}.tmp-{}", path, getpid())) {
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail("open", -1, -1, errno);
-  }
-  ~NewFile() {
-    if (descriptor_ < 0) return;
-    close(descriptor_);
-    unlink(temporary_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) fail("write", offset_, static_cast<int64_t>(bytes.size()), written < 0 ? errno : 0);
-      offset_ += written;
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-  }
-
-  void write(const std::string& text) { write(std::as_bytes(std::span(text))); }
-
-  void finish() {
-    if (fsync(descriptor_) != 0) fail("fsync", -1, -1, errno);
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", -1, -1, errno);
-    close(std::exchange(descriptor_, -1));
-  }
-
- private:
-  [[noreturn]] void fail(const char* action, int64_t offset, int64_t bytes, int error_number) const {
-    throw IoError({.action = action,
-                   .path = temporary_,
-                   .offset = offset,
-                   .bytes = bytes,
-                   .error_number = error_number,
-                   .reason = error_number == 0 ? "the file system took no byte of it and gave no error" : "",
-                   .advice = "export to a folder on a drive with room"});
-  }
-
-  std::string path_, temporary_;
-  int descriptor_ = -1;
-  int64_t offset_ = 0;
-};
 
 // Fills `into` with a whole parameter, of elements of `element` bytes, from its parts.
 void put_together(const WholeParameter& whole, int64_t element, const ParameterReader& read,
@@ -93,34 +38,30 @@ void write_export(const ExportOptions& options, const Gpt2& model, const Paramet
     const auto& [name, shape] = parameter.spec;
     entries.push_back({.name = name, .dtype_name = {}, .dtype = options.dtype, .shape = shape});
   }
-  NewFile weights(options.folder + "/model.safetensors");
-  weights.write(safetensors_header(entries));
+  const std::filesystem::path folder = options.folder;
+  PendingFile weights(folder / "model.safetensors");
+  weights.append(safetensors_header(entries));
   std::vector<std::byte> values, scratch;
   for (const WholeParameter& parameter : parameters) {
     values.resize(static_cast<size_t>(parameter.spec.elements() * bytes_of(options.dtype)));
     put_together(parameter, bytes_of(options.dtype), read, scratch, values);
-    weights.write(values);
+    weights.append({reinterpret_cast<const char*>(values.data()), values.size()});
   }
-  NewFile text(options.folder + "/config.json");
-  text.write(config_json_text(model.config(), options.dtype));
-  weights.finish();
-  text.finish();
-  sync_folder(options.folder);
+  PendingFile text(folder / "config.json");
+  text.append(config_json_text(model.config(), options.dtype));
+  weights.publish();
+  text.publish();
 }
 
 }  // namespace
 
 void export_hugging_face(const ExportOptions& options, const Gpt2& model, const ParameterReader& read) {
-  std::error_code error;
-  const bool made = std::filesystem::create_directories(options.folder, error);
-  if (error) {
-    throw IoError(
-        {.action = "mkdir", .path = options.folder, .error_number = error.value(), .advice = "name another folder"});
-  }
+  const FolderWas was = make_folder(options.folder, "name another folder");
   try {
     write_export(options, model, read);
   } catch (...) {
-    if (made) std::filesystem::remove(options.folder, error);  // where nothing is in it
+    std::error_code ignored;
+    if (was == FolderWas::kMade) std::filesystem::remove(options.folder, ignored);  // where nothing is in it
     throw;
   }
 }

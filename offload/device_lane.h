@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "core/threads.h"
 #include "offload/device.h"
 
 namespace sluice {
@@ -16,7 +17,8 @@ namespace sluice {
 template <class Job>
 class DeviceLane {
  public:
-  explicit DeviceLane(std::function<void(const Job&)> work) : work_(std::move(work)), thread_([this] { run(); }) {}
+  explicit DeviceLane(std::function<void(const Job&)> work)
+      : work_(std::move(work)), thread_(start_thread("a thread for a device's lane", [this] { run(); })) {}
   ~DeviceLane() {  // after the last job's end
     {
       std::lock_guard lock(mutex_);

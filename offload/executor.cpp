@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/errors.h"
+#include "core/threads.h"
 
 namespace sluice {
 namespace {
@@ -60,7 +61,7 @@ Executor::Executor(Parts parts) : parts_(std::move(parts)) {
   end_ns_.reserve(parts_.max_hops);
   if (parts_.trace) name_rows(*parts_.trace);
   parts_.device->set_sink(this);
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("the executor's thread", [this] { run(); });
 }
 
 void Executor::run() {

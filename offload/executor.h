@@ -72,6 +72,8 @@ class Executor final : private CopySink {
     int max_hops = 0;                    // of any program that will run
   };
   explicit Executor(Parts parts);
+  // Before the first begin(), where Parts had none: what has threads is there before a store is replaced.
+  void set_store(RecordStore& store) { parts_.store = &store; }
   ~Executor() override;  // waits for what is under way; never throws
 
   // Starts a unit. The program must outlive it; no unit may be running. kRehearsed: swap_out goes to slots that hold

@@ -31,20 +31,22 @@ std::string advice_for(int error_number, const std::filesystem::path& folder, in
     case EROFS:
     case EACCES:
     case EPERM:
-      return "make the drive and the folder writable, or give another folder (sluice.nvme, of a benchmark --path)";
+      return "make the drive and the folder writable, or give another folder (sluice.nvme, StoreOptions::folder, of a "
+             "benchmark --path)";
     case ENOSPC:
     case EDQUOT: {
       const int64_t free = free_drive_bytes({&folder, 1});
       return fmt::format(
           "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive "
-          "(sluice.nvme, of a benchmark --path), or to bench io a smaller --size",
+          "(sluice.nvme, StoreOptions::folder, of a benchmark --path), or to bench io a smaller --size",
           needed, format_bytes(needed), free, format_bytes(free), folder.string());
     }
     case EFBIG:
       return "raise the limit on the size of a file (ulimit -f), or give bench io a smaller --size";
     case EINVAL:
     case EOPNOTSUPP:
-      return "give a folder on a local drive with ext4 or xfs (sluice.nvme, of a benchmark --path)";
+      return "give a folder on a local drive with ext4 or xfs (sluice.nvme, StoreOptions::folder, of a benchmark "
+             "--path)";
     default:
       return {};
   }

@@ -18,8 +18,9 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/folders.h"
 #include "core/geometry.h"
-#include "core/sync_folder.h"
+#include "swap/advice.h"
 
 namespace sluice {
 namespace {
@@ -33,17 +34,18 @@ bool is_refusal_to_write(int error_number) {
   return error_number == EROFS || error_number == EACCES || error_number == EPERM;
 }
 
+std::string with_folders(std::string_view advice) { return fmt::format("{} {}", advice, kNamesFolders); }
+
 // Of what could not be opened.
 std::string advice_for(int error_number, const std::filesystem::path& path = {}) {
   std::error_code ignored;
   const std::filesystem::file_status there = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
-    return "what is there is no regular file: remove it, or give another folder (sluice.nvme)";
+    return with_folders("what is there is no regular file: remove it, or give another folder");
   if (error_number == EINVAL)
-    return "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs (sluice.nvme)";
+    return with_folders("this file system has no direct I/O: give a folder on a local drive with ext4 or xfs");
   if (is_refusal_to_write(error_number))
-    return "the store is written while it trains: make the drive and the file writable, or give another folder "
-           "(sluice.nvme)";
+    return with_folders("the store is written to: make the drive and the file writable, or give another folder");
   return {};
 }
 
@@ -79,8 +81,9 @@ Space space_of(int file) {
        .bytes = needed,
        .error_number = ENOSPC,
        .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder "
-                             "on a larger drive (sluice.nvme)",
-                             needed, format_bytes(needed), free, format_bytes(free), path.parent_path().string())});
+                             "on a larger drive {}",
+                             needed, format_bytes(needed), free, format_bytes(free), path.parent_path().string(),
+                             kNamesFolders)});
 }
 
 constexpr int kOpenFlags = O_RDWR | O_DIRECT | O_CLOEXEC;
@@ -106,7 +109,7 @@ bool is_there(const std::filesystem::path& path) {
   std::error_code error;  // none where there is no such file
   const bool exists = std::filesystem::exists(path, error);
   if (error)
-    fail("stat", path, error.value(), "make the folder and those above it readable, or give another one (sluice.nvme)");
+    fail("stat", path, error.value(), with_folders("make the folder and those above it readable, or give another one"));
   return exists;
 }
 
@@ -149,23 +152,23 @@ void Drive::check_whole() const {
   if (allocated >= allocated_bytes_) return;
   fail("commit", path_, EIO,
        fmt::format("the file has been cut short: of {} bytes that were allocated {} are left; nothing is committed to "
-                   "it; bring back the file or start over with --overwrite",
-                   allocated_bytes_, allocated));
+                   "it; bring back the file, or {}",
+                   allocated_bytes_, allocated, kStartOver));
 }
 
 void Drive::check_named() const {
   if (is_nameless()) {
-    fail(
-        "commit", path_, ENOENT,
-        "the file has been deleted while it was in use; nothing more is committed to it; begin again with --overwrite");
+    fail("commit", path_, ENOENT,
+         fmt::format("the file has been deleted while it was in use; nothing more is committed to it: {}", kStartOver));
   }
   if (has_its_name()) return;
   struct stat named {};
   const int error_number = stat(path_.c_str(), &named) == 0 ? 0 : errno;
   if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", path_, error_number);
   fail("commit", path_, ENOENT,
-       "the file has been moved away while it was in use; nothing more is committed to it; bring it back to where it "
-       "was, then --resume");
+       fmt::format("the file has been moved away while it was in use; nothing more is committed to it; bring it back "
+                   "to where it was, then {}",
+                   kGoOn));
 }
 
 void Drive::check_writable() const {
@@ -200,8 +203,8 @@ void Drive::lock() {
   if (error_number != EWOULDBLOCK) fail("lock", path_, error_number);
   throw ConfigError(
       fmt::format("the store {} is in use by another run: wait until that has ended, or give this one another "
-                  "folder (--out, sluice.nvme)",
-                  path_.string()));
+                  "folder {}",
+                  path_.string(), kNamesFolders));
 }
 
 std::optional<int64_t> direct_io_alignment(int file) {
@@ -214,13 +217,13 @@ std::optional<int64_t> direct_io_alignment(int file) {
 void Drive::find_alignment() {
   if (const std::optional<int64_t> told = direct_io_alignment(file_)) {
     alignment_bytes_ = *told;
-    if (alignment_bytes_ == 0) fail("direct I/O", path_, EOPNOTSUPP, "give a folder on another drive (sluice.nvme)");
+    if (alignment_bytes_ == 0) fail("direct I/O", path_, EOPNOTSUPP, with_folders("give a folder on another drive"));
   }
   if (alignment_bytes_ > kPlaneAlignmentBytes || !std::has_single_bit(static_cast<uint64_t>(alignment_bytes_))) {
     throw ConfigError(
         fmt::format("the drive of {} wants direct I/O aligned to {} bytes; {} at the most are supported: give "
-                    "a folder on another drive (sluice.nvme)",
-                    path_.string(), alignment_bytes_, kPlaneAlignmentBytes));
+                    "a folder on another drive {}",
+                    path_.string(), alignment_bytes_, kPlaneAlignmentBytes, kNamesFolders));
   }
 }
 
@@ -238,11 +241,11 @@ void Drive::grow(int64_t to) {
   if (error_number == EFBIG) {
     fail("allocation", path_, error_number,
          fmt::format("a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a "
-                     "folder on a drive whose files can be that large (sluice.nvme)",
-                     to, format_bytes(to)));
+                     "folder on a drive whose files can be that large {}",
+                     to, format_bytes(to), kNamesFolders));
   }
   if (error_number == ENOSPC || error_number == EDQUOT) refuse_space(path_, needed, space_of(file_).free);
-  fail("allocation", path_, error_number, "give a folder on a local drive with ext4 or xfs (sluice.nvme)");
+  fail("allocation", path_, error_number, with_folders("give a folder on a local drive with ext4 or xfs"));
 }
 
 void Drive::allocate(int64_t bytes) {
@@ -286,12 +289,6 @@ Drive Drive::open(const std::filesystem::path& path, Access access) {
 
 namespace {
 
-void make_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) fail("creation of the folder", folder, error.value(), "give a folder that can be written (sluice.nvme)");
-}
-
 // Space is looked at before a file that is there is emptied: a store is not lost to a refusal.
 void require_space(std::span<const Drive> drives, std::span<const int64_t> bytes) {
   std::vector<Space> spaces;
@@ -314,7 +311,7 @@ std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std
   std::vector<Drive> drives;
   drives.reserve(paths.size());
   for (const std::filesystem::path& path : paths) {
-    make_folder(path.parent_path());
+    make_folder(path.parent_path(), with_folders("give a folder that can be written"));
     drives.push_back(Drive::make(path));
     drives.back().find_alignment();
   }

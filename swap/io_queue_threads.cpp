@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "core/threads.h"
 #include "swap/io_queue.h"
 
 namespace sluice {
@@ -106,11 +107,8 @@ class ThreadsQueue final : public IoQueue {
 
   [[noreturn]] void refuse(const std::system_error& why) {
     stop();
-    throw IoError({.action = "start",
-                   .path = "a thread for I/O",
-                   .error_number = why.code().value(),
-                   .advice = "raise the limit of threads (ulimit -u, or the container's limit of pids); "
-                             "sluice.io_backend \"uring\" needs none, where io_uring can be had"});
+    refuse_thread("a thread for I/O", why,
+                  "io_uring needs none, where it can be had (sluice.io_backend, IoBackend::kUring)");
   }
 
   // With mutex_ held.

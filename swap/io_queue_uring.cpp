@@ -22,7 +22,7 @@ namespace sluice {
 namespace {
 
 [[noreturn]] void refuse(std::string action, int error_number) {
-  std::string advice = "set sluice.io_backend to \"threads\" or \"auto\"";
+  std::string advice = "take threads, or let it be chosen (sluice.io_backend, IoBackend::kAuto)";
   if (error_number == EPERM || error_number == ENOSYS) {
     advice = "this kernel or container forbids io_uring: " + advice;
   } else if (error_number == ENOMEM) {

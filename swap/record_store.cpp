@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/bytes.h"
+#include "swap/advice.h"
 #include "swap/record_store_impl.h"
 
 namespace sluice {
@@ -296,10 +297,10 @@ CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t fou
   const auto p = static_cast<size_t>(plane);
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
-      "({}); nothing was trained on them; check the drive and its cables, then --resume; where that ends here again "
-      "the drive has kept other bytes than it was given: start over with --overwrite",
+      "({}); nothing was done with them; check the drive and its cables, then {}; where that ends here again the drive "
+      "has kept other bytes than it was given: {}",
       block, record.chunk, name_of(record.group), planes_of(impl_->identity.format(), record.group)[p].name,
-      e.written[p], found, impl_->places_of(record, e.working_slot, p)));
+      e.written[p], found, impl_->places_of(record, e.working_slot, p), kGoOn, kStartOver));
 }
 
 // Where a plane lies, on each of the drives that have a part of it.

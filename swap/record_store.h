@@ -127,8 +127,10 @@ class RecordStore {
   // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged; so with
   // a damaged copy of a drive's identity header, which is mended once all else has been accepted. Throws
   // ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing or not
-  // in its place (naming it), or a locked store; IoError where there is no store (find_store() says so before) or no
-  // space for its scratch extents; returns null where no generation is valid. Opening burns a generation number, but
+  // in its place (naming it), or a locked store; CorruptionError where both copies of a header are damaged, where
+  // steps were committed and none can be opened, or where a file has been cut short; IoError where there is no store
+  // (find_store() says so before) or no space for its scratch extents; returns null where nothing was ever committed.
+  // Opening burns a generation number, but
   // for a store that is open for reading alone (StoreOptions::access; a warning is logged): nothing in it changes, and
   // writes and commits end with the IoError that says why.
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,

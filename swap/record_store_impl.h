@@ -47,6 +47,7 @@ struct RecordStore::Impl {
   std::string places_of(RecordId record, int slot, size_t plane) const;
   void check_length() const;
   Content load();
+  [[noreturn]] void refuse_damaged_steps() const;
   void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);
   bool read_table(int area, const Superblock& superblock);
   void adopt_table(int area, const Superblock& superblock);

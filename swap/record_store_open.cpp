@@ -12,6 +12,7 @@
 
 #include "core/bytes.h"
 #include "core/checksum.h"
+#include "swap/advice.h"
 #include "swap/record_checksums.h"
 #include "swap/record_store_impl.h"
 #include "swap/store_drives.h"
@@ -83,9 +84,8 @@ void RecordStore::Impl::check_length() const {
     if (file.bytes() >= layout.records_end(drive)) continue;
     throw CorruptionError(
         fmt::format("{} has been cut short: {} bytes where {} were written; bring the whole file back where there is a "
-                    "copy, or start "
-                    "over with --overwrite",
-                    file.path().string(), file.bytes(), layout.records_end(drive)));
+                    "copy, or {}",
+                    file.path().string(), file.bytes(), layout.records_end(drive), kStartOver));
   }
 }
 
@@ -199,7 +199,17 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
       previous_step = superblocks[area].step;
     }
   }
+  const auto is_blank = [](BlockState state) { return state == BlockState::kBlank; };
+  if (!has_generation && !std::ranges::all_of(states, is_blank)) refuse_damaged_steps();
   return has_generation ? Content::kSome : Content::kNone;
+}
+
+// No creation that is cut off leaves this: the first table is durable before its superblock, which lies in one sector.
+void RecordStore::Impl::refuse_damaged_steps() const {
+  throw CorruptionError(
+      fmt::format("{}: steps were committed, and no superblock is whole together with its table: bring back the file, "
+                  "or {}",
+                  drives[0].path().string(), kStartOver));
 }
 
 // What the older table, which is in the table buffer, has elsewhere or otherwise than the newer one. Slots that both
@@ -272,10 +282,8 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   std::vector<Drive> made = make_drives(paths, layout.file_bytes());
   for (const Drive& drive : made) {
     if (options.existing == StoreOptions::Existing::kReplaced || drive.bytes() == 0) continue;
-    throw ConfigError(
-        fmt::format("{}: another store has been begun there in this moment; give another folder "
-                    "(sluice.nvme)",
-                    drive.path().string()));
+    throw ConfigError(fmt::format("{}: another store has been begun there in this moment; give another folder {}",
+                                  drive.path().string(), kNamesFolders));
   }
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ = std::make_unique<Impl>(geometry, whole, std::move(options),

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "swap/advice.h"
 #include "swap/bare_io.h"
 #include "swap/drive_folders.h"
 #include "swap/store_format.h"
@@ -104,33 +105,34 @@ class BlockReader {
 
 [[noreturn]] void refuse_foreign(const std::string& path) {
   throw ConfigError(
-      fmt::format("{} is not a store of sluice: give another folder, or replace it with --overwrite", path));
+      fmt::format("{} is not a store of sluice: give another folder {}, or {}", path, kNamesFolders, kStartOver));
 }
 
 [[noreturn]] void refuse_version(const std::string& path, uint32_t version) {
   throw ConfigError(
       fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
-                  "start over with --overwrite",
-                  path, version, kStoreVersion));
+                  "{}",
+                  path, version, kStoreVersion, kStartOver));
 }
 
 [[noreturn]] void refuse_contradiction(const std::string& path) {
-  throw ConfigError(
+  throw CorruptionError(
       fmt::format("the two copies of the identity header of {} are whole and differ: parts of two stores are in it; "
-                  "bring back the file, or start over with --overwrite",
-                  path));
+                  "bring back the file, or {}",
+                  path, kStartOver));
 }
 
 [[noreturn]] void refuse_damage(const std::string& path) {
-  throw ConfigError(
+  throw CorruptionError(
       fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): bring back the "
-                  "file, or start over with --overwrite",
-                  path));
+                  "file, or {}",
+                  path, kStartOver));
 }
 
 std::string order_of(const DrivePlace& place) {
-  if (place.weights.size() == 1) return "it was made with one folder (sluice.nvme)";
-  return fmt::format("it was made with the folders [{}], in this order (sluice.nvme)", fmt::join(place.folders, ", "));
+  if (place.weights.size() == 1) return fmt::format("it was made with one folder {}", kNamesFolders);
+  return fmt::format("it was made with the folders [{}], in this order {}", fmt::join(place.folders, ", "),
+                     kNamesFolders);
 }
 
 // The first drive's header. nullopt: the store's creation was cut off.
@@ -142,10 +144,10 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
     case HeaderState::kBlank:
       if (reader.holds_nothing(fingerprint_of(identity))) return std::nullopt;
       if (!reader.has_superblocks(fingerprint_of(identity))) refuse_foreign(path);
-      throw ConfigError(
+      throw CorruptionError(
           fmt::format("both copies of the identity header of {} have been emptied, and steps were "
-                      "committed to it: bring back the file, or start over with --overwrite",
-                      path));
+                      "committed to it: bring back the file, or {}",
+                      path, kStartOver));
     case HeaderState::kForeign:
       refuse_foreign(path);
     case HeaderState::kDamaged:
@@ -160,9 +162,9 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
   const std::vector<std::string> differ = differences(copies.header, identity);
   if (!differ.empty()) {
     throw ConfigError(
-        fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, another "
-                    "folder, or --overwrite",
-                    path, fmt::join(differ, "; ")));
+        fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, or another "
+                    "folder {}, or {}",
+                    path, fmt::join(differ, "; "), kNamesFolders, kStartOver));
   }
   if (copies.header.place.drive != 0) {
     throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive 0: {}", path,
@@ -175,10 +177,9 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
 }
 
 [[noreturn]] void refuse_count(const std::string& path, const DrivePlace& place, size_t given) {
-  throw ConfigError(
-      fmt::format("the store {} lies on {} drive{}, this run names {}: {}; name all of them, or start "
-                  "over with --overwrite",
-                  path, place.weights.size(), place.weights.size() == 1 ? "" : "s", given, order_of(place)));
+  throw ConfigError(fmt::format("the store {} lies on {} drive{}, this run names {}: {}; name all of them, or {}", path,
+                                place.weights.size(), place.weights.size() == 1 ? "" : "s", given, order_of(place),
+                                kStartOver));
 }
 
 // The drive opened last.
@@ -191,10 +192,8 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
   if (copies.state == HeaderState::kDamaged) refuse_damage(path);
   const DrivePlace& place = copies.header.place;
   if (copies.state != HeaderState::kValid || place.store != first.store) {
-    throw ConfigError(
-        fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or start "
-                    "over with --overwrite",
-                    path, number, options.folder.string(), order_of(first)));
+    throw ConfigError(fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or {}", path,
+                                  number, options.folder.string(), order_of(first), kStartOver));
   }
   if (place.drive == number) return reader.add_damaged(copies, number, opened.damaged);
   throw ConfigError(fmt::format("{} is drive {} of the store, and was given as drive {}: {}", path, place.drive, number,
@@ -212,8 +211,8 @@ Drive open_first(const std::vector<std::filesystem::path>& paths, Drive::Access 
   }
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
-                  "drive back, or start over with --overwrite",
-                  paths[0].string()));
+                  "drive back, or {}",
+                  paths[0].string(), kStartOver));
 }
 
 // A file that is not there gets a message of its own.
@@ -222,10 +221,8 @@ Drive open_further(const std::filesystem::path& path, int number, const DrivePla
     return Drive::open(path, access);
   } catch (const IoError& error) {
     if (error.details().error_number != ENOENT) throw;
-    throw ConfigError(
-        fmt::format("drive {} of the store is missing: there is no {}; {}; bring the drive back, or start over with "
-                    "--overwrite",
-                    number, path.string(), order_of(first)));
+    throw ConfigError(fmt::format("drive {} of the store is missing: there is no {}; {}; bring the drive back, or {}",
+                                  number, path.string(), order_of(first), kStartOver));
   }
 }
 
@@ -303,9 +300,8 @@ void refuse_other_stores(const StoreOptions& options, int rank) {
         if (copies.header.place.store == own || reader.holds_nothing(copies.header.fingerprint)) break;
         throw ConfigError(fmt::format(
             "{} belongs to another store than {}, whose creation was cut off or whose beginning was emptied: "
-            "bring that file back where it was emptied; else give another folder (sluice.nvme), or replace "
-            "both with --overwrite",
-            path.string(), paths[0].string()));
+            "bring that file back where it was emptied; else give another folder {}, or {}",
+            path.string(), paths[0].string(), kNamesFolders, kStartOver));
       case HeaderState::kBlank:
       case HeaderState::kDamaged:
         if (!reader.holds_nothing(copies.header.fingerprint)) refuse_foreign(path.string());

@@ -1,12 +1,16 @@
 #include "swap/transfers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "core/errors.h"
 #include "core/geometry.h"
+#include "swap/advice.h"
 
 namespace sluice {
 namespace {
@@ -19,18 +23,25 @@ const char* name_of(IoOp op) {
 }
 
 std::string advice_for(int error_number) {
-  constexpr const char* kResume = "training can go on from the last committed step (--resume)";
-  if (error_number == ENOSPC || error_number == EDQUOT) return std::string("make room on the drive; ") + kResume;
-  if (error_number == EROFS || error_number == EACCES)
-    return std::string("the drive has become read-only (dmesg says why): make it writable; ") + kResume;
-  if (error_number == EINTR || error_number == EAGAIN)
-    return std::string("the system has turned the request away every time it was tried (dmesg may say why); ") +
-           kResume;
-  if (error_number == EFBIG) return std::string("raise the limit on the size of a file (ulimit -f); ") + kResume;
-  if (error_number == 0)
-    return "has the file been cut short? bring it back: one that is whole goes on from the last committed step "
-           "(--resume)";
-  return std::string("look at the drive's health (dmesg); ") + kResume;
+  const auto then_go_on = [](std::string_view first) { return fmt::format("{}; then {}", first, kGoOn); };
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return then_go_on("make room on the drive");
+    case EROFS:
+    case EACCES:
+      return then_go_on("the drive has become read-only (dmesg says why): make it writable");
+    case EINTR:
+    case EAGAIN:
+      return fmt::format("the system has turned the request away every time it was tried (dmesg may say why): {}",
+                         kGoOn);
+    case EFBIG:
+      return then_go_on("raise the limit on the size of a file (ulimit -f)");
+    case 0:
+      return then_go_on("has the file been cut short? bring back the whole one");
+    default:
+      return then_go_on("look at the drive's health (dmesg)");
+  }
 }
 
 }  // namespace

@@ -167,6 +167,23 @@ TEST_F(OpeningTest, an_export_into_a_runs_folder_is_refused) {
   EXPECT_TRUE(content_of("run") == before);
 }
 
+TEST_F(OpeningTest, an_export_over_the_model_that_the_run_began_with_or_beside_parts_of_another_is_refused) {
+  ASSERT_EQ(train("first", {"--steps", "1"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@first", "@base"}).exit_code, 0);
+  Json config = json_in("run.json");
+  config["model"] = {{"path", file("base")}};
+  std::ofstream(file("run.json")) << config;
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const auto before = content_of("base");
+  expect_refused(sluice({"checkpoint", "export", "@run", "@base/../base"}), "began with the model there");
+  EXPECT_TRUE(content_of("base") == before);
+  fs::create_directory(file("sharded"));
+  std::ofstream(file("sharded/model.safetensors.index.json")) << "{}";
+  expect_refused(sluice({"checkpoint", "export", "@run", "@sharded"}), "a model in several files is there");
+  EXPECT_EQ(sluice({"checkpoint", "export", "@run", "@other"}).exit_code, 0);
+  EXPECT_EQ(sluice({"checkpoint", "export", "@run", "@other"}).exit_code, 0);  // once more, later
+}
+
 TEST_F(OpeningTest, seeds_that_no_configuration_can_hold_are_refused) {
   for (const char* seed : {"-1", "9223372036854775808", "010", "0x10", "1.5", ""}) {
     const Ended ended = train("run", {"--seed", seed});

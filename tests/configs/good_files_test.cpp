@@ -149,6 +149,29 @@ TEST(GoodFiles, a_vocabulary_that_the_byte_tokenizer_does_not_have_is_said_not_t
               testing::Not(testing::Contains(testing::HasSubstr("256 ids"))));
 }
 
+TEST(GoodFiles, a_rate_that_a_scheduler_overrules_is_said_not_to_be_needed) {
+  const std::string warmup = R"(scheduler={"type": "WarmupLR", "params": {"warmup_max_lr": 0.25}})";
+  const RunConfig other = parse(kSmallest, {"optimizer.params.lr=0.5", warmup});
+  EXPECT_THAT(other.notes, testing::ElementsAre(testing::HasSubstr(
+                               "\"optimizer.params.lr\" 0.5: a scheduler's rate is \"scheduler.params.warmup_max_lr\", "
+                               "here 0.25")));
+  EXPECT_EQ(other.optimizer.learning_rate, 0.25);
+  EXPECT_TRUE(parse(to_json(other)).notes.empty());
+  EXPECT_TRUE(parse(kSmallest, {"optimizer.params.lr=0.25", warmup}).notes.empty());
+  EXPECT_TRUE(parse(kSmallest, {warmup}).notes.empty());
+  EXPECT_TRUE(parse(kSmallest, {"optimizer.params.lr=0.5"}).notes.empty());
+}
+
+TEST(GoodFiles, what_a_loss_scale_that_stays_does_not_need_is_said) {
+  const auto notes = [](const std::string& fp16) { return parse(kSmallest, {"fp16=" + fp16}).notes; };
+  EXPECT_THAT(notes(R"({"enabled": true, "loss_scale": 128, "hysteresis": 3, "min_loss_scale": 2})"),
+              testing::ElementsAre("not needed: \"fp16.hysteresis\": \"fp16.loss_scale\" 128 stays as it is",
+                                   "not needed: \"fp16.min_loss_scale\": \"fp16.loss_scale\" 128 stays as it is"));
+  EXPECT_TRUE(notes(R"({"enabled": true, "loss_scale": 0, "hysteresis": 3})").empty());
+  EXPECT_TRUE(notes(R"({"enabled": true, "loss_scale": 128})").empty());
+  EXPECT_TRUE(notes(R"({"enabled": false, "loss_scale": 128, "hysteresis": 3})").empty());
+}
+
 TEST(GoodFiles, adam_decays_as_its_mode_says) {
   const auto read = [](const std::string& params) {
     return parse(kSmallest, {R"(optimizer={"type": "Adam", "params": )" + params + "}"});

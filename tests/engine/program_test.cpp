@@ -214,7 +214,7 @@ PlanOptions random_options(uint64_t seed, const ModelSpec& model) {
 }
 
 TEST(Programs, of_random_lists_order_every_two_hops_that_touch_the_same_bytes) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= 60; seed += SLUICE_EVERY_NTH_LIST) {
     const ModelSpec model = random_model(seed, Precision::kBf16);
     const Plan plan = make_plan(model, random_options(seed, model));
     for (UnitKind kind : unit_kinds(plan)) {
@@ -226,7 +226,7 @@ TEST(Programs, of_random_lists_order_every_two_hops_that_touch_the_same_bytes) {
 
 // Budgets are ample: to search for the smallest ones takes most of the time above.
 TEST(Programs, of_thousands_of_random_lists_are_legal_in_every_variant_of_a_unit) {
-  for (uint64_t seed = 1000; seed < 3200; ++seed) {
+  for (uint64_t seed = 1000; seed < 3200; seed += SLUICE_EVERY_NTH_LIST) {
     const ModelSpec model = random_model(seed, seed % 2 ? Precision::kBf16 : Precision::kFp32);
     PlanOptions options{.device_bytes = 64 * kMiB, .host_bytes = 64 * kMiB, .micro_batches = 1 + int(seed % 4)};
     options.chunk_elements = 200 + static_cast<int64_t>(seed % 1000);

@@ -134,7 +134,7 @@ TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
   EXPECT_EQ(find_store(folder_.path()), StoreExists::kYes);
   EXPECT_EQ(find_store(folder_.path(), 1), StoreExists::kNo);
   flip_in_both_copies(40);
-  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("damaged"));
+  EXPECT_THAT(message_of<CorruptionError>([&] { open(); }), HasSubstr("damaged"));
   flip_in_both_copies(40);
   flip_in_both_copies(8);
   EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("version 20, this is version 4"));
@@ -291,11 +291,12 @@ TEST_F(StoreOpening, damage_to_the_older_copy_costs_nothing) {
   expect_step(*open(), run_, 3);
 }
 
-TEST_F(StoreOpening, with_both_copies_damaged_nothing_opens) {
+TEST_F(StoreOpening, with_both_copies_damaged_is_refused_and_not_begun_anew) {
   make_steps(3);
   flip_bit(kSuperblockOffset[0]);
   flip_bit(kSuperblockOffset[1]);
-  EXPECT_EQ(open(), nullptr);
+  EXPECT_THAT(message_of<CorruptionError>([&] { open(); }),
+              AllOf(HasSubstr(file().string()), HasSubstr("steps were committed")));
   EXPECT_THAT(lines_.text(), HasSubstr("there is no other copy"));
   EXPECT_THAT(lines_.text(), testing::Not(HasSubstr("is used")));
 }

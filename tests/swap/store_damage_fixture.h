@@ -67,7 +67,7 @@ class StoreHeaders : public testing::TestWithParam<int> {
     }
   }
   std::string refusal() {
-    return message_of<ConfigError>([this] { open(); });
+    return message_of<Error>([this] { open(); });
   }
 
   TempFolder folder_;

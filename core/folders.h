@@ -1,0 +1,22 @@
+// Folders, made and made durable.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace sluice {
+
+enum class FolderWas : uint8_t { kThere, kMade };
+// With those above it; their names are durable when this returns, as far as their folders can be synced. Throws
+// IoError, which gives this advice.
+FolderWas make_folder(const std::filesystem::path& folder, std::string_view advice);
+
+// Makes the names of folders durable, as far as the folders that they lie in can be synced.
+void sync_parents(std::span<const std::filesystem::path> folders);
+
+// Makes the names in a folder durable. An empty path is the current folder. Throws IoError; a file system that cannot
+// sync folders is no error.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace sluice

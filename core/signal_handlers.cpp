@@ -1,0 +1,34 @@
+#include "core/signal_handlers.h"
+
+#include <pthread.h>
+
+namespace sluice {
+
+SignalHandlers::SignalHandlers(std::initializer_list<Signal> signals, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const Signal& signal : signals) {
+    Before before{.number = signal.number, .action = {}};
+    sigaction(signal.number, &action, &before.action);
+    if (before.action.sa_handler == SIG_IGN && signal.ignored == Ignored::kStaysIgnored) {
+      sigaction(signal.number, &before.action, nullptr);
+    }
+    before_.push_back(before);
+  }
+}
+
+SignalHandlers::~SignalHandlers() {
+  for (const Before& before : before_) sigaction(before.number, &before.action, nullptr);
+}
+
+SignalsHeld::SignalsHeld() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before_);
+}
+
+SignalsHeld::~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+}  // namespace sluice
