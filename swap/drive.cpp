@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/stat.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -129,14 +130,23 @@ Drive::Drive(Drive&& other) noexcept
       file_(std::exchange(other.file_, -1)),
       alignment_bytes_(other.alignment_bytes_),
       allocated_bytes_(other.allocated_bytes_),
+      whole_bytes_(other.whole_bytes_),
       goes_with_owner_(other.goes_with_owner_),
+      reserves_(std::exchange(other.reserves_, Reserves::kNothing)),
       write_refused_(other.write_refused_) {}
 
 // The lock is held until the name is gone: nobody else's file has it.
 Drive::~Drive() {
   if (file_ < 0) return;
   if (goes_with_owner_ && has_its_name()) unlink(path_.c_str());
+  if (reserves_ == Reserves::kBeyondItsEnd) give_back();
   close(file_);
+}
+
+// To its length it is cut as well, which takes away what was allocated behind it.
+void Drive::give_back() const noexcept {
+  struct stat status {};
+  if (fstat(file_, &status) == 0 && ftruncate(file_, status.st_size) != 0) return;  // it stays with the file
 }
 
 int64_t Drive::bytes() const {
@@ -145,15 +155,21 @@ int64_t Drive::bytes() const {
   return status.st_size;
 }
 
+bool Drive::has_lost_bytes(const struct stat& now) const {
+  if (now.st_size < whole_bytes_) return true;
+  if (allocated_bytes_) return now.st_blocks * kStatBlockBytes < *allocated_bytes_;
+  return whole_bytes_ > 0 && lseek(file_, 0, SEEK_DATA) > 0;  // of its header
+}
+
 void Drive::check_whole() const {
   struct stat status {};
   if (fstat(file_, &status) != 0) fail("stat", path_, errno);
-  const int64_t allocated = status.st_blocks * kStatBlockBytes;
-  if (allocated >= allocated_bytes_) return;
-  fail("commit", path_, EIO,
-       fmt::format("the file has been cut short: of {} bytes that were allocated {} are left; nothing is committed to "
-                   "it; bring back the file, or {}",
-                   allocated_bytes_, allocated, kStartOver));
+  if (!has_lost_bytes(status)) return;
+  fail(
+      "commit", path_, EIO,
+      fmt::format("the file has been cut short: of {} bytes {} are left, {} of them allocated; nothing is committed to "
+                  "it; bring back the file, or {}",
+                  whole_bytes_, status.st_size, status.st_blocks * kStatBlockBytes, kStartOver));
 }
 
 void Drive::check_named() const {
@@ -178,9 +194,9 @@ void Drive::check_writable() const {
 void Drive::count_allocated() {
   struct stat status {};
   if (fstat(file_, &status) != 0) fail("stat", path_, errno);
-  // Of a file that has holes from the start (a copy, a file system that compresses) nothing can be told.
-  allocated_bytes_ = std::min(status.st_blocks * kStatBlockBytes, status.st_size);
-  if (allocated_bytes_ < status.st_size) allocated_bytes_ = 0;
+  whole_bytes_ = status.st_size;
+  const int64_t allocated = std::min(status.st_blocks * kStatBlockBytes, whole_bytes_);
+  allocated_bytes_ = allocated == whole_bytes_ ? std::optional(allocated) : std::nullopt;
 }
 
 // The lock belongs to the open file description: it refuses a second opening in this process as well, and ends with the
@@ -231,6 +247,19 @@ void Drive::cut(int64_t bytes) {
   if (retried([this, bytes] { return ftruncate(file_, bytes); }) != 0) fail("truncate", path_, errno);
 }
 
+[[noreturn]] void Drive::refuse_allocation(int64_t bytes, int error_number) const {
+  if (error_number == EFBIG) {
+    fail("allocation", path_, error_number,
+         fmt::format("a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a "
+                     "folder on a drive whose files can be that large {}",
+                     bytes, format_bytes(bytes), kNamesFolders));
+  }
+  if (error_number == ENOSPC || error_number == EDQUOT) {
+    refuse_space(path_, bytes - this->bytes(), space_of(file_).free);
+  }
+  fail("allocation", path_, error_number, with_folders("give a folder on a local drive with ext4 or xfs"));
+}
+
 // Behind what the file has; where that fails it is as long as it was.
 void Drive::grow(int64_t to) {
   const int64_t from = bytes(), needed = to - from;
@@ -238,18 +267,24 @@ void Drive::grow(int64_t to) {
   if (retried([this, from, needed] { return fallocate(file_, 0, from, needed); }) == 0) return;
   const int error_number = errno;
   cut(from);
-  if (error_number == EFBIG) {
-    fail("allocation", path_, error_number,
-         fmt::format("a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a "
-                     "folder on a drive whose files can be that large {}",
-                     to, format_bytes(to), kNamesFolders));
+  refuse_allocation(to, error_number);
+}
+
+// Whatever could refuse the space refuses it here: a file system without allocation, a quota, a limit of the process.
+void Drive::reserve(int64_t bytes) {
+  struct rlimit limit {};
+  const bool is_limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  if (is_limited && static_cast<uint64_t>(bytes) > limit.rlim_cur) refuse_allocation(bytes, EFBIG);
+  if (this->bytes() == 0) return;  // there is nothing that could be lost
+  reserves_ = Reserves::kBeyondItsEnd;
+  if (retried([this, bytes] { return fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, bytes); }) != 0) {
+    refuse_allocation(bytes, errno);
   }
-  if (error_number == ENOSPC || error_number == EDQUOT) refuse_space(path_, needed, space_of(file_).free);
-  fail("allocation", path_, error_number, with_folders("give a folder on a local drive with ext4 or xfs"));
 }
 
 void Drive::allocate(int64_t bytes) {
   goes_with_owner_ = true;
+  reserves_ = Reserves::kNothing;
   cut(0);
   grow(bytes);
   count_allocated();
@@ -316,6 +351,7 @@ std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std
     drives.back().find_alignment();
   }
   require_space(drives, bytes);
+  for (size_t i = 0; i < drives.size(); ++i) drives[i].reserve(bytes[i]);
   for (const std::filesystem::path& path : paths) sync_folder(path.parent_path());
   return drives;
 }

@@ -1,5 +1,7 @@
 // A store's file on one drive: O_DIRECT, preallocated, locked against a second opener, gone from the page cache's view.
 #pragma once
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -31,8 +33,8 @@ class Drive {
   int file() const { return file_; }
   const std::filesystem::path& path() const { return path_; }
   int64_t bytes() const;  // of the file now
-  // Throws IoError where the file is shorter than it was made, or has holes: cut short by somebody, and perhaps grown
-  // again by writes.
+  // Throws IoError where the file is shorter than it was, or has holes where it had none (one that had some: at its
+  // beginning): cut short by somebody, and perhaps grown again by writes.
   void check_whole() const;
   void check_named() const;  // throws IoError where the file has been deleted, or another put in its place
   // Of offsets, lengths and memory of transfers.
@@ -50,24 +52,32 @@ class Drive {
   void lock();
   bool is_nameless() const;
   bool has_its_name() const;  // what stands at the path is this file
+  bool has_lost_bytes(const struct stat& now) const;
   void find_alignment();
   void allocate(int64_t bytes);
   void cut(int64_t bytes);
   void grow(int64_t to);
+  void reserve(int64_t bytes);  // so many, and changes nothing that is in the file
+  void give_back() const noexcept;
+  [[noreturn]] void refuse_allocation(int64_t bytes, int error_number) const;
   void count_allocated();
 
   std::filesystem::path path_;
   int file_ = -1;
   int64_t alignment_bytes_ = 4096;
-  int64_t allocated_bytes_ = 0;  // when it was opened
+  // When it was opened; a file that has holes from the start (a copy, a file system that compresses) has no such
+  // number.
+  std::optional<int64_t> allocated_bytes_;
+  int64_t whole_bytes_ = 0;  // its length then
   bool goes_with_owner_ = false;
+  enum class Reserves : uint8_t { kNothing, kBeyondItsEnd } reserves_ = Reserves::kNothing;
   int write_refused_ = 0;  // errno, where it is open for reading alone
 };
 
 // The first half of a creation, which loses nothing: makes the folders and, where there are no files, empty ones; locks
-// all of them and looks for space for files of these bytes. What is in a file that is there stays in it. Throws
+// all of them and reserves space for files of these bytes. What is in a file that is there stays in it. Throws
 // ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path), and then
-// no new file stays behind; what another process has locked is left alone.
+// no new file stays behind, nor what was reserved; what another process has locked is left alone.
 std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
 
 // The second half: the files are emptied, and exactly so many bytes of each allocated. Throws IoError (space).

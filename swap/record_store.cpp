@@ -53,15 +53,25 @@ void RecordStore::Impl::grow_table_buffer(int64_t payload_bytes) {
 }
 
 RecordStore::Impl::Entry& RecordStore::Impl::entry(RecordId record) {
-  SLUICE_CHECK(record.chunk < layout.chunk_count() && record.group != Group::kGradient, "no such record");
+  const bool is_kept = record.group == Group::kWeights || record.group == Group::kState;
+  SLUICE_CHECK(record.chunk < layout.chunk_count() && is_kept, "no such record");
   return entries[index_of(record)];
+}
+
+// Before anything is noted down of a transfer.
+void RecordStore::Impl::check_start(const std::byte* memory) const {
+  SLUICE_CHECK(memory != nullptr && reinterpret_cast<uintptr_t>(memory) % kPlaneAlignmentBytes == 0,
+               "the memory of a transfer begins at 4096 bytes");
+  check_room();
+}
+
+void RecordStore::Impl::check_room() const {
+  SLUICE_CHECK(transfers.in_flight() < kMaxTransfers, "more than 64 transfers of a store in flight");
 }
 
 void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag) {
   Entry& e = entry(record);
-  SLUICE_CHECK(memory != nullptr && reinterpret_cast<uintptr_t>(memory) % kPlaneAlignmentBytes == 0,
-               "a record's memory begins at 4096 bytes");
-  SLUICE_CHECK(transfers.in_flight() < kMaxTransfers, "more than 64 transfers of a store in flight");
+  check_start(memory);
   int slot = e.working_slot;
   if (op == IoOp::kRead) {
     SLUICE_CHECK(e.writers == 0 && e.readers < UINT8_MAX, "a read beside a write of the same record");
@@ -99,7 +109,8 @@ void RecordStore::Impl::end_record(const TransferEnd& end) {
 }
 
 void RecordStore::Impl::end_transfer(const TransferEnd& end) {
-  if (end.owner == kRehearsalOwner) {
+  if ((end.owner & kRehearses) != 0) {
+    --entries[end.owner & ~kRehearses].readers;
     if (end.error && !failed) failed = end.error;
     return;
   }
@@ -230,6 +241,7 @@ void RecordStore::discard(RecordId record) {
   Impl::Entry& e = impl_->entry(record);
   SLUICE_CHECK(e.readers == 0 && e.writers == 0, "a record is given up beside a transfer of it");
   SLUICE_CHECK(e.has_committed, "a record is given up that was never committed");
+  SLUICE_CHECK(impl_->stage == Impl::Stage::kIdle, "a record is given up that a commit under way covers");
   e.working_slot = e.committed_slot;
   e.is_committed = true;
   std::copy(std::begin(e.committed), std::end(e.committed), std::begin(e.written));
@@ -237,10 +249,15 @@ void RecordStore::discard(RecordId record) {
 
 void RecordStore::rehearse_write(RecordId record, const std::byte* from, uint64_t tag) {
   Impl& impl = *impl_;
-  const Impl::Entry& e = impl.entry(record);
+  Impl::Entry& e = impl.entry(record);
+  impl.check_start(from);
   SLUICE_CHECK(e.is_committed && e.writers == 0, "a rehearsal would overwrite what is not committed");
-  const Transfer transfer{
-      .op = IoOp::kWrite, .memory = const_cast<std::byte*>(from), .tag = tag, .owner = Impl::kRehearsalOwner};
+  SLUICE_CHECK(e.readers < UINT8_MAX, "too many transfers of one record");
+  ++e.readers;
+  const Transfer transfer{.op = IoOp::kWrite,
+                          .memory = const_cast<std::byte*>(from),
+                          .tag = tag,
+                          .owner = Impl::kRehearses | impl.index_of(record)};
   if (impl.failed) return impl.transfers.start_failed(transfer, impl.failed);
   impl.written_bytes += impl.layout.layout(record).bytes;
   impl.previous_step = -1;  // its slots are the ones written to
@@ -251,6 +268,7 @@ void RecordStore::commit(const StepState& state, uint64_t tag) {
   Impl& impl = *impl_;
   SLUICE_CHECK(impl.stage == Impl::Stage::kIdle, "a commit beside another");
   SLUICE_CHECK(impl.writes_in_flight == 0, "a commit while records are being written");
+  impl.check_room();
   impl.commit_tag = tag;
   impl.check_drives();
   if (impl.failed) return impl.transfers.start_failed({.tag = tag, .owner = Impl::kCommitOwner}, impl.failed);
@@ -280,7 +298,10 @@ size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
 void RecordStore::interrupt() { impl_->transfers.interrupt(); }
 int RecordStore::in_flight() const { return impl_->transfers.in_flight(); }
 
-RecordLayout RecordStore::layout(RecordId record) const { return impl_->layout.layout(record); }
+RecordLayout RecordStore::layout(RecordId record) const {
+  SLUICE_CHECK(record.chunk < impl_->layout.chunk_count(), "no such record");
+  return impl_->layout.layout(record);
+}
 
 std::span<const uint32_t> RecordStore::checksums(RecordId record) const {
   const size_t planes = planes_of(impl_->identity.format(), record.group).size();

@@ -56,11 +56,13 @@ struct StepState {
   int64_t good_steps = 0;           // in a row, since a step was skipped or the loss scale raised
   int64_t hysteresis_left = 0;      // the loss scale falls with the so-manieth skip from now; 0: it does not
   int64_t data_position = 0;        // samples consumed
-  std::vector<std::byte> caller{};  // up to 1 MiB of the embedder's own
+  std::vector<std::byte> caller{};  // up to kMaxCallerBytes of the embedder's own
 };
 
 constexpr int kMaxDrives = 16;
 constexpr int kMaxTransfers = 64;                        // of a store, in flight
+constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;    // of StepState::caller
+constexpr int64_t kMaxScratchBytes = int64_t{1} << 56;   // of all scratch extents together
 constexpr int64_t kMaxIoBlockBytes = int64_t{64} << 20;  // of what users may ask for
 
 // kTakenAway: by the owner, once the files are open (scratch). Else a file without its name has been deleted by

@@ -21,7 +21,7 @@ struct RecordStore::Impl {
     uint32_t next[kMaxPlanes] = {};       // CRCs of the content to be written; other threads may set them
     int64_t step = 0;                     // of the commit that first covered the committed content
     uint8_t committed_slot = 0, working_slot = 0;
-    uint8_t readers = 0, writers = 0;
+    uint8_t readers = 0, writers = 0;  // under way; a rehearsal counts as a reader, since no write may be beside it
     bool has_content = false, is_committed = false;
     bool has_committed = false;  // the committed slot holds content, whatever was written since
   };
@@ -30,7 +30,7 @@ struct RecordStore::Impl {
     uint8_t readers = 0, writers = 0;
   };
   enum class Stage : uint8_t { kIdle, kTable, kTableSync, kSuperblock, kSuperblockSync };
-  static constexpr uint32_t kCommitOwner = UINT32_MAX, kRehearsalOwner = UINT32_MAX - 1;
+  static constexpr uint32_t kCommitOwner = UINT32_MAX, kRehearses = uint32_t{1} << 31;
 
   struct Place {
     std::vector<Drive> drives;
@@ -47,6 +47,7 @@ struct RecordStore::Impl {
   std::string places_of(RecordId record, int slot, size_t plane) const;
   void check_length() const;
   Content load();
+  bool steps_were_committed(std::span<const BlockState> superblocks);
   [[noreturn]] void refuse_damaged_steps() const;
   void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);
   bool read_table(int area, const Superblock& superblock);
@@ -65,6 +66,8 @@ struct RecordStore::Impl {
   uint32_t index_of(RecordId record) const { return record.chunk * 2 + static_cast<uint32_t>(record.group); }
   int64_t record_count() const { return 2 * layout.chunk_count(); }
   int spare_area() const { return has_generation ? 1 - current_area : 0; }
+  void check_start(const std::byte* memory) const;
+  void check_room() const;
   void start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag);
   void check_drives();
   void fill_table(const StepState& state);

@@ -95,6 +95,11 @@ void RecordStore::Impl::read_superblocks(Superblock (&superblocks)[2], BlockStat
     states[i] = read_superblock(block.span(), fingerprint, superblocks[i]);
   }
   for (int i : {0, 1}) {
+    const bool other_is_a_later_one = states[1 - i] == BlockState::kValid && superblocks[1 - i].generation > 1;
+    if (states[i] == BlockState::kBlank && other_is_a_later_one) {
+      say(options.log, LogLevel::kWarning,
+          fmt::format("superblock {} of {} has been emptied: the other copy is used", i, drives[0].path().string()));
+    }
     if (states[i] != BlockState::kDamaged) continue;
     say(options.log, LogLevel::kWarning,
         fmt::format("superblock {} of {} is damaged: {}", i, drives[0].path().string(),
@@ -199,9 +204,15 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
       previous_step = superblocks[area].step;
     }
   }
-  const auto is_blank = [](BlockState state) { return state == BlockState::kBlank; };
-  if (!has_generation && !std::ranges::all_of(states, is_blank)) refuse_damaged_steps();
+  if (!has_generation && steps_were_committed(states)) refuse_damaged_steps();
   return has_generation ? Content::kSome : Content::kNone;
+}
+
+// The second area takes a table only when a step has been committed.
+bool RecordStore::Impl::steps_were_committed(std::span<const BlockState> superblocks) {
+  if (!std::ranges::all_of(superblocks, [](BlockState state) { return state == BlockState::kBlank; })) return true;
+  run_block(IoOp::kRead, layout.table_offset(1));
+  return begins_a_table(block.span());
 }
 
 // No creation that is cut off leaves this: the first table is durable before its superblock, which lies in one sector.
@@ -254,7 +265,7 @@ void RecordStore::Impl::open_step(int64_t step) {
   }
   verify_older(step);
   adopt_table(older, superblocks[older]);
-  std::fill_n(block.data(), block.bytes(), std::byte{0});
+  write_given_up(block.span(), fingerprint);
   try {
     run_block(IoOp::kWrite, kSuperblockOffset[newer]);
     run_now({.op = IoOp::kSync}, everywhere().first(1));

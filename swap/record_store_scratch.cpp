@@ -13,6 +13,7 @@ RecordStore::Impl::ScratchEntry& RecordStore::Impl::scratch_entry(int extent) {
 
 void RecordStore::Impl::start_scratch(int extent, IoOp op, std::byte* memory, uint64_t tag) {
   ScratchEntry& e = scratch_entry(extent);
+  check_start(memory);
   const bool reads = op == IoOp::kRead;
   SLUICE_CHECK(e.writers == 0 && (reads || e.readers == 0), "a write beside another transfer of the same extent");
   SLUICE_CHECK(e.readers < UINT8_MAX, "too many reads of one extent");

@@ -52,8 +52,12 @@ class BlockReader {
     const int copy = *header.damaged;
     damaged.push_back({.drive = drive, .copy = copy, .whole = std::move(copies_[1 - copy])});
   }
-  bool has_superblocks(uint64_t fingerprint) {
-    return drive_.bytes() >= kTablesOffset && !superblocks_are_blank(fingerprint);
+  // Of the first drive: steps were committed to it, whatever has become of its header.
+  bool has_steps(const StoreIdentity& identity) { return drive_.bytes() >= kTablesOffset && !has_no_steps(identity); }
+  // Nothing was ever committed to the first drive. The second of two areas takes a table only when a step has been.
+  bool has_no_steps(const StoreIdentity& identity) {
+    const int64_t second = kTablesOffset + StoreLayout::table_area_bytes(2 * identity.chunk_count);
+    return superblocks_are_blank(fingerprint_of(identity)) && !begins_a_table(read(second, block_));
   }
   // Whether a creation that was cut off may have left this file: it is empty, or as long as it will be, and headers are
   // durable before anything else is written.
@@ -129,6 +133,13 @@ class BlockReader {
                   path, kStartOver));
 }
 
+[[noreturn]] void refuse_emptied(const std::string& path) {
+  throw CorruptionError(
+      fmt::format("both copies of the identity header of {} have been emptied, and steps were committed to it: bring "
+                  "back the file, or {}",
+                  path, kStartOver));
+}
+
 std::string order_of(const DrivePlace& place) {
   if (place.weights.size() == 1) return fmt::format("it was made with one folder {}", kNamesFolders);
   return fmt::format("it was made with the folders [{}], in this order {}", fmt::join(place.folders, ", "),
@@ -142,17 +153,14 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
     case HeaderState::kValid:
       break;
     case HeaderState::kBlank:
+      if (reader.has_steps(identity)) refuse_emptied(path);
       if (reader.holds_nothing(fingerprint_of(identity))) return std::nullopt;
-      if (!reader.has_superblocks(fingerprint_of(identity))) refuse_foreign(path);
-      throw CorruptionError(
-          fmt::format("both copies of the identity header of {} have been emptied, and steps were "
-                      "committed to it: bring back the file, or {}",
-                      path, kStartOver));
+      refuse_foreign(path);
     case HeaderState::kForeign:
       refuse_foreign(path);
     case HeaderState::kDamaged:
       // The header is durable before the first superblock is written.
-      if (reader.superblocks_are_blank(fingerprint_of(identity))) return std::nullopt;
+      if (reader.has_no_steps(identity)) return std::nullopt;
       refuse_damage(path);
     case HeaderState::kContradictory:
       refuse_contradiction(path);
@@ -172,7 +180,7 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
   }
   // The other drives' headers are durable before the first superblock is written.
   const size_t drives = copies.header.place.weights.size();
-  if (drives > 1 && reader.superblocks_are_blank(copies.header.fingerprint)) return std::nullopt;
+  if (drives > 1 && reader.has_no_steps(identity)) return std::nullopt;
   return copies;
 }
 
@@ -238,6 +246,13 @@ std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int 
   SLUICE_CHECK(options.more_folders.size() < kMaxDrives, "a store has 16 drives at the most");
   const std::vector<std::filesystem::path> folders = options.folders();
   SLUICE_CHECK(std::ranges::none_of(folders, &std::filesystem::path::empty), "a store's folders have names");
+  SLUICE_CHECK(options.make_queue != nullptr, "a store has a queue");
+  SLUICE_CHECK(0 <= options.caller_bytes && options.caller_bytes <= kMaxCallerBytes, "caller_bytes is 0 to 1 MiB");
+  int64_t scratch = 0;
+  for (const int64_t bytes : options.scratch_bytes) {
+    SLUICE_CHECK(bytes > 0 && bytes <= kMaxScratchBytes - scratch, "scratch extents of 64 PiB together at the most");
+    scratch += bytes;
+  }
   check_distinct(folders);
   std::vector<std::filesystem::path> paths;
   for (const std::filesystem::path& folder : folders) paths.push_back(store_path(folder, rank));

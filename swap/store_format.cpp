@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little, "the store is little-e
 
 constexpr uint64_t kIdentityMagic = 0x31306469'65636c73;    // "slceid01"
 constexpr uint64_t kSuperblockMagic = 0x31306273'65636c73;  // "slcesb01"
+constexpr uint64_t kGivenUpMagic = 0x31307567'65636c73;     // "slcegu01"
 constexpr uint64_t kTableMagic = 0x31306274'65636c73;       // "slcetb01"
 constexpr uint64_t kOpeningMagic = 0x31306f70'65636c73;     // "slcepo01"
 constexpr size_t kSectorBytes = 512;                        // what a drive writes whole or not at all
@@ -139,7 +140,7 @@ StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::spa
     weights_up_to_.push_back(weight + (weights_up_to_.empty() ? 0 : weights_up_to_.back()));
   }
   const auto records = static_cast<int64_t>(2 * geometry.chunks().size());
-  table_area_bytes_ = round_up(table_payload_bytes(records, kMaxCallerBytes), kStoreBlockBytes);
+  table_area_bytes_ = table_area_bytes(records);
   file_bytes_.assign(weights.size(), kTablesOffset);
   file_bytes_[0] = table_offset(2);
   elements_.reserve(geometry.chunks().size());
@@ -163,6 +164,10 @@ StoreLayout::StoreLayout(const Geometry& geometry, RecordFormat format, std::spa
       end += part_bytes(bytes, drive);
     }
   }
+}
+
+int64_t StoreLayout::table_area_bytes(int64_t record_count) {
+  return round_up(table_payload_bytes(record_count, kMaxCallerBytes), kStoreBlockBytes);
 }
 
 int64_t StoreLayout::memory_bytes(const TableNeeds& needs) {
@@ -245,6 +250,8 @@ uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_
   return crc32c(0, buffer.first(payload));
 }
 
+bool begins_a_table(std::span<const std::byte> block) { return get<TableHeader>(block).magic == kTableMagic; }
+
 StepState read_table_state(std::span<const std::byte> buffer, int64_t record_count) {
   const auto header = get<TableHeader>(buffer);
   if (header.magic != kTableMagic || header.record_count != record_count || header.caller_bytes < 0 ||
@@ -272,14 +279,19 @@ void write_superblock(std::span<std::byte> block, Superblock superblock) {
   put(block, superblock);
 }
 
+void write_given_up(std::span<std::byte> block, uint64_t fingerprint) {
+  put(block, Superblock{.magic = kGivenUpMagic, .fingerprint = fingerprint});
+}
+
 void write_opening(std::span<std::byte> block, uint64_t generation) {
   put(block, OpeningBlock{.magic = kOpeningMagic, .generation = generation});
 }
 
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into) {
   into = get<Superblock>(block);
-  if (into.magic == kSuperblockMagic && into.crc == crc_of(into) && into.fingerprint == fingerprint)
-    return BlockState::kValid;
+  const bool is_own = into.crc == crc_of(into) && into.fingerprint == fingerprint;
+  if (is_own && into.magic == kSuperblockMagic) return BlockState::kValid;
+  if (is_own && into.magic == kGivenUpMagic) return BlockState::kGivenUp;
   return is_blank(block) ? BlockState::kBlank : BlockState::kDamaged;
 }
 

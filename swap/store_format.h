@@ -37,7 +37,6 @@ constexpr int64_t kIdentityOffset[2] = {0, 5 * kStoreBlockBytes};  // of its cop
 constexpr int64_t kSuperblockOffset[2] = {1 * kStoreBlockBytes, 2 * kStoreBlockBytes};
 constexpr int64_t kOpeningOffset[2] = {3 * kStoreBlockBytes, 4 * kStoreBlockBytes};
 constexpr int64_t kTablesOffset = 6 * kStoreBlockBytes;  // and what other drives have of records
-constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;
 constexpr uint32_t kStoreVersion = 4;
 
 // Memory for O_DIRECT: starts at a multiple of 4096. Move-only owner.
@@ -76,6 +75,7 @@ class StoreLayout {
   int64_t file_bytes(int drive) const { return file_bytes_[static_cast<size_t>(drive)]; }
   int64_t records_end(int drive) const { return records_end_[static_cast<size_t>(drive)]; }  // scratch begins there
   std::span<const int64_t> file_bytes() const { return file_bytes_; }
+  static int64_t table_area_bytes(int64_t record_count);
   int64_t table_offset(int area) const { return kTablesOffset + area * table_area_bytes_; }
   int64_t table_area_bytes() const { return table_area_bytes_; }
   int64_t chunk_count() const { return static_cast<int64_t>(elements_.size()); }
@@ -126,6 +126,8 @@ constexpr int64_t table_payload_bytes(int64_t record_count, int64_t caller_bytes
 // Writes header and the caller's bytes around the entries, which are in place already; returns the CRC of it all.
 uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_t generation, int64_t record_count);
 std::span<TableEntry> table_entries(std::span<std::byte> buffer, int64_t record_count);
+// Whether a table has been written there, whole or not.
+bool begins_a_table(std::span<const std::byte> block);
 // Of a table whose CRC agrees. Throws CorruptionError where the header contradicts the store all the same.
 StepState read_table_state(std::span<const std::byte> buffer, int64_t record_count);
 
@@ -138,6 +140,8 @@ struct Superblock {
 static_assert(sizeof(Superblock) == 56);
 // Fills a whole block. The superblock's magic and crc are set here.
 void write_superblock(std::span<std::byte> block, Superblock superblock);
+// In a superblock's place: its step was given up (RecordStore::open_step).
+void write_given_up(std::span<std::byte> block, uint64_t fingerprint);
 
 struct OpeningBlock {
   uint64_t magic = 0, generation = 0;  // numbers up to this one are used up
@@ -146,8 +150,8 @@ struct OpeningBlock {
 };
 void write_opening(std::span<std::byte> block, uint64_t generation);
 
-bool is_blank(std::span<const std::byte> block);               // zeros
-enum class BlockState : uint8_t { kValid, kBlank, kDamaged };  // kBlank: zeros, never written
+bool is_blank(std::span<const std::byte> block);                         // zeros
+enum class BlockState : uint8_t { kValid, kBlank, kGivenUp, kDamaged };  // kBlank: zeros, never written
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into);
 BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
 

@@ -50,6 +50,7 @@ Transfers::Transfers(std::unique_ptr<IoQueue> queue, std::span<const Drive> driv
     : drives_(drives), block_bytes_(block_bytes), queue_(std::move(queue)) {
   SLUICE_CHECK(block_bytes > 0 && block_bytes % kPlaneAlignmentBytes == 0 && block_bytes <= (int64_t{1} << 30),
                "block_bytes must be a multiple of 4096 up to 1 GiB");
+  SLUICE_CHECK(queue_ != nullptr, "make_queue made none");
   const int share = queue_->depth() / static_cast<int>(drives.size());
   SLUICE_CHECK(share > 0, "a queue with less than one request for each drive");
   active_.resize(kMaxTransfers);

@@ -1,4 +1,7 @@
+#include <sys/resource.h>
 #include <sys/stat.h>
+
+#include <functional>
 
 #include "core/bytes.h"
 #include "swap/drive.h"
@@ -21,6 +24,12 @@ class StoreAtItsLimits : public testing::Test {
             .block_bytes = kMiB};
   }
   std::unique_ptr<RecordStore> create() { return RecordStore::create(run_.geometry, run_.identity, options()); }
+  std::unique_ptr<RecordStore> open() { return RecordStore::open(run_.geometry, run_.identity, options()); }
+  int64_t blocks_of_file() const {
+    struct stat status {};
+    EXPECT_EQ(stat(store_path(folder_.path(), 0).c_str(), &status), 0);
+    return status.st_blocks;
+  }
   static void finish_one(RecordStore& store) {
     StoreCompletion done;
     while (store.poll({&done, 1}, Wait::kUntilOne) == 0) {
@@ -52,6 +61,84 @@ TEST_F(StoreAtItsLimits, a_request_may_be_turned_away_as_often_again_once_it_has
                    {.op = IoOp::kRead, .nth = faults_->reads + kAway, .short_bytes = 8192},
                    {.op = IoOp::kRead, .nth = faults_->reads + kAway + 1, .times = kAway, .error_number = EAGAIN}};
   EXPECT_NO_THROW(read_verified(*store, run_, {0, Group::kState}));
+}
+
+// Whatever it is that refuses the space: the store that was there has not lost a byte, and takes no more room.
+TEST_F(StoreAtItsLimits, a_creation_beyond_the_limit_of_files_leaves_the_store_that_it_would_replace) {
+  write_step(*create(), run_, 4);
+  const int64_t blocks = blocks_of_file();
+  const rlimit limit{.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
+  const rlimit none{.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const std::string message = failure_of([&] { create(); }).message;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  EXPECT_THAT(message, HasSubstr("ulimit -f"));
+  EXPECT_EQ(blocks_of_file(), blocks);
+  expect_step(*open(), run_, 4);
+}
+
+TEST_F(StoreAtItsLimits, a_creation_refused_by_its_queue_gives_back_what_it_has_reserved) {
+  write_step(*create(), run_, 4);
+  const int64_t blocks = blocks_of_file();
+  StoreOptions larger = options();
+  larger.scratch_bytes = {4 * kMiB};
+  larger.make_queue = [](const IoQueueOptions&) -> std::unique_ptr<IoQueue> {
+    throw IoError({.action = "made up", .path = "queue", .error_number = ENOMEM});
+  };
+  EXPECT_THROW(RecordStore::create(run_.geometry, run_.identity, larger), IoError);
+  EXPECT_EQ(blocks_of_file(), blocks);
+  expect_step(*open(), run_, 4);
+}
+
+TEST_F(StoreAtItsLimits, options_that_no_store_can_have_are_a_programmers_error_and_cost_nothing) {
+  write_step(*create(), run_, 4);
+  const auto refused = [&](const std::function<void(StoreOptions&)>& change) {
+    StoreOptions wrong = options();
+    change(wrong);
+    EXPECT_THROW(RecordStore::create(run_.geometry, run_.identity, wrong), std::logic_error);
+    EXPECT_THROW(RecordStore::open(run_.geometry, run_.identity, wrong), std::logic_error);
+  };
+  refused([](StoreOptions& wrong) { wrong.scratch_bytes.assign(3, int64_t{1} << 62); });
+  refused([](StoreOptions& wrong) { wrong.scratch_bytes = {-4096}; });
+  refused([](StoreOptions& wrong) { wrong.caller_bytes = -1; });
+  refused([](StoreOptions& wrong) { wrong.caller_bytes = kMaxCallerBytes + 1; });
+  refused([](StoreOptions& wrong) { wrong.make_queue = nullptr; });
+  refused([](StoreOptions& wrong) { wrong.make_queue = [](const IoQueueOptions&) { return nullptr; }; });
+  expect_step(*open(), run_, 4);
+}
+
+TEST_F(StoreAtItsLimits, misuse_is_refused_before_anything_is_noted_down_of_it) {
+  const auto store = create();
+  for (const int64_t step : {1, 2}) write_step(*store, run_, step);
+  const RecordId record{0, Group::kState};
+  const AlignedBuffer buffer(run_.layout(record).bytes), more(run_.layout(record).bytes);
+  // A commit under way covers what is written: giving that up, or writing over it, would break it.
+  write_records(*store, run_, 3);
+  store->commit(run_.state(3), 0);
+  EXPECT_THROW(store->discard(record), std::logic_error);
+  finish_one(*store);
+  // A rehearsal goes to the slot that a write would take.
+  EXPECT_THROW(store->rehearse_write(record, buffer.data() + 1, 0), std::logic_error);
+  EXPECT_THROW(store->rehearse_write(record, nullptr, 0), std::logic_error);
+  EXPECT_EQ(store->in_flight(), 0);
+  store->rehearse_write(record, buffer.data(), 0);
+  EXPECT_THROW(store->write(record, more.data(), 0), std::logic_error);
+  finish_one(*store);
+  const auto last = static_cast<uint32_t>(run_.geometry.chunks().size() - 1);
+  for (const RecordId none :
+       {RecordId{1000000, Group::kState}, RecordId{0, Group::kGradient}, RecordId{last, Group::kActivations}}) {
+    EXPECT_THROW(store->read(none, buffer.data(), 0), std::logic_error);
+  }
+  EXPECT_THROW(store->layout({1000000, Group::kState}), std::logic_error);
+  // A commit that finds no room can be tried again.
+  std::vector<AlignedBuffer> buffers;
+  for (int i = 0; i < kMaxTransfers; ++i) {
+    store->read(record, buffers.emplace_back(run_.layout(record).bytes).data(), 0);
+  }
+  EXPECT_THROW(store->commit(run_.state(4), 0), std::logic_error);
+  for (int i = 0; i < kMaxTransfers; ++i) finish_one(*store);
+  write_step(*store, run_, 4);
+  expect_step(*store, run_, 4);
 }
 
 TEST_F(StoreAtItsLimits, folders_that_share_a_drive_too_small_for_both_are_refused_and_the_store_there_stays) {

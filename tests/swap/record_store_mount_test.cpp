@@ -8,6 +8,7 @@
 
 #include "core/bytes.h"
 #include "swap/record_store.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
 
@@ -88,6 +89,30 @@ TEST_P(StoreOnADrive, a_file_that_was_cut_short_is_never_committed_to) {
     write_records(*store, run_, 1);
     EXPECT_THAT(failure_of([&] { commit_now(*store, run_.state(1)); }).message, HasSubstr("cut short"));
     EXPECT_EQ(store->committed().step, 0);
+  }
+}
+
+// As after a restored backup: what was never written to takes no space.
+TEST_P(StoreOnADrive, a_file_with_holes_that_was_cut_short_is_never_committed_to) {
+  const int64_t whole = RecordStore::file_bytes(run_.geometry, run_.precision);
+  for (const int64_t bytes : {int64_t{0}, int64_t{4096}, whole / 2}) {
+    write_step(*create(), run_, 0);
+    const std::string content = read_whole(file());
+    {
+      std::ofstream with_holes(file(), std::ios::binary | std::ios::trunc);
+      for (size_t at = 0; at < content.size(); at += 4096) {
+        const std::string block = content.substr(at, 4096);
+        with_holes.seekp(static_cast<std::streamoff>(at));
+        if (block.find_first_not_of('\0') != std::string::npos || at + 4096 >= content.size()) with_holes << block;
+      }
+    }
+    auto store = open();
+    ASSERT_NE(store, nullptr);
+    write_step(*store, run_, 1);
+    std::filesystem::resize_file(file(), static_cast<uintmax_t>(bytes));
+    if (bytes < 4096) write_records(*store, run_, 2);  // as long again as it was, but for the header
+    EXPECT_THAT(failure_of([&] { commit_now(*store, run_.state(2)); }).message, HasSubstr("cut short")) << bytes;
+    EXPECT_EQ(store->committed().step, 1);
   }
 }
 
