@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "app/choice.h"
+#include "app/comma_list.h"
 #include "app/console.h"
 #include "app/whole_number.h"
 #include "bench/io_bench.h"
@@ -48,18 +49,8 @@ int64_t bytes_of(const char* option, const std::string& text) {
   }
 }
 
-std::vector<std::string> folders_of(const std::string& path) {
-  std::vector<std::string> folders;
-  for (size_t at = 0; at <= path.size();) {
-    const size_t comma = std::min(path.find(',', at), path.size());
-    folders.push_back(path.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return folders;
-}
-
 std::string check_folders(const std::string& path) {
-  const bool named = std::ranges::none_of(folders_of(path), &std::string::empty);
+  const bool named = std::ranges::none_of(words_between_commas(path), &std::string::empty);
   return named ? "" : fmt::format("a folder has no name in \"{}\"", path);
 }
 
@@ -73,7 +64,7 @@ std::string check_throttle(const std::string& text) {
 
 void read_options(IoArguments& arguments) {
   IoStoreOptions& options = arguments.options;
-  for (const std::string& folder : folders_of(arguments.path))
+  for (const std::string& folder : words_between_commas(arguments.path))
     options.folders.push_back(fs::absolute(folder).lexically_normal());
   options.size_bytes = bytes_of("--size", arguments.size);
   options.block_bytes = bytes_of("--block", arguments.block);
@@ -101,7 +92,7 @@ void check_room(const IoArguments& arguments) {
   if (arguments.options.size_bytes <= free / 2) return;
   throw ConfigError(
       fmt::format("--size is {}: twice that is taken, and {} ({} bytes) are free in {}: give a smaller one",
-                  arguments.size, format_bytes(free), free, fmt::join(folders_of(arguments.path), ", ")));
+                  arguments.size, format_bytes(free), free, fmt::join(words_between_commas(arguments.path), ", ")));
 }
 
 // A sweep's file on each drive. A trial moves twice that: no less than is in flight.

@@ -63,7 +63,7 @@ void run_trim(const TrimCommand& command, Console& console) {
     throw ConfigError(
         fmt::format("{}: without its store in {} the run can neither be resumed nor exported nor generated from; "
                     "export what is to be kept, and say --yes",
-                    command.folder, stores.front().string()));
+                    command.folder, joined(stores)));
   }
   const std::vector<TrimmedStore> trimmed = trim_stores(stores, folder.store_number());
   for (const auto& [store, freed] : trimmed)

@@ -92,7 +92,6 @@ void add_plan(CLI::App& app, PlanCommand& options) {
   command
       ->add_option("--what-if", options.what_if,
                    "KEY=VALUE,...: predict the step with this host_memory, device_memory, drives or tokens_per_step")
-      ->delimiter(',')
       ->allow_extra_args(false);
   command->add_flag_callback(
       "--json", [&options] { options.output = PlanOutput::kJson; }, "As JSON");

@@ -17,7 +17,7 @@ struct PlanCommand {
   std::vector<std::string> overrides;
   PlanOutput output = PlanOutput::kTable;
   std::string machine;               // --machine
-  std::vector<std::string> what_if;  // --what-if: KEY=VALUE, all at once
+  std::vector<std::string> what_if;  // --what-if: KEY=VALUE,..., all at once
 };
 void run_plan(const PlanCommand& command, Console& console);
 

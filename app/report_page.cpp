@@ -112,6 +112,7 @@ std::string lanes_table(const Steady& steady) {
   double longest_ms = steady.step_ms;
   for (const LaneFigures& lane : steady.lanes)
     longest_ms = std::max({longest_ms, lane.ms, lane.predicted_ms.value_or(0)});
+  const auto share_of = [longest_ms](double ms) { return longest_ms > 0 ? ms / longest_ms : 0; };  // before a step: 0
   const std::span<const Lane> bound = lanes_of(bound_of(steady).first.group);
   std::string html = fmt::format(
       "<table><tr><th>lane</th><th class=\"wide\">busy in a step</th><th>time</th>{}<th>of the step</th>"
@@ -121,14 +122,13 @@ std::string lanes_table(const Steady& steady) {
     const LaneFigures& lane = steady.lanes[i];
     const std::string plan_cell =
         !planned ? "" : fmt::format("<td>{}</td>", lane.predicted_ms ? ms_words(*lane.predicted_ms) : "-");
-    const double mark = lane.predicted_ms ? *lane.predicted_ms / longest_ms : -1;
+    const double mark = lane.predicted_ms ? share_of(*lane.predicted_ms) : -1;
     const bool binds = std::count(bound.begin(), bound.end(), static_cast<Lane>(i)) > 0;
     const bool moves = lane.bytes > 0 && lane.ms > 0;
     fmt::format_to(std::back_inserter(html),
                    "<tr><th>{}</th><td class=\"wide\">{}</td><td>{}</td>{}<td>{:.0f} %</td><td>{}</td><td>{}</td></tr>",
-                   kLaneNames[i], bar(lane.ms / longest_ms, binds ? "bound" : "free", mark), ms_words(lane.ms),
-                   plan_cell, steady.step_ms > 0 ? 100 * lane.ms / steady.step_ms : 0,
-                   moves ? format_bytes(lane.bytes) : "-",
+                   kLaneNames[i], bar(share_of(lane.ms), binds ? "bound" : "free", mark), ms_words(lane.ms), plan_cell,
+                   steady.step_ms > 0 ? 100 * lane.ms / steady.step_ms : 0, moves ? format_bytes(lane.bytes) : "-",
                    moves ? fmt::format("{:.2f}", static_cast<double>(lane.bytes) / lane.ms / 1e6) : "-");
   }
   return html + "</table>";

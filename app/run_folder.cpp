@@ -151,7 +151,22 @@ fs::path without_end_slash(fs::path path) {
   return path.has_filename() || !path.has_relative_path() ? path : path.parent_path();
 }
 
-bool RunFolder::is_own(const fs::path& file) const {
+namespace {
+
+// What a file would be written to: the end of symbolic links, whether it is there or not.
+fs::path written_to(fs::path file) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  std::error_code error;
+  for (int links = 0; links < kMostLinks && fs::is_symlink(file, error); ++links) {
+    file = file.parent_path() / fs::read_symlink(file, error);
+  }
+  return file;
+}
+
+}  // namespace
+
+bool RunFolder::is_own(const fs::path& named) const {
+  const fs::path file = written_to(named);
   const auto folder_of = [](const fs::path& one) {
     std::error_code error;
     const fs::path folder = fs::absolute(one).parent_path(), found = fs::weakly_canonical(folder, error);

@@ -164,7 +164,8 @@ std::string prediction_words(const Prediction& prediction, int64_t tokens_of_mic
   fmt::format_to(out, " ms{} {}\n", busiest.binds() ? ":" : ";", binding_words(busiest));
   const auto tokens = critical_tokens(prediction, tokens_of_micro_batch);
   if (tokens) {
-    fmt::format_to(out, "             compute binds where a step has more than {} tokens\n", *tokens);
+    const char* const compute = busiest.binds() ? "compute binds" : "compute takes longest";
+    fmt::format_to(out, "             {} where a step has more than {} tokens\n", compute, *tokens);
   } else if (prediction.binding != LaneGroup::kCompute) {
     text += "             compute binds with no number of tokens a step\n";
   }

@@ -107,6 +107,7 @@ class Tuning {
       : command_(command),
         console_(console),
         file_(configuration_file(file_of(command), command.config)),
+        pending_(std::make_unique<PendingFile>(file_)),
         config_(read_config()) {}
 
   void run() {
@@ -156,12 +157,13 @@ class Tuning {
   void add_batching(int64_t samples);
   TuneSearch search_all();
   std::vector<Trial> make_trials(const TuneSearch& search);
-  void write(const Trial& chosen) const;
+  void write(const Trial& chosen);
 
   const TuneCommand& command_;
   Console& console_;
   const StopRequests requests_;
   fs::path file_;
+  std::unique_ptr<PendingFile> pending_;  // it: made before minutes of trials, after which it could not be
   RunConfig config_;
   std::vector<fs::path> drives_;
   std::vector<std::unique_ptr<RunSetup>> setups_;  // of the space's batchings
@@ -235,13 +237,12 @@ std::vector<Trial> Tuning::make_trials(const TuneSearch& search) {
   return trials;
 }
 
-void Tuning::write(const Trial& chosen) const {
+void Tuning::write(const Trial& chosen) {
   std::vector<std::string> overrides = command_.overrides;
   for (const auto& [path, value] : changed_keys(chosen, base_)) overrides.push_back(path + "=" + value);
   const std::string text = overridden_document(command_.config, overrides);
-  PendingFile file(file_);
-  file.append(text);
-  file.publish();
+  pending_->append(text);
+  pending_->publish();
 }
 
 }  // namespace

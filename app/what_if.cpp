@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/comma_list.h"
 #include "app/speeds.h"
 #include "configs/batch.h"
 #include "core/bytes.h"
@@ -34,8 +35,9 @@ int64_t positive(std::string_view text, int64_t most) {
 
 int64_t positive_bytes(std::string_view text) {
   const int64_t bytes = parse_bytes(text);
-  if (bytes > 0) return bytes;
-  throw ConfigError(fmt::format("\"{}\": allowed is more than 0 bytes", text));
+  if (bytes > 0 && bytes <= kMostBudgetBytes) return bytes;
+  throw ConfigError(
+      fmt::format("\"{}\": allowed is more than 0 bytes, and no more than {}", text, format_bytes(kMostBudgetBytes)));
 }
 
 void change(Resources& resources, std::string_view key, std::string_view value, int64_t tokens_of_micro_batch) {
@@ -87,15 +89,19 @@ Resources changed_resources(const Resources& present, std::span<const std::strin
                             int64_t tokens_of_micro_batch) {
   Resources resources = present;
   std::set<std::string> seen;
+  const auto apply = [&](const std::string& word) {
+    const size_t equals = word.find('=');
+    const std::string key = trimmed(word.substr(0, equals));
+    if (!seen.insert(key).second) throw ConfigError("allowed is each key once");
+    change(resources, key, equals == std::string::npos ? "" : trimmed(word.substr(equals + 1)), tokens_of_micro_batch);
+  };
   for (const std::string& text : changes) {
-    const size_t equals = text.find('=');
-    const std::string key = trimmed(text.substr(0, equals));
-    try {
-      if (!seen.insert(key).second) throw ConfigError("allowed is each key once");
-      change(resources, key, equals == std::string::npos ? "" : trimmed(text.substr(equals + 1)),
-             tokens_of_micro_batch);
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("--what-if {}: {}", text, error.what()));
+    for (const std::string& word : words_between_commas(text)) {
+      try {
+        apply(word);
+      } catch (const ConfigError& error) {
+        throw ConfigError(fmt::format("--what-if {}: {}", word.empty() ? text : word, error.what()));
+      }
     }
   }
   return resources;

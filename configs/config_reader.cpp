@@ -52,11 +52,11 @@ void ConfigReader::bytes(std::string_view path, int64_t& into) const {
   if (value == nullptr) return;
   try {
     into = value->is_string() ? parse_bytes(value->get<std::string>())
-                              : checked_integer(path, *value, 1, std::numeric_limits<int64_t>::max());
+                              : checked_integer(path, *value, 1, kMostBudgetBytes);
   } catch (const ConfigError&) {
     into = 0;
   }
-  if (into < 1) refuse(path, *value);
+  if (into < 1 || into > kMostBudgetBytes) refuse(path, *value);
 }
 
 std::string_view ConfigReader::allowed(std::string_view path) const {

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kBytes = "bytes, as \"12GiB\" or a positive integer";
+constexpr std::string_view kBytes = "bytes, as \"12GiB\" or a positive integer up to 2^60";
 constexpr std::string_view kCountOrAuto = "a positive integer or \"auto\"";
 constexpr std::string_view kThreadsOrAuto = "an integer from 1 to 1024, or \"auto\"";
 constexpr std::string_view kOffloadDevice = "\"none\", \"cpu\" or \"nvme\"";

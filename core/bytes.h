@@ -9,6 +9,7 @@ namespace sluice {
 constexpr int64_t kKiB = int64_t{1} << 10;
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kMostBudgetBytes = int64_t{1} << 60;  // of a budget: several of them, or twice as much, can be counted
 
 // Rounds up to a multiple of `step` (any positive step).
 constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }

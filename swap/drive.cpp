@@ -216,7 +216,9 @@ int lock_file(int file) {
 void Drive::lock() {
   const int error_number = lock_file(file_);
   if (error_number == 0) return;
-  if (error_number != EWOULDBLOCK) fail("lock", path_, error_number);
+  if (error_number != EWOULDBLOCK) {
+    fail("lock", path_, error_number, with_folders("this file system has no locks: give a folder on a local drive"));
+  }
   throw ConfigError(
       fmt::format("the store {} is in use by another run: wait until that has ended, or give this one another "
                   "folder {}",

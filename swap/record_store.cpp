@@ -313,15 +313,25 @@ void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs)
   std::copy(crcs.begin(), crcs.end(), std::begin(impl_->entry(record).next));
 }
 
+namespace {
+
+const char* older_copies(size_t drives) {
+  return drives > 1 ? ", and that no drive's file is an older copy than the others'" : "";
+}
+
+}  // namespace
+
 CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t found, const std::string& block) const {
   const Impl::Entry& e = impl_->entry(record);
   const auto p = static_cast<size_t>(plane);
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
-      "({}); nothing was done with them; check the drive and its cables, then {}; where that ends here again the drive "
+      "({}); nothing was done with them; check the drive and its cables{}, then {}; where that ends here again the "
+      "drive "
       "has kept other bytes than it was given: {}",
       block, record.chunk, name_of(record.group), planes_of(impl_->identity.format(), record.group)[p].name,
-      e.written[p], found, impl_->places_of(record, e.working_slot, p), kGoOn, kStartOver));
+      e.written[p], found, impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), kGoOn,
+      kStartOver));
 }
 
 // Where a plane lies, on each of the drives that have a part of it.

@@ -30,7 +30,8 @@ std::string advice_for(int error_number) {
       return then_go_on("make room on the drive");
     case EROFS:
     case EACCES:
-      return then_go_on("the drive has become read-only (dmesg says why): make it writable");
+    case EPERM:
+      return then_go_on("the drive or the file has become read-only (dmesg or lsattr says why): make it writable");
     case EINTR:
     case EAGAIN:
       return fmt::format("the system has turned the request away every time it was tried (dmesg may say why): {}",

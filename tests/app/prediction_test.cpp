@@ -214,8 +214,11 @@ TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
         std::pair("tokens_per_step=6488163",
                   "--what-if tokens_per_step=6488163: \"6488163\": allowed is a whole number from "
                   "1 to 6488064"),  // 65536 micro-batches
+        std::pair("host_memory=9000000000000000000", "no more than 1.0 EiB"),
+        std::pair(",", "--what-if ,: allowed is host_memory"),
+        std::pair("drives=2,", "--what-if drives=2,: allowed is"),
         std::pair("host_memory=1KiB", "--what-if host_memory=1KiB: the budgets are too small")}) {
-    const Ended ended = sluice({"plan", "@run.json", "--machine", "@machine.json", "--what-if", change});
+    const Ended ended = sluice({"plan", "@run.json", "--machine", "@machine.json", "--what-if", change, "--json"});
     EXPECT_EQ(ended.exit_code, 2);
     EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(why));
   }

@@ -43,6 +43,8 @@ TEST_F(RefusalsTest, a_trace_with_the_name_of_a_file_of_the_run_is_refused_befor
   fs::create_directory_symlink(file("drive"), file("link"));
   const std::string on_drive = "sluice.nvme=[\"" + file("drive") + "\"]";
   expect_refused(train("run/", {"--trace", file("run/metrics.jsonl")}), 2, "name another one for the trace");
+  fs::create_symlink(file("run/metrics.jsonl"), file("link.json"));
+  expect_refused(train("run", {"--trace", file("link.json")}), 2, "name another one for the trace");
   expect_refused(train("run", {"--set", on_drive, "--trace", file("drive/sluice-0.swap")}), 2, "for the trace");
   expect_refused(train("link", {"--trace", file("drive/timeline.json")}), 2, "for the trace");
 }
