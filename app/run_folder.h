@@ -64,11 +64,10 @@ class RunFolder {
   void save_would_help(const std::string& json) const;
   // The configuration of a run whose store has been replaced. Throws IoError.
   void forget() const;
-  // Several runs may name one folder of a drive, one after the other: the first writes down which store is the run's,
-  // the second reads it (nullopt: nothing is written down), the third throws ConfigError where another one lies in any
-  // of its folders now.
-  void claim_store(const std::vector<std::filesystem::path>& stores) const;
-  std::optional<uint64_t> store_number() const;
+  // Several runs may name one folder of a drive, one after the other.
+  void claim_store(const std::vector<std::filesystem::path>& stores) const;  // writes down which store is the run's
+  std::optional<uint64_t> store_number() const;                              // nullopt: nothing is written down
+  // Throws ConfigError where another store than that lies in any of its folders now.
   void check_store(const std::vector<std::filesystem::path>& stores) const;
 
  private:

@@ -71,8 +71,7 @@ AdamKind read_adam_kind(const ConfigReader& reader, const OptimizerType& type, R
     if (type.defaults.kind == AdamKind::kAdam && decay != nullptr && *decay != 0) {
       config.notes.push_back(
           "\"optimizer.type\" \"Adam\" adds weight_decay to the gradient (L2), as in PyTorch; DeepSpeed's takes it "
-          "from "
-          "the weights unless \"adam_w_mode\" is false: that is \"AdamW\" here");
+          "from the weights unless \"adam_w_mode\" is false: that is \"AdamW\" here");
     }
     return type.defaults.kind;
   }

@@ -1,7 +1,7 @@
 // The engine: trains a list of visits whose bytes live in three tiers. No LibTorch here: compute is a callable.
 //
-// Thread-safety: any thread may call, one at a time. After an IoError, CorruptionError or NumericsError the engine is
-// spent: every later call throws the same error; the store opens at its last committed step.
+// Thread-safety: any thread may call, one at a time. After an Error that ended a step, an evaluation or a drain the
+// engine is spent: every later call throws the same error; the store opens at its last committed step.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -134,7 +134,8 @@ struct EngineOptions {
   OpenMode open = OpenMode::kCreate;
   StoreOptions store;  // folder, queue
   // Where the store's backend is kAuto: the backend and, unless the store's block_bytes is said to stay, the size of
-  // requests that are fastest here are found by trying them for two seconds at the most. Changes no bits.
+  // requests that are fastest here are found by trying them for two seconds at the most: by the library's own queues,
+  // so this is not for a make_queue of one's own. Changes no bits.
   ProbeIo probe_io = ProbeIo::kNo;
   enum class Block : uint8_t { kProbed, kStays } block = Block::kProbed;
   AdamOptions adam;                    // of parameters in none of the groups
@@ -208,8 +209,8 @@ class Engine {
   // written, which harms no step.
   void close_trace();
   const Ledger& ledger() const;
-  int64_t written_bytes()
-      const;  // between steps: to the drives since this opened the store, padding and tables included
+  // To the drives since this opened the store, padding and tables included. Between steps.
+  int64_t written_bytes() const;
   std::vector<std::string> describe() const;  // backend, topology, kernel: lines for the log
 
  private:

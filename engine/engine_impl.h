@@ -59,6 +59,8 @@ class Engine::Impl final : public LaneWork {
   bool update_pending(int chunk) const;
   bool stale_on_device() const;
   bool serves_a_visit(int chunk) const;
+  bool verifies_for_a_visit(int chunk) const;
+  bool has_changed(int chunk) const;
   Use enter(int visit, Pass pass);
   void leave(int64_t number) noexcept;
   StepEnd finish_step();

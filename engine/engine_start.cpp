@@ -139,8 +139,7 @@ void Engine::Impl::probe(StoreOptions& store_options) const {
   // A small store is not worth many bytes.
   IoProbeOptions probe{.folders = store_options.folders(),
                        .memory = memory,
-                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes),
-                       .make_queue = store_options.make_queue};
+                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes)};
   std::vector<int64_t> blocks = {store_options.block_bytes};
   if (options.block == EngineOptions::Block::kProbed) blocks = {kMiB, 256 * kKiB, 4 * kMiB};
   for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {

@@ -26,6 +26,16 @@ bool Engine::Impl::serves_a_visit(int chunk) const {
   return unit_kind != UnitKind::kDrain && (!kept || stale_on_device());
 }
 
+bool Engine::Impl::verifies_for_a_visit(int chunk) const {
+  return plan.chunks[chunk].weights == Home::kNvme && serves_a_visit(chunk);
+}
+
+// Since it was last written to the store, at home in memory.
+bool Engine::Impl::has_changed(int chunk) const {
+  return dirty[2 * chunk + static_cast<int>(Group::kWeights)] == Flag::kYes ||
+         dirty[2 * chunk + static_cast<int>(Group::kState)] == Flag::kYes;
+}
+
 bool Engine::Impl::due(const Hop& hop) {
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
   if (rehearsed) {
@@ -36,18 +46,13 @@ bool Engine::Impl::due(const Hop& hop) {
     const UpdateHalf half = update_half(unit_kind);
     return prefetched == half && plan.is_read_ahead(half, hop.index);
   };
-  if (hop.verb == Verb::kUpdate && hop.when == When::kAlways) {
-    if (update_pending(hop.index)) return true;
-    const ChunkHomes& homes = plan.chunks[hop.index];
-    const auto changed = [&](Group group) { return dirty[2 * hop.index + static_cast<int>(group)] == Flag::kYes; };
-    if (commit && (changed(Group::kWeights) || changed(Group::kState))) return true;
-    return homes.weights == Home::kNvme && serves_a_visit(hop.index);
-  }
   switch (hop.when) {
     case When::kAlways:
       return true;
     case When::kPending:
       return update_pending(hop.index);
+    case When::kPendingOrSummed:
+      return update_pending(hop.index) || (commit && has_changed(hop.index)) || verifies_for_a_visit(hop.index);
     case When::kPendingNotPrefetched:
       return update_pending(hop.index) && !ahead();
     case When::kNotPrefetched:

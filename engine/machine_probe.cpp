@@ -27,7 +27,7 @@ namespace sluice {
 namespace {
 
 // Of each drive: as far as there is room, more than the caches hold of whatever serves it.
-constexpr int64_t kScratchBytes = 512 * kMiB, kLeastScratchBytes = 64 * kMiB;
+constexpr int64_t kScratchBytes = 512 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kDriveNs = 200'000'000;
 // More than caches hold, as in a step.
 constexpr int64_t kMemoryBytes = 128 * kMiB;      // of the drives' requests

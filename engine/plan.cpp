@@ -24,9 +24,8 @@ std::string or_none(const std::optional<int64_t>& bytes) {
   const auto host = planner.smallest_host(options.device_bytes);
   std::string text = fmt::format(
       "the budgets are too small: sluice.device_memory {} ({}, of which the compute's workspace takes {}), "
-      "sluice.host_memory {} ({}); smallest device_memory that would do with this host_memory: {}; smallest "
-      "host_memory "
-      "that would do with this device_memory: {}",
+      "sluice.host_memory {} ({}); smallest device_memory that would do with this host_memory: {}; "
+      "smallest host_memory that would do with this device_memory: {}",
       options.device_bytes, format_bytes(options.device_bytes), format_bytes(options.workspace_bytes),
       options.host_bytes, format_bytes(options.host_bytes), or_none(device), or_none(host));
   if (!device && !host) {

@@ -93,12 +93,10 @@ class Planner {
 
   static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room
 
+  // In the order of place(). First a draft, tried in several ways until one settles with its tables (planner.cpp).
   Plan draft(int64_t chunk_elements) const;
   void force_homes(Plan& plan) const;
   static void update_on_device(Plan& plan, int chunk);
-  Needs needs(const Plan& plan) const;
-  void ring_needs(const Plan& plan, Needs& needs) const;
-  int64_t boundary_need(const Plan& plan, int visit, BoundaryLayout& layout) const;
   std::vector<Pricing> ways(const Pricing& pricing) const;  // what to try, the first that fits is taken
   template <typename Make>
   auto first_plan(Budgets budgets, const Pricing& pricing, Make make) const;
@@ -111,7 +109,16 @@ class Planner {
   std::optional<Settled> settle_from(int64_t table_bytes, Budgets budgets, int64_t chunk_elements,
                                      const Pricing& pricing) const;
   std::optional<Plan> place(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
+  struct Tables {
+    int64_t bytes = 0;
+    UnitProgram steady;  // as Settled has it
+  };
+  // Where they need more than the limit, a part of it that does.
+  Tables tables(const Plan& plan, int64_t limit) const;
+  Needs needs(const Plan& plan) const;
   Room room_beside(const Plan& plan, Budgets budgets) const;
+
+  // What does not fit leaves the device, then host memory (planner_spill.cpp).
   void spill_to_host(Plan& plan, Budgets budgets) const;
   void spill(Plan& plan, Budgets budgets, Room& room) const;
   void spill_to_device(Plan& plan, Room& room) const;
@@ -122,24 +129,38 @@ class Planner {
   std::vector<InHost> gradients_in_host(Plan& plan) const;
   std::vector<InHost> activations_in_host(Plan& plan) const;
   static void spill_to_nvme(const std::vector<InHost>& list, Room& room);
+
+  // One buffer of every ring, then as many as there is room for (planner_rings.cpp).
+  void ring_needs(const Plan& plan, Needs& needs) const;
+  int64_t boundary_need(const Plan& plan, int visit, BoundaryLayout& layout) const;
   void size_rings(Plan& plan, const Needs& needs, Room& room) const;
   void hold_passing(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
+
+  // Room that is left is filled in a fixed order (planner_fill.cpp) ...
   void fill(Plan& plan, Room room, StateToDevice state) const;
+  void fill_device(Plan& plan, Room& room) const;
+  void fill_graphs(Plan& plan, Room& room) const;
+  bool may_keep_graph(const Plan& plan, int visit) const;
+  void fill_state(Plan& plan, Room& room) const;
+  void fill_host(Plan& plan, Room& room) const;
+
+  // ... or by what each home costs, so that the busiest resource has the least to do (planner_homes.cpp).
   struct Passing;
   struct Shares;
   struct Shared;
+  struct Quotas;
   Plan balance(const Plan& plan, Budgets budgets, const Pricing& pricing, Room room) const;
   std::optional<Shared> share_memory(const Plan& draft, Budgets budgets, Shares shares, Room rings) const;
   Room room_for_homes(Plan& plan, Budgets budgets, Room rings) const;
   static Room ring_bytes(const Plan& plan);
   GroupTimes times_of(const Plan& plan, const HomePrices& prices) const;
   double part_of(const Plan& plan, Group group, int64_t amount, int priced) const;
+  Passing passing(const Plan& plan) const;
   Shares shares_of(const Plan& plan, const HomePrices& prices, Passing passing) const;
   std::span<const HomeKind> choice_of(const Plan& plan, Group group, int item, Passing passing) const;
   void share_out(Plan& plan, const Shares& shares, const HomeSolution& solution) const;
-  struct Quotas;
   static void share_out_state(Plan& plan, const Quotas& quotas);
   static void share_out_weights(Plan& plan, const Quotas& quotas);
   static void share_out_gradients(Plan& plan, const Quotas& quotas);
@@ -147,15 +168,11 @@ class Planner {
   template <typename Each>
   void each_item(const Plan& plan, Each each) const;
   Room chosen_bytes(const Plan& plan) const;
-  Passing passing(const Plan& plan) const;
   Room bytes_at(const Plan& plan, Group group, int item, HomeKind home) const;
   HomeKind home_kind(const Plan& plan, Group group, int item) const;
   const HomeShares& wish_for(Group group) const;
-  void fill_device(Plan& plan, Room& room) const;
-  void fill_graphs(Plan& plan, Room& room) const;
-  bool may_keep_graph(const Plan& plan, int visit) const;
-  void fill_state(Plan& plan, Room& room) const;
-  void fill_host(Plan& plan, Room& room) const;
+
+  // Homes are settled: offsets, times of updates, what a step moves (plan_layout.cpp).
   void assign_offsets(Plan& plan) const;
   void assign_device(Plan& plan) const;
   void assign_scratch(Plan& plan) const;
@@ -163,12 +180,6 @@ class Planner {
   static void spread_early_updates(Plan& plan, double share);
   static void choose_read_ahead(Plan& plan);
   void describe(Plan& plan) const;
-  struct Tables {
-    int64_t bytes = 0;
-    UnitProgram steady;  // as Settled has it
-  };
-  // Where they need more than the limit, a part of it that does.
-  Tables tables(const Plan& plan, int64_t limit) const;
   void count_moves(Plan& plan, const UnitProgram& steady) const;
 
   int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }

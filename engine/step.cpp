@@ -154,7 +154,7 @@ WeightsInHost Step::update_chunk(int chunk) {
   if (homes.gradient == Home::kNvme) {
     gradient = verbs_.swap_in(ClosedInScratch{{}, chunk}, slot.base + slot.layout.gradient, When::kPending);
   }
-  UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, When::kAlways);
+  UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, When::kPendingOrSummed);
   if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, When::kPending);
   if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, When::kPending);
   unwritten_.push_back(chunk);

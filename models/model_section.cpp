@@ -71,9 +71,9 @@ constexpr Key flag(std::string_view name) {
           [](const Gpt2Config& config) { return Json(config.*kMember); }};
 }
 
-// A key that would change the forward in a way that is not there.
 constexpr std::string_view kTiling = "tiling";
 
+// A key that would change the forward in a way that is not there.
 constexpr Key only_false(std::string_view name) {
   return {name, "false", [](Gpt2Config&, const Json& value) { return value == Json(false); }, nullptr};
 }

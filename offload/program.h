@@ -43,6 +43,7 @@ enum class When : uint8_t {
   kAlways,
   kPending,               // the last step's update is still to be applied
   kPendingNotPrefetched,  // ... and its state was not read ahead by the unit before
+  kPendingOrSummed,       // ... or there is a sum to be taken: for a commit, or to verify what a visit takes
   kNotPrefetched,         // weights that the unit before may have read ahead
   kCommitDirty,           // a commit is due and the record, at home in memory, has changed since it was written
   kCommit,                // a commit is due

@@ -1,4 +1,5 @@
-// A store's file on one drive: O_DIRECT, preallocated, locked against a second opener, gone from the page cache's view.
+// A store's file on one drive: O_DIRECT (nothing of it is in the page cache), preallocated, locked against a second
+// opener.
 #pragma once
 #include <sys/stat.h>
 

@@ -42,7 +42,7 @@ struct StoreIdentity {
   int64_t chunk_count = 0;
   int rank = 0;
   int world_size = 1;
-  uint64_t chunk_sizes = 0;  // a hash of all chunks' elements: the store takes it from its geometry
+  uint64_t chunk_sizes_hash = 0;  // a hash of all chunks' elements: the store takes it from its geometry
   RecordFormat format() const { return {precision, optimizer, moments}; }
 };
 
@@ -54,7 +54,7 @@ struct StepState {
   int64_t skipped_in_a_row = 0;     // up to now, while the loss scale could not be lowered
   double loss_scale = 1;            // of the next step
   int64_t good_steps = 0;           // in a row, since a step was skipped or the loss scale raised
-  int64_t hysteresis_left = 0;      // the loss scale falls with the so-manieth skip from now; 0: it does not
+  int64_t hysteresis_left = 0;      // the loss scale falls when so many more steps have been skipped; 0: it does not
   int64_t data_position = 0;        // samples consumed
   std::vector<std::byte> caller{};  // up to kMaxCallerBytes of the embedder's own
 };
@@ -80,8 +80,8 @@ struct StoreOptions {
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size, a multiple of 4096
   FileNames names = FileNames::kStay;
   Drive::Access access = Drive::Access::kWrite;  // for opening
-  // For creation: of files that are there, once they are locked. kRefused: somebody has begun a store since it was
-  // looked.
+  // For creation: of files that are found there once they are locked. kRefused: somebody has begun a store since the
+  // caller looked.
   enum class Existing : uint8_t { kReplaced, kRefused } existing = Existing::kReplaced;
   std::vector<int64_t> scratch_bytes{};  // of each scratch extent, multiples of 4096; each run's own choice
   int64_t caller_bytes = 0;              // of StepState::caller: a commit of no more allocates nothing

@@ -14,7 +14,11 @@
 namespace sluice {
 
 struct RecordStore::Impl {
-  // What the host knows of one record. It is charged to the host budget.
+  // What the host knows of one record. It is charged to the host budget. From a state to the next:
+  //   empty:         nothing
+  //   written:       has_content; not committed yet, in slot 0                       write(): here again
+  //   committed:     is_committed and all others; both slots are the same one        commit()
+  //   written over:  has_content, has_committed; working_slot is the other one       write(), and discard() back
   struct Entry {
     uint32_t written[kMaxPlanes] = {};    // CRCs of the content last written: what a read gets
     uint32_t committed[kMaxPlanes] = {};  // ... and of the committed content
@@ -44,7 +48,6 @@ struct RecordStore::Impl {
   enum class Content : uint8_t { kNone, kSome };
   bool find_writable();
   bool read_older_table(int area, const Superblock& superblock);
-  std::string places_of(RecordId record, int slot, size_t plane) const;
   void check_length() const;
   Content load();
   bool steps_were_committed(std::span<const BlockState> superblocks);
@@ -58,9 +61,11 @@ struct RecordStore::Impl {
   void run_now(const Transfer& transfer, std::span<const Extent> extents);
   // A whole block of the first drive's file, by way of `block`.
   void run_block(IoOp op, int64_t offset);
+
+  // Records and commits (record_store.cpp), scratch extents (record_store_scratch.cpp).
+  std::string places_of(RecordId record, int slot, size_t plane) const;
   std::span<const Extent> everywhere() const;  // a sync of every drive
   void grow_table_buffer(int64_t payload_bytes);
-
   Entry& entry(RecordId record);
   ScratchEntry& scratch_entry(int extent);
   uint32_t index_of(RecordId record) const { return record.chunk * 2 + static_cast<uint32_t>(record.group); }

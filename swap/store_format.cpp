@@ -32,7 +32,7 @@ struct IdentityBlock {
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
   char model[3072] = {};
   uint32_t optimizer = 0, moments = 0;
-  uint64_t chunk_sizes = 0;
+  uint64_t chunk_sizes_hash = 0;
   uint32_t crc = 0;  // of all before
 };
 struct DrivesBlock {
@@ -313,16 +313,16 @@ std::string planes_text(RecordFormat format) {
 
 // Where every record lies follows from them.
 StoreIdentity identity_with(const Geometry& geometry, StoreIdentity identity) {
-  identity.chunk_sizes = 0;
+  identity.chunk_sizes_hash = 0;
   for (const Chunk& chunk : geometry.chunks()) {
-    identity.chunk_sizes = stream_of(fmt::format("{}|{}", identity.chunk_sizes, chunk.elements));
+    identity.chunk_sizes_hash = stream_of(fmt::format("{}|{}", identity.chunk_sizes_hash, chunk.elements));
   }
   return identity;
 }
 
 uint64_t fingerprint_of(const StoreIdentity& identity) {
   return stream_of(fmt::format("{}|{}|{}|{}|{}|{}|{}", identity.model, planes_text(identity.format()),
-                               identity.chunk_elements, identity.chunk_count, identity.chunk_sizes, identity.rank,
+                               identity.chunk_elements, identity.chunk_count, identity.chunk_sizes_hash, identity.rank,
                                identity.world_size));
 }
 
@@ -341,7 +341,7 @@ void write_identity(std::span<std::byte> block, const StoreIdentity& identity, c
                        .model_bytes = identity.model.size(),
                        .optimizer = static_cast<uint32_t>(identity.optimizer),
                        .moments = static_cast<uint32_t>(identity.moments),
-                       .chunk_sizes = identity.chunk_sizes};
+                       .chunk_sizes_hash = identity.chunk_sizes_hash};
   std::memcpy(header.model, identity.model.data(), std::min(identity.model.size(), sizeof header.model));
   put(block, header);
   put(block.subspan(kDrivesOffset), drives_block(place));
@@ -376,7 +376,7 @@ HeaderState read_identity(std::span<const std::byte> block, IdentityHeader& into
                    .chunk_count = header.chunk_count,
                    .rank = header.rank,
                    .world_size = header.world_size,
-                   .chunk_sizes = header.chunk_sizes};
+                   .chunk_sizes_hash = header.chunk_sizes_hash};
   into.place = {.store = 0, .drive = header.drive, .weights = {1}, .folders = {}};
   const auto drives = get<DrivesBlock>(block.subspan(kDrivesOffset));
   const bool known = read_drives(drives, static_cast<size_t>(header.drive_count), into.place);
@@ -417,7 +417,7 @@ std::vector<std::string> differences(const IdentityHeader& store, const StoreIde
   compare("chunk count", store.identity.chunk_count, run.chunk_count);
   compare("rank", store.identity.rank, run.rank);
   compare("world size", store.identity.world_size, run.world_size);
-  if (found.empty() && store.identity.chunk_sizes != run.chunk_sizes) {
+  if (found.empty() && store.identity.chunk_sizes_hash != run.chunk_sizes_hash) {
     found.emplace_back("shapes: the store's chunks have other sizes than those of this model, of the same name");
   }
   return found;
