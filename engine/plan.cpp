@@ -19,16 +19,19 @@ std::string or_none(const std::optional<int64_t>& bytes) {
   return bytes ? fmt::format("{} ({})", *bytes, format_bytes(*bytes)) : std::string("none would do");
 }
 
-[[noreturn]] void refuse(const Planner& planner, const PlanOptions& options) {
-  const auto device = planner.smallest_device(options.host_bytes);
-  const auto host = planner.smallest_host(options.device_bytes);
+// Each beside all of the other.
+struct SmallestBudgets {
+  std::optional<int64_t> device, host;
+};
+
+[[noreturn]] void refuse(const Planner& planner, const PlanOptions& options, const SmallestBudgets& smallest) {
   std::string text = fmt::format(
       "the budgets are too small: sluice.device_memory {} ({}, of which the compute's workspace takes {}), "
       "sluice.host_memory {} ({}); smallest device_memory that would do with this host_memory: {}; "
       "smallest host_memory that would do with this device_memory: {}",
       options.device_bytes, format_bytes(options.device_bytes), format_bytes(options.workspace_bytes),
-      options.host_bytes, format_bytes(options.host_bytes), or_none(device), or_none(host));
-  if (!device && !host) {
+      options.host_bytes, format_bytes(options.host_bytes), or_none(smallest.device), or_none(smallest.host));
+  if (!smallest.device && !smallest.host) {
     // Neither alone helps: the least device memory of all, and the least host memory beside it.
     const auto least_device = planner.smallest_device(planner.everything_bytes());
     const auto least_host = least_device ? planner.smallest_host(*least_device) : std::nullopt;
@@ -124,9 +127,34 @@ std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options
   return std::nullopt;
 }
 
+namespace {
+
+// More of one memory may make a longer program, whose tables there is no room for in the other: then less of it is
+// used.
+std::optional<Plan> plan_with_less(const ModelSpec& model, const PlanOptions& options,
+                                   const SmallestBudgets& smallest) {
+  PlanOptions less = options;
+  less.device_bytes = std::min(options.device_bytes, smallest.device.value_or(options.device_bytes));
+  if (less.device_bytes == options.device_bytes) {
+    less.host_bytes = std::min(options.host_bytes, smallest.host.value_or(options.host_bytes));
+  }
+  if (less.device_bytes == options.device_bytes && less.host_bytes == options.host_bytes) return std::nullopt;
+  std::optional<Plan> plan = find_plan(model, less);
+  if (!plan) return std::nullopt;
+  plan->options.device_bytes = options.device_bytes;
+  plan->options.host_bytes = options.host_bytes;
+  return plan;
+}
+
+}  // namespace
+
 Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
   if (std::optional<Plan> plan = find_plan(model, options)) return std::move(*plan);
-  refuse(Planner(model, options), options);
+  const Planner planner(model, options);
+  const SmallestBudgets smallest{planner.smallest_device(options.host_bytes),
+                                 planner.smallest_host(options.device_bytes)};
+  if (std::optional<Plan> plan = plan_with_less(model, options, smallest)) return std::move(*plan);
+  refuse(planner, options, smallest);
 }
 
 std::string Plan::homes_words() const {

@@ -47,6 +47,40 @@ TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order
   EXPECT_GT(shorter, 3);
 }
 
+// What more memory is used for makes programs longer, and their tables may not fit the other memory. Among two hundred
+// such models and forty budgets of each, one is taken with less.
+TEST_F(Homes, a_budget_is_never_refused_where_a_smaller_one_is_taken) {
+  int taken_with_less = 0;
+  for (const uint64_t seed : {3, 4, 5, 189}) {
+    model_ = random_model(seed, Precision::kBf16);
+    PlanOptions wish = options(seed);
+    wish.speeds.reset();
+    wish.update = UpdateMode::kAuto;
+    wish.micro_batches = 1 + static_cast<int>(seed % 4);
+    wish.chunk_elements = seed % 3 == 0 ? 0 : 128 << seed % 4;
+    if (seed % 2) wish.graph_bytes.assign(model_.visits.size(), 1000);
+    const Planner planner(model_, wish);
+    for (const bool of_device : {true, false}) {
+      int64_t& fixed = of_device ? wish.host_bytes : wish.device_bytes;
+      int64_t& raised = of_device ? wish.device_bytes : wish.host_bytes;
+      wish.device_bytes = 8 * kMiB;
+      wish.host_bytes = 16 * kMiB;
+      fixed = of_device ? planner.smallest_host(wish.device_bytes).value()
+                        : planner.smallest_device(wish.host_bytes).value();
+      raised = of_device ? planner.smallest_device(fixed).value() : planner.smallest_host(fixed).value();
+      for (int times = 0; times < 40; ++times, raised += raised / 20) {
+        if (!find_plan(model_, wish)) ++taken_with_less;
+        const Plan plan = make_plan(model_, wish);
+        EXPECT_EQ(plan.options.device_bytes, wish.device_bytes);
+        EXPECT_EQ(plan.options.host_bytes, wish.host_bytes);
+        ASSERT_LE(plan.device_arena_bytes, wish.device_bytes) << seed;
+        ASSERT_LE(plan.host_arena_bytes + plan.table_bytes, wish.host_bytes) << seed;
+      }
+    }
+  }
+  EXPECT_GT(taken_with_less, 0);
+}
+
 TEST_F(Homes, options_that_make_no_sense_are_refused_by_name) {
   const auto error_of = [&](auto change) {
     PlanOptions wish = options(1);
