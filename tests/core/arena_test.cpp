@@ -32,6 +32,17 @@ TEST(Arena, starts_at_a_huge_page_and_is_resident_to_its_last_page_from_the_star
   }
 }
 
+TEST(Arena, whose_place_cannot_be_had_gives_its_memory_back) {
+  std::byte* mapped = nullptr;
+  const Arena::Place place = [&](std::span<std::byte> mapping) {
+    mapped = mapping.data();
+    throw ConfigError("no such node");
+  };
+  EXPECT_THROW(Arena(2 * kMiB, place), ConfigError);
+  ASSERT_NE(mapped, nullptr);
+  EXPECT_EQ(msync(mapped, 4096, MS_ASYNC), -1) << "still mapped";
+}
+
 TEST(Arena, is_zero_and_can_be_written_everywhere) {
   const Arena arena(2 * kMiB + 4096 + 5);
   EXPECT_TRUE(std::all_of(arena.span().begin(), arena.span().end(), [](std::byte b) { return b == std::byte{0}; }));

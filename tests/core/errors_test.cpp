@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <system_error>
+
+#include "core/threads.h"
 
 namespace sluice {
 namespace {
@@ -54,6 +57,21 @@ TEST(Check, that_fails_is_a_logic_error_with_place_condition_and_message) {
     EXPECT_THAT(error.what(), testing::HasSubstr("errors_test.cpp:"));
     EXPECT_THAT(error.what(), testing::HasSubstr("check failed: 1 + 1 == 3: arithmetic is broken"));
   }
+}
+
+TEST(Threads, that_cannot_be_started_are_refused_with_the_limit_to_raise) {
+  const std::system_error why(EAGAIN, std::generic_category());
+  try {
+    refuse_thread("a thread for a test", why, "or do without");
+  } catch (const IoError& error) {
+    const std::string message = error.what();
+    for (const char* words : {"start of a thread for a test failed", "ulimit -u", "or do without"}) {
+      EXPECT_NE(message.find(words), std::string::npos) << message;
+    }
+  }
+  int run = 0;
+  start_thread("a thread", [&run] { run = 1; }).join();
+  EXPECT_EQ(run, 1);
 }
 
 }  // namespace
