@@ -83,13 +83,10 @@ struct Measured {
   double tokens_per_s = 0, tflop_per_s = 0;  // the model's own operations, without recompute
 };
 
-// What the last step had under way while nothing was computed.
-std::array<std::pair<std::string_view, double>, kLaneCount - 1> exposed_ms(const StepLanes& lanes) {
-  return {{{name_of(Lane::kRead), lanes.read.exposed_ms},
-           {name_of(Lane::kWrite), lanes.write.exposed_ms},
-           {name_of(Lane::kUpload), lanes.upload.exposed_ms},
-           {name_of(Lane::kDownload), lanes.download.exposed_ms},
-           {name_of(Lane::kUpdate), lanes.update.exposed_ms}}};
+// What was under way while nothing was computed.
+std::array<std::pair<std::string_view, double>, kLaneCount - 1> exposed_ms(const StepFigures& figures) {
+  const auto row = [&](Lane lane) { return std::pair(name_of(lane), figures.exposed_ms[static_cast<size_t>(lane)]); };
+  return {row(Lane::kRead), row(Lane::kWrite), row(Lane::kUpload), row(Lane::kDownload), row(Lane::kUpdate)};
 }
 
 double percent_of_ceiling(const ReplayFigure& figure) { return 100 * figure.ceiling_ms / figure.ms; }
@@ -112,7 +109,7 @@ std::string figures_text(const Measured& measured) {
   fmt::format_to(out,
                  "             {:9.0f} tokens/s, {:.3f} TFLOP/s; while nothing is computed:", measured.tokens_per_s,
                  measured.tflop_per_s);
-  for (const auto& [lane, ms] : exposed_ms(figures.lanes)) fmt::format_to(out, " {} {:.1f}", lane, ms);
+  for (const auto& [lane, ms] : exposed_ms(figures)) fmt::format_to(out, " {} {:.1f}", lane, ms);
   text += " ms\n";
   if (measured.predicted) text += prediction_words(*measured.predicted, measured.tokens_of_micro_batch);
   fmt::format_to(out, "its hops replayed alone:\n");
@@ -145,7 +142,7 @@ Json figures_json(const Measured& measured) {
   json["predicted_step_ms"] = measured.predicted ? Json(measured.predicted->step_ms) : Json(nullptr);
   json["tokens_per_s"] = measured.tokens_per_s;
   json["tflop_per_s"] = measured.tflop_per_s;
-  for (const auto& [lane, ms] : exposed_ms(figures.lanes)) json["exposed_ms"][std::string(lane)] = ms;
+  for (const auto& [lane, ms] : exposed_ms(figures)) json["exposed_ms"][std::string(lane)] = ms;
   return json;
 }
 

@@ -13,6 +13,10 @@
 namespace sluice {
 namespace {
 
+// In the order of Lane.
+constexpr LaneUse StepLanes::*kLanes[kLaneCount] = {&StepLanes::read,     &StepLanes::write,   &StepLanes::upload,
+                                                    &StepLanes::download, &StepLanes::compute, &StepLanes::update};
+
 class StepBench {
  public:
   StepBench(Engine& engine, const EngineOptions& options, const Compute& compute, const StepBenchOptions& bench)
@@ -38,14 +42,19 @@ class StepBench {
   void measure_interval() {
     const int interval = engine_.plan().commit_interval;
     double ms = 0;
+    StepLanes lanes;
     for (int step = 0; step < interval; ++step) {
       ms += one_step();
+      lanes += engine_.last_lanes();
       ++figures_.measured_steps;
       if (end_.speculated != Speculated::kNone) ++figures_.early_steps;
       if (end_.speculated == Speculated::kWrong) ++wrong_steps_;
       if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
     }
     figures_.steps_ms.push_back(ms / interval);
+    for (size_t lane = 0; lane < kLaneCount; ++lane) {
+      exposed_ms_[lane].push_back((lanes.*kLanes[lane]).exposed_ms / interval);
+    }
   }
 
   double one_step() {
@@ -53,7 +62,6 @@ class StepBench {
     const int64_t begin = now_ns();
     end_ = engine_.train_step(bench_.learning_rate, compute_);
     figures_.grad_norm = end_.grad_norm;
-    figures_.lanes = engine_.last_lanes();
     return static_cast<double>(now_ns() - begin) / 1e6;
   }
 
@@ -69,6 +77,7 @@ class StepBench {
   StepFigures finished() {
     std::sort(figures_.steps_ms.begin(), figures_.steps_ms.end());
     figures_.step_ms = median(figures_.steps_ms);
+    for (size_t lane = 0; lane < kLaneCount; ++lane) figures_.exposed_ms[lane] = median(exposed_ms_[lane]);
     const bool again = 2 * wrong_steps_ > figures_.measured_steps;
     if (again && options_.plan.update == UpdateMode::kReplay) figures_.passes = 2;
     for (size_t which = 0; which < figures_.replays.size(); ++which) {
@@ -93,6 +102,7 @@ class StepBench {
   StepEnd end_;          // of the last step
   int wrong_steps_ = 0;  // of the measured ones
   std::array<std::vector<double>, kLaneGroupCount> replays_ms_, ceilings_ms_;
+  std::array<std::vector<double>, kLaneCount> exposed_ms_;
 };
 
 }  // namespace

@@ -33,7 +33,8 @@ struct StepFigures {
   std::vector<double> steps_ms;
   double step_ms = 0;  // their median
   int measured_steps = 0;
-  StepLanes lanes;  // of the last step
+  // Of each lane, while nothing was computed: medians, as step_ms. Compute's is 0.
+  std::array<double, kLaneCount> exposed_ms{};
   std::array<ReplayFigure, kLaneGroupCount> replays;
   LaneGroup binding = LaneGroup::kCompute;  // the longest replay
   double overlap_efficiency = 0;            // longest replay / step
