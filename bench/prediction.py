@@ -4,7 +4,8 @@
 
 Every configuration runs several times, in turns with the others: `sluice bench step`, one round of three steps. The
 machine's speeds are measured anew at the start, its drives' by every command. A row's figures are medians of its runs;
-its error is the median prediction against the median step. Takes about eight minutes; needs 3 GiB in FOLDER, and nothing else running.
+its error is the median prediction against the median step. Takes about eight minutes; needs 3 GiB in FOLDER, and nothing
+else running.
 """
 
 import argparse

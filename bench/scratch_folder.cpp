@@ -33,26 +33,12 @@ MadeFolder::MadeFolder(const fs::path& folder, std::string advice)
 // Another process may take a folder above it away, which it had made itself.
 void MadeFolder::make() {
   constexpr int kTries = 10;
-  std::error_code error = make_missing();
-  for (int tries = 1; error == std::errc::no_such_file_or_directory && tries < kTries; ++tries) error = make_missing();
+  std::error_code error = make_missing_folders(path_, made_);
+  for (int tries = 1; error == std::errc::no_such_file_or_directory && tries < kTries; ++tries)
+    error = make_missing_folders(path_, made_);
   if (!error) return sync_parents(made_);
   remove_made();
   refuse(path_, error.value(), advice_);
-}
-
-std::error_code MadeFolder::make_missing() {
-  std::error_code error;
-  std::vector<fs::path> missing;
-  const auto is_missing = [&error](const fs::path& folder) {
-    return fs::symlink_status(folder, error).type() == fs::file_type::not_found && folder.has_relative_path();
-  };
-  for (fs::path up = path_; is_missing(up); up = up.parent_path()) missing.push_back(up);
-  error.clear();
-  for (; !missing.empty() && !error; missing.pop_back()) {
-    if (fs::create_directory(missing.back(), error)) made_.push_back(missing.back());
-  }
-  if (error || fs::is_directory(path_, error) || error) return error;
-  return std::make_error_code(std::errc::not_a_directory);
 }
 
 MadeFolder::~MadeFolder() { remove_made(); }

@@ -28,7 +28,6 @@ class MadeFolder {
   const std::vector<std::filesystem::path>& made() const { return made_; }  // the topmost first
 
  private:
-  std::error_code make_missing();
   void remove_made() noexcept;
 
   static constexpr const char* kOfDrive = "name a folder that can be written (sluice.nvme, of bench io --path)";

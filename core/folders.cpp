@@ -13,31 +13,31 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-std::vector<fs::path> missing_of(const fs::path& folder) {
+std::error_code make_missing_folders(const fs::path& folder, std::vector<fs::path>& made) {
+  std::error_code error;
   std::vector<fs::path> missing;
-  std::error_code ignored;
-  for (fs::path up = folder; !up.empty() && !fs::exists(up, ignored) && up != up.parent_path(); up = up.parent_path()) {
-    missing.push_back(up);
+  const auto is_missing = [&error](const fs::path& one) {
+    return fs::symlink_status(one, error).type() == fs::file_type::not_found && one.has_relative_path();
+  };
+  for (fs::path up = folder; is_missing(up); up = up.parent_path()) missing.push_back(up);
+  error.clear();
+  for (; !missing.empty() && !error; missing.pop_back()) {
+    if (fs::create_directory(missing.back(), error)) made.push_back(missing.back());
   }
-  return missing;
+  if (error || fs::is_directory(folder, error) || error) return error;
+  return std::make_error_code(std::errc::not_a_directory);
 }
 
-}  // namespace
-
 FolderWas make_folder(const fs::path& folder, std::string_view advice) {
-  const std::vector<fs::path> missing = missing_of(folder);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
+  std::vector<fs::path> made;
+  if (const std::error_code error = make_missing_folders(folder, made)) {
     throw IoError({.action = "creation of the folder",
                    .path = folder.string(),
                    .error_number = error.value(),
                    .advice = std::string(advice)});
   }
-  sync_parents(missing);
-  return missing.empty() ? FolderWas::kThere : FolderWas::kMade;
+  sync_parents(made);
+  return made.empty() ? FolderWas::kThere : FolderWas::kMade;
 }
 
 void sync_parents(std::span<const fs::path> folders) {

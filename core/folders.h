@@ -4,8 +4,13 @@
 #include <filesystem>
 #include <span>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace sluice {
+
+// Makes a folder and those above it that are not there; what it makes is added to `made`, the topmost first.
+std::error_code make_missing_folders(const std::filesystem::path& folder, std::vector<std::filesystem::path>& made);
 
 enum class FolderWas : uint8_t { kThere, kMade };
 // With those above it; their names are durable when this returns, as far as their folders can be synced. Throws

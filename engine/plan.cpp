@@ -134,11 +134,13 @@ namespace {
 std::optional<Plan> plan_with_less(const ModelSpec& model, const PlanOptions& options,
                                    const SmallestBudgets& smallest) {
   PlanOptions less = options;
-  less.device_bytes = std::min(options.device_bytes, smallest.device.value_or(options.device_bytes));
-  if (less.device_bytes == options.device_bytes) {
-    less.host_bytes = std::min(options.host_bytes, smallest.host.value_or(options.host_bytes));
+  if (smallest.device && *smallest.device < options.device_bytes) {
+    less.device_bytes = *smallest.device;
+  } else if (smallest.host && *smallest.host < options.host_bytes) {
+    less.host_bytes = *smallest.host;
+  } else {
+    return std::nullopt;
   }
-  if (less.device_bytes == options.device_bytes && less.host_bytes == options.host_bytes) return std::nullopt;
   std::optional<Plan> plan = find_plan(model, less);
   if (!plan) return std::nullopt;
   plan->options.device_bytes = options.device_bytes;
