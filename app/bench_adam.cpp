@@ -123,18 +123,18 @@ void add_bench_adam(CLI::App& bench) {
       adam->add_option("--threads", options.threads, "Threads; 0: one for each core that this process may use")
           ->check(whole_number(0, 1024))
           ->capture_default_str();
-  add_choice<Precision>(*adam, "--precision", options.precision,
-                        {{"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}},
-                        "Of the weights and gradients")
+  add_choice<Precision>(*adam, {"--precision", "Of the weights and gradients"}, options.precision,
+                        {{"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}, {"fp32", Precision::kFp32}})
       ->default_str("bf16");
-  add_choice<DType>(*adam, "--moments", options.moments, {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}},
-                    "Of the state; bf16: rounded by chance (18 B of traffic in bf16)")
+  add_choice<DType>(*adam, {"--moments", "Of the state; bf16: rounded by chance (18 B of traffic in bf16)"},
+                    options.moments, {{"fp32", DType::kFp32}, {"bf16", DType::kBf16}})
       ->default_str("fp32");
   CLI::Option* const isa = adam->add_option("--isa", options.isa, "Instructions of the kernel; auto: the best one here")
                                ->transform(CLI::IsMember(adam_bench_isas(), CLI::ignore_case))
                                ->capture_default_str();
-  add_choice(*adam, "--device", arguments->device, device_kinds(),
-             "The device's own kernels, in its memory: auto (a GPU where one answers), cuda or cpu")
+  add_choice(*adam,
+             {"--device", "The device's own kernels, in its memory: auto (a GPU where one answers), cuda or cpu"},
+             arguments->device, device_kinds())
       ->excludes(elements)
       ->excludes(threads)
       ->excludes(isa);

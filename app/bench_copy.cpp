@@ -96,8 +96,8 @@ void add_bench_copy(CLI::App& bench) {
   CopyBenchOptions& options = arguments->options;
   CLI::App* copy =
       bench.add_subcommand("copy", "Copies to and from the device, beside plain copies of the same memory");
-  add_choice(*copy, "--device", options.device, device_kinds(),
-             "auto (a GPU where one answers), cuda or cpu (default: auto)");
+  add_choice(*copy, {"--device", "auto (a GPU where one answers), cuda or cpu (default: auto)"}, options.device,
+             device_kinds());
   copy->add_option("--size", arguments->size, "Bytes of host and of device memory; half of it goes each way")
       ->capture_default_str();
   copy->add_option("--path", arguments->folder,

@@ -268,16 +268,16 @@ void add_bench_io(CLI::App& bench) {
                                  ->check(whole_number(1, kMaxQueueDepth))
                                  ->capture_default_str();
   CLI::Option* const pattern = add_choice<IoPattern>(
-      *io, "--pattern", options.pattern,
-      {{"sequential", IoPattern::kSequential}, {"chunks", IoPattern::kChunks}, {"mixed", IoPattern::kMixed}},
-      "sequential: records of one size in file order. chunks: of the sizes that a model gives (default). mixed: these "
-      "in random order, reads and writes together");
-  add_choice<IoBackend>(*io, "--backend", options.backend,
-                        {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}},
-                        "auto, uring or threads (default: auto)");
-  CLI::Option* const verify =
-      add_choice<Verify>(*io, "--verify", options.verify, {{"on", Verify::kOn}, {"off", Verify::kOff}},
-                         "Checksums as in training (default: on)");
+      *io,
+      {"--pattern",
+       "sequential: records of one size in file order. chunks: of the sizes that a model gives (default). mixed: these "
+       "in random order, reads and writes together"},
+      options.pattern,
+      {{"sequential", IoPattern::kSequential}, {"chunks", IoPattern::kChunks}, {"mixed", IoPattern::kMixed}});
+  add_choice<IoBackend>(*io, {"--backend", "auto, uring or threads (default: auto)"}, options.backend,
+                        {{"auto", IoBackend::kAuto}, {"uring", IoBackend::kUring}, {"threads", IoBackend::kThreads}});
+  CLI::Option* const verify = add_choice<Verify>(*io, {"--verify", "Checksums as in training (default: on)"},
+                                                 options.verify, {{"on", Verify::kOn}, {"off", Verify::kOff}});
   CLI::Option* const rounds = io->add_option("--rounds", arguments->rounds, "Of which the median is taken")
                                   ->check(whole_number(1, 1000))
                                   ->capture_default_str();

@@ -4,9 +4,9 @@
 
 namespace sluice {
 
-CLI::Option* add_choice(CLI::App& command, const char* name, const std::vector<std::string>& words,
-                        const std::function<void(const std::string& word)>& take, const char* description) {
-  return command.add_option_function<std::string>(name, take, description)
+CLI::Option* add_choice(CLI::App& command, const ChoiceWords& option, const std::vector<std::string>& words,
+                        const std::function<void(const std::string& word)>& take) {
+  return command.add_option_function<std::string>(option.name, take, option.description)
       ->transform(CLI::IsMember(words, CLI::ignore_case));
 }
 

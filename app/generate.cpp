@@ -12,10 +12,13 @@ void run_generate(const GenerateCommand& command, Console& console) {
   const RunConfig config = folder.load();
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(config.data, folder.data_cache());
   OpenRun run = open_run(folder, command.overrides, console.log());
-  const std::string text = sample(
-      *run.engine, run.setup.model, *tokenizer,
-      {.prompt = command.prompt, .tokens = command.tokens, .temperature = command.temperature, .seed = command.seed},
-      [&](int64_t done) { console.progress(done, command.tokens, "sampling"); });
+  const std::string text =
+      sample(*run.engine, run.setup.model, *tokenizer,
+             {.prompt = command.prompt,
+              .tokens = command.tokens,
+              .temperature = command.temperature,
+              .seed = command.seed,
+              .progress = [&](int64_t done) { console.progress(done, command.tokens, "sampling"); }});
   console.finish_progress();
   console.print(command.prompt + text);
 }

@@ -16,8 +16,8 @@
 namespace sluice {
 namespace {
 
-// Limits that hold I/O back, and the line of /etc/security/limits.conf that raises each.
-void add_limit(std::string& text, int resource, const char* name, int64_t wanted, const char* unit) {
+// A limit that holds I/O back, and the line of /etc/security/limits.conf that raises it.
+std::string limit_lines(int resource, const char* name, int64_t wanted, const char* unit) {
   rlimit limit = {};
   getrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
   const bool unlimited = limit.rlim_cur == RLIM_INFINITY;
@@ -25,12 +25,11 @@ void add_limit(std::string& text, int resource, const char* name, int64_t wanted
   const std::string now = unlimited ? "unlimited"
                           : bytes   ? format_bytes(static_cast<int64_t>(limit.rlim_cur))
                                     : fmt::format("{}", limit.rlim_cur);
-  fmt::format_to(std::back_inserter(text), "  {:<18}{}\n", name, now);
-  if (unlimited || limit.rlim_cur >= static_cast<rlim_t>(wanted)) return;
+  const std::string line = fmt::format("  {:<18}{}\n", name, now);
+  if (unlimited || limit.rlim_cur >= static_cast<rlim_t>(wanted)) return line;
   const std::string value = bytes ? "unlimited" : fmt::format("{}", wanted);
-  fmt::format_to(std::back_inserter(text),
-                 "  {:<18}to raise it, in /etc/security/limits.conf, then log in again: `* - {} {}`\n", "", name,
-                 value);
+  return line + fmt::format("  {:<18}to raise it, in /etc/security/limits.conf, then log in again: `* - {} {}`\n", "",
+                            name, value);
 }
 
 std::string adam_words() {
@@ -63,9 +62,8 @@ void run_info(Console& console) {
                  format_bytes(gpus.empty() ? available / 5 : gpus.front().free_bytes / 5 * 4),
                  format_bytes(available / 2));
   for (const Gpu& gpu : gpus) fmt::format_to(out, "  {:<18}{}\n", "GPU", describe(gpu));
-  fmt::format_to(out, "\nLimits of this process\n");
-  add_limit(text, RLIMIT_MEMLOCK, "memlock", available, "bytes");
-  add_limit(text, RLIMIT_NOFILE, "nofile", 1024, "files");
+  fmt::format_to(out, "\nLimits of this process\n{}{}", limit_lines(RLIMIT_MEMLOCK, "memlock", available, "bytes"),
+                 limit_lines(RLIMIT_NOFILE, "nofile", 1024, "files"));
   fmt::format_to(out, "\nLibraries\n  {:<18}{}\n  {:<18}{}", "LibTorch", describe_libtorch(), "others",
                  SLUICE_LIBRARIES);
   console.print(text);

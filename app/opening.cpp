@@ -85,8 +85,9 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
 }
 
 // Decides between creating, replacing and resuming.
-OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, RunFolder::Holds holds,
-                     const std::vector<fs::path>& stores, const Log& log) {
+OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const std::vector<fs::path>& stores,
+                     const Log& log) {
+  const RunFolder::Holds holds = folder.holds();
   const auto first =
       std::ranges::find(stores, StoreExists::kYes, [](const fs::path& store) { return find_store(store); });
   const bool there = first != stores.end(), run = holds == RunFolder::Holds::kRun;
@@ -155,7 +156,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
   }
   std::error_code ignored;
   if (fs::is_directory(folder.path(), ignored)) opening.lock = folder.lock();
-  opening.mode = choose_mode(options, folder, holds, opening.stores(), log);
+  opening.mode = choose_mode(options, folder, opening.stores(), log);
   if (opening.mode == OpenMode::kOpen) {
     opening.before = folder.load();
     check_resumed_store(*opening.before, folder, opening.stores());

@@ -22,8 +22,7 @@ int32_t pick_token(std::span<const float> logits, double temperature, double uni
   return found == upto.end() ? likeliest : static_cast<int32_t>(found - upto.begin());
 }
 
-std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, const SampleOptions& options,
-                   const std::function<void(int64_t)>& progress) {
+std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, const SampleOptions& options) {
   std::vector<int32_t> prompt, continuation;
   tokenizer.encode(options.prompt, prompt);
   std::vector<int64_t> ids(prompt.begin(), prompt.end());
@@ -39,7 +38,7 @@ std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, cons
     if (next == tokenizer.end_of_document()) break;
     ids.push_back(next);
     continuation.push_back(next);
-    if (progress) progress(i + 1);
+    if (options.progress) options.progress(i + 1);
   }
   return tokenizer.decode(continuation);
 }

@@ -16,12 +16,11 @@ struct SampleOptions {
   int64_t tokens = 64;     // at most; the end of the document ends it
   double temperature = 1;  // 0: the likeliest token
   uint64_t seed = 0;
+  std::function<void(int64_t)> progress;  // is told how many tokens are there
 };
 
 // Text after the prompt; the model sees its last `sequence` tokens. Randomness: element i of a stream of the seed.
-// `progress` is told how many tokens are there.
-std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, const SampleOptions& options,
-                   const std::function<void(int64_t)>& progress = nullptr);
+std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, const SampleOptions& options);
 
 // The token that a uniform number in [0, 1) falls on; pure.
 int32_t pick_token(std::span<const float> logits, double temperature, double uniform);

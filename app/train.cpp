@@ -338,10 +338,13 @@ std::string Training::endurance() {
 }
 
 void Training::print_sample() {
-  const std::string text = sample(
-      *engine_, setup_.model, data_->tokenizer(),
-      {.prompt = options_.sample, .tokens = options_.sample_tokens, .temperature = 0.8, .seed = setup_.config.seed},
-      [&](int64_t done) { console_.progress(done, options_.sample_tokens, "sampling"); });
+  const std::string text =
+      sample(*engine_, setup_.model, data_->tokenizer(),
+             {.prompt = options_.sample,
+              .tokens = options_.sample_tokens,
+              .temperature = 0.8,
+              .seed = setup_.config.seed,
+              .progress = [&](int64_t done) { console_.progress(done, options_.sample_tokens, "sampling"); }});
   console_.finish_progress();
   console_.print(fmt::format("\nA continuation of \"{}\":\n{}{}", options_.sample, options_.sample, text));
 }

@@ -84,7 +84,7 @@ AdamBench measure_adam(const AdamBenchOptions& options) {
   const auto triads = [&planes](Stores stores) {
     return [&planes, stores](int64_t first, int64_t elements) {
       const auto [b, c] = planes.moments(first, elements);
-      triad(planes.scratch() + first, b.data(), c.data(), static_cast<int64_t>(b.size()), stores);
+      triad(planes.scratch() + first, b, c, stores);
     };
   };
   const auto plain = [&](int64_t first, int64_t elements) { kernel(step, planes.at(first), elements); };

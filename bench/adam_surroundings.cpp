@@ -140,11 +140,11 @@ void measure_gradients(const AdamBenchOptions& options, const Machine& machine, 
   const DType dtype = planes.format().gradient;
   const auto chunks = equal_chunks(machine.shares);
   const auto add = [&](int64_t first, int64_t elements) {
-    add_gradient(planes.scratch() + first, planes.at(first).gradient, dtype, elements, Contribution::kLater);
+    add_gradient(planes.scratch() + first, {planes.at(first).gradient, dtype, elements}, Contribution::kLater);
   };
   const auto close = [&](int64_t first, int64_t elements) {
     const ClosedPiece piece{planes.at(first).weights, elements};
-    close_gradient(planes.scratch() + first, 0.5f, dtype, {&piece, 1});
+    close_gradient({planes.scratch() + first, 0.5f, dtype, {&piece, 1}});
   };
   const auto measure = [&](const char* name, int64_t bytes, const ChunkPass& pass) {
     std::vector<double> times;

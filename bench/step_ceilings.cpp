@@ -194,7 +194,7 @@ void StepCeilings::Impl::update(UpdatedMemory& memory, const ChunkHomes& homes) 
   std::byte* const weights = memory.memory.at(0);
   std::byte* const state = weights + memory.layouts[0].bytes;
   const AdamPlanes planes =
-      planes_of_records(format, memory.layouts[1], weights, state, state + memory.layouts[1].bytes);
+      planes_of_records(format, {memory.layouts[1], weights, state, state + memory.layouts[1].bytes});
   uint32_t weights_in[kMaxPlanes] = {}, state_in[kMaxPlanes] = {}, weights_out[kMaxPlanes] = {},
            state_out[kMaxPlanes] = {};
   const bool commits = plan.commit_interval == 1;

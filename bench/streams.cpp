@@ -75,9 +75,10 @@ HWY_EXPORT(stream_half);
 HWY_EXPORT(divide);
 
 void stream_in_place(float* data, int64_t elements) { HWY_DYNAMIC_DISPATCH(stream)(data, elements); }
-void triad(float* a, const float* b, const float* c, int64_t elements, Stores stores) {
-  if (stores == Stores::kCached) return HWY_DYNAMIC_DISPATCH(add_half)(a, b, c, elements);
-  HWY_DYNAMIC_DISPATCH(stream_half)(a, b, c, elements);
+void triad(float* a, std::span<const float> b, std::span<const float> c, Stores stores) {
+  const auto elements = static_cast<int64_t>(b.size());
+  if (stores == Stores::kCached) return HWY_DYNAMIC_DISPATCH(add_half)(a, b.data(), c.data(), elements);
+  HWY_DYNAMIC_DISPATCH(stream_half)(a, b.data(), c.data(), elements);
 }
 float divide_and_root(int64_t elements) {
   alignas(128) float values[160];

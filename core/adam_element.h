@@ -65,27 +65,34 @@ struct Element {
   float p = 0, m = 0, v = 0;
 };
 
+SLUICE_HOST_DEVICE inline bool has_two_moments(const AdamStep& step) {
+  return step.kind == AdamKind::kAdamW || step.kind == AdamKind::kAdam;
+}
+
 template <DType kMoments>
-SLUICE_HOST_DEVICE inline void load_moments(const AdamPlanes& planes, int moments, int64_t i, Element& element) {
+SLUICE_HOST_DEVICE inline void load_moments(const AdamStep& step, const AdamPlanes& planes, int64_t i,
+                                            Element& element) {
+  const bool two = has_two_moments(step);
   if constexpr (kMoments == DType::kBf16) {
     element.m = float_of_bf16(planes.half_moment1[i]);
-    if (moments == 2) element.v = float_of_bf16(planes.half_moment2[i]);
+    if (two) element.v = float_of_bf16(planes.half_moment2[i]);
   } else {
     element.m = planes.moment1[i];
-    if (moments == 2) element.v = planes.moment2[i];
+    if (two) element.v = planes.moment2[i];
   }
 }
 
 template <DType kMoments>
-SLUICE_HOST_DEVICE inline void store_moments(const AdamPlanes& planes, int moments, uint32_t key, int64_t i,
+SLUICE_HOST_DEVICE inline void store_moments(const AdamStep& step, const AdamPlanes& planes, int64_t i,
                                              const Element& element) {
+  const bool two = has_two_moments(step);
   if constexpr (kMoments == DType::kBf16) {
-    const uint32_t chance = rounding_bits(key, planes.element + i);
+    const uint32_t chance = rounding_bits(step.rounding_key, planes.element + i);
     planes.half_moment1[i] = bf16_by_chance(element.m, chance & 0xffffu);
-    if (moments == 2) planes.half_moment2[i] = bf16_by_chance(element.v, chance >> 16);
+    if (two) planes.half_moment2[i] = bf16_by_chance(element.v, chance >> 16);
   } else {
     planes.moment1[i] = element.m;
-    if (moments == 2) planes.moment2[i] = element.v;
+    if (two) planes.moment2[i] = element.v;
   }
 }
 
@@ -122,12 +129,11 @@ SLUICE_HOST_DEVICE inline Element with_two_moments(const AdamStep& step, Element
 // Reads and writes element i of every plane. False: p, m or v is not finite.
 template <Precision kPrecision, DType kGradient, DType kMoments>
 SLUICE_HOST_DEVICE inline bool update(const AdamStep& step, const AdamPlanes& planes, int64_t i) {
-  const int moments = step.kind == AdamKind::kAdamW || step.kind == AdamKind::kAdam ? 2 : 1;
   const float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;
   Element e{.p = load_master<kPrecision>(planes, i)};
-  load_moments<kMoments>(planes, moments, i, e);
-  e = moments == 2 ? with_two_moments(step, e, g) : with_one_moment(step, e, g);
-  store_moments<kMoments>(planes, moments, step.rounding_key, i, e);
+  load_moments<kMoments>(step, planes, i, e);
+  e = has_two_moments(step) ? with_two_moments(step, e, g) : with_one_moment(step, e, g);
+  store_moments<kMoments>(step, planes, i, e);
   store_master<kPrecision>(planes, i, e.p);
   return std::isfinite(e.p) && std::isfinite(e.m) && std::isfinite(e.v);
 }

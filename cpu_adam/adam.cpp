@@ -60,15 +60,14 @@ void set_moments(AdamPlanes& planes, DType moments, std::byte* moment1, std::byt
   }
 }
 
-AdamPlanes planes_of_records(AdamFormat format, const RecordLayout& layout, std::byte* weights, std::byte* state,
-                             const std::byte* gradient) {
-  AdamPlanes planes{.weights = weights, .gradient = gradient};
+AdamPlanes planes_of_records(AdamFormat format, const ChunkRecords& records) {
+  AdamPlanes planes{.weights = records.weights, .gradient = records.gradient};
   int next = 0;
-  const auto plane = [&] { return state + layout.plane_offset[next++]; };
+  const auto plane = [&] { return records.state + records.layout.plane_offset[next++]; };
   if (format.precision == Precision::kBf16) planes.residual = reinterpret_cast<int16_t*>(plane());
   if (format.precision == Precision::kFp16) planes.master = reinterpret_cast<float*>(plane());
   std::byte* const moment1 = plane();
-  set_moments(planes, format.moments, moment1, next < layout.plane_count ? plane() : nullptr);
+  set_moments(planes, format.moments, moment1, next < records.layout.plane_count ? plane() : nullptr);
   return planes;
 }
 

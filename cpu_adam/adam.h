@@ -33,9 +33,14 @@ AdamStep adam_step(const AdamOptions& options, int64_t t, double scale);
 
 // The moments' planes, of either type; the second may be null.
 void set_moments(AdamPlanes& planes, DType moments, std::byte* moment1, std::byte* moment2);
-// The planes of whole records: `layout` is that of the state.
-AdamPlanes planes_of_records(AdamFormat format, const RecordLayout& layout, std::byte* weights, std::byte* state,
-                             const std::byte* gradient);
+// The planes of a chunk's whole records; `state` has `layout`.
+struct ChunkRecords {
+  const RecordLayout& layout;
+  std::byte* weights = nullptr;
+  std::byte* state = nullptr;
+  const std::byte* gradient = nullptr;
+};
+AdamPlanes planes_of_records(AdamFormat format, const ChunkRecords& records);
 // A programmer's error where there is no kernel for it.
 void check_format(AdamFormat format);
 // The planes of the same range from its element `element` on.

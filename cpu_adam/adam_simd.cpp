@@ -154,12 +154,19 @@ HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
           .rounding_key = hn::Set(Patterns(), step.rounding_key)};
 }
 
-// Two moments. Returns the new p; the greatest pattern of v goes to `top`. m needs no look: from a non-finite m comes a
-// non-finite p, whatever the denominator; and so does it from a v below zero.
-template <AdamKind kKind, DType kMoments, class I>
-HWY_INLINE F with_two_moments(const StepLanes& step, const AdamPlanes& planes, int64_t i, F p, F g, I& top) {
+// What an update begins with and ends with.
+struct Lanes {
+  F p, g;
+  hn::Vec<hn::RebindToSigned<Floats>> top;  // the greatest pattern so far of what must be finite
+};
+
+// Two moments. m needs no look: from a non-finite m comes a non-finite p, whatever the denominator; and so does it from
+// a v below zero.
+template <AdamKind kKind, DType kMoments>
+HWY_INLINE Lanes with_two_moments(const StepLanes& step, const AdamPlanes& planes, int64_t i, Lanes from) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
+  auto [p, g, top] = from;
   if constexpr (kKind == AdamKind::kAdamW) {
     p = hn::Mul(p, step.decay);
   } else {
@@ -179,14 +186,14 @@ HWY_INLINE F with_two_moments(const StepLanes& step, const AdamPlanes& planes, i
     store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), planes.half_moment1 + i);
     store_by_chance(v, hn::ShiftRight<16>(chance), planes.half_moment2 + i);
   }
-  top = hn::Max(top, hn::BitCast(di, v));
-  return p;
+  return {p, g, hn::Max(top, hn::BitCast(di, v))};
 }
 
-template <AdamKind kKind, DType kMoments, class I>
-HWY_INLINE F with_one_moment(const StepLanes& step, const AdamPlanes& planes, int64_t i, F p, F g, I& top) {
+template <AdamKind kKind, DType kMoments>
+HWY_INLINE Lanes with_one_moment(const StepLanes& step, const AdamPlanes& planes, int64_t i, Lanes from) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
+  auto [p, g, top] = from;
   F m = load_moment<kMoments>(planes.moment1, planes.half_moment1, i);
   if constexpr (kKind == AdamKind::kLion) {
     const F way = hn::Sub(g, m);
@@ -210,8 +217,7 @@ HWY_INLINE F with_one_moment(const StepLanes& step, const AdamPlanes& planes, in
     const U chance = rounding_lanes(step.rounding_key, planes, i);
     store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), planes.half_moment1 + i);
   }
-  top = hn::Max(top, hn::And(hn::BitCast(di, m), hn::Set(di, 0x7fffffff)));
-  return p;
+  return {p, g, hn::Max(top, hn::And(hn::BitCast(di, m), hn::Set(di, 0x7fffffff)))};
 }
 
 // One vector at element i, whose new p is returned and not yet stored. `largest`: the greatest pattern so far of what
@@ -222,16 +228,16 @@ HWY_INLINE F updated(const StepLanes& step, const AdamPlanes& planes, int64_t i,
   const Patterns du;
   const hn::RebindToSigned<Patterns> di;
   const U gradient = load_float_bits<kGradient>(du, planes.gradient + i * bytes_of(kGradient));
-  const F g = hn::Mul(hn::BitCast(df, gradient), step.scale);
-  F p = load_master<kPrecision>(planes, i);
-  auto top = hn::BitCast(di, largest);
+  Lanes lanes{.p = load_master<kPrecision>(planes, i),
+              .g = hn::Mul(hn::BitCast(df, gradient), step.scale),
+              .top = hn::BitCast(di, largest)};
   if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) {
-    p = with_two_moments<kKind, kMoments>(step, planes, i, p, g, top);
+    lanes = with_two_moments<kKind, kMoments>(step, planes, i, lanes);
   } else {
-    p = with_one_moment<kKind, kMoments>(step, planes, i, p, g, top);
+    lanes = with_one_moment<kKind, kMoments>(step, planes, i, lanes);
   }
-  largest = hn::BitCast(du, hn::Max(top, hn::And(hn::BitCast(di, p), hn::Set(di, 0x7fffffff))));
-  return p;
+  largest = hn::BitCast(du, hn::Max(lanes.top, hn::And(hn::BitCast(di, lanes.p), hn::Set(di, 0x7fffffff))));
+  return lanes.p;
 }
 
 // Five or six streams, each read and most written, are more than the hardware's prefetchers keep up with. Asking for

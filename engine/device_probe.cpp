@@ -83,7 +83,7 @@ class DeviceProbe final : private CopySink {
     const int64_t elements = device_->bytes() / 8;
     auto* const open = reinterpret_cast<float*>(device_->memory());
     const double ns = ns_of_pass([&] {
-      device_->add_gradient(open, device_->memory() + 4 * elements, format_.gradient, elements, Contribution::kLater);
+      device_->add_gradient(open, {device_->memory() + 4 * elements, format_.gradient, elements}, Contribution::kLater);
     });
     return static_cast<double>(elements * (8 + bytes_of(format_.gradient))) / ns;
   }
@@ -97,7 +97,8 @@ class DeviceProbe final : private CopySink {
     const double ns = ns_of_pass([&] {
       std::vector<ClosedPiece> pieces;
       for (int64_t at = 0; at < part; at += kChunkElements * 4) pieces.push_back({open + at, kChunkElements});
-      device_->close_gradient(reinterpret_cast<const float*>(open), 1, format_.gradient, pieces, &norm_part);
+      device_->close_gradient(
+          {.open = reinterpret_cast<const float*>(open), .dtype = format_.gradient, .pieces = pieces}, &norm_part);
       open = device_->memory() + (open - device_->memory() + part) % device_->bytes();
     });
     return static_cast<double>(part / 4 * (4 + bytes_of(format_.gradient))) / ns;

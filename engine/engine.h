@@ -70,8 +70,8 @@ class Use {
   // Adds a gradient to weight i's open gradient (fp32, in arrival order). May be called several times a turn (tiles of
   // tokens), or never: no gradient.
   void contribute(int weight, const std::byte* gradient, DType dtype);
-  // The same for elements [first, first + elements) of the weight alone.
-  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype);
+  // The same for the weight's elements from `first` on, as many as the part has.
+  void contribute_part(int weight, int64_t first, const GradientView& part);
   // The open gradient itself, zero where nothing has been contributed, for gradients that touch few elements: on the
   // device, in the order of its compute.
   std::span<float> open_gradient(int weight);

@@ -95,7 +95,7 @@ class Engine::Impl final : public LaneWork {
   void round_shared_gradients();
   void add_shared_contributions();
   void contribute(int weight, const std::byte* gradient, DType dtype);
-  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype);
+  void contribute_part(int weight, int64_t first, const GradientView& part);
   float* zeroed_open(int weight);
   void run_control_hops();  // close and clip, where they head the compute lane
   void close_partition(const Hop& hop);

@@ -158,7 +158,7 @@ class Updates {
   AdamPlanes planes(int thread) const {
     std::byte* const weights = memory_.at(thread * bytes_);
     std::byte* const state = weights + layouts_[0].bytes;
-    return planes_of_records(format_, layouts_[1], weights, state, state + layouts_[1].bytes);
+    return planes_of_records(format_, {layouts_[1], weights, state, state + layouts_[1].bytes});
   }
 
   struct alignas(64) ThreadSums {

@@ -22,14 +22,13 @@ int64_t passing_bytes(const ModelSpec& model, const Plan& plan) {
   return most;
 }
 
-PassingTensors::PassingTensors(const ModelSpec& model, const Plan& plan, const ModelUses& uses, Verbs& verbs,
-                               UnitKind kind)
-    : model_(model),
-      uses_(uses),
+PassingTensors::PassingTensors(const PlannedModel& planned, Verbs& verbs, UnitKind kind)
+    : model_(planned.model),
+      uses_(planned.uses),
       verbs_(verbs),
       trains_(kind != UnitKind::kEvaluate),
-      writes_later_(plan.host_boundary.bytes >= passing_bytes(model, plan)),
-      ring_(plan.host_boundary.offset, plan.host_boundary.bytes) {}
+      writes_later_(planned.plan.host_boundary.bytes >= passing_bytes(planned.model, planned.plan)),
+      ring_(planned.plan.host_boundary.offset, planned.plan.host_boundary.bytes) {}
 
 int64_t PassingTensors::key(const TensorMove& tensor) const {
   return 2 * verbs_.number(tensor.tensor, tensor.micro_batch) + (tensor.content == Content::kTensorGradient ? 1 : 0);

@@ -24,7 +24,7 @@ int64_t passing_bytes(const ModelSpec& model, const Plan& plan);
 class PassingTensors {
  public:
   // All must outlive it.
-  PassingTensors(const ModelSpec& model, const Plan& plan, const ModelUses& uses, Verbs& verbs, UnitKind kind);
+  PassingTensors(const PlannedModel& planned, Verbs& verbs, UnitKind kind);
 
   void bring(const TensorMove& tensor);      // to the device
   void take_home(const TensorMove& tensor);  // from there

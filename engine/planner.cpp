@@ -218,7 +218,7 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
   if (!settled) return std::nullopt;
   Plan& plan = settled->plan;
   if (options_.speeds) {
-    plan.busiest = predict(model_, plan, *options_.speeds, unclipped_kind(plan), settled->steady).busiest();
+    plan.busiest = predict(model_, plan, *options_.speeds, BuiltUnit{unclipped_kind(plan), settled->steady}).busiest();
   }
   return std::move(plan);
 }

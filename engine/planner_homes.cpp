@@ -33,10 +33,16 @@ class Quota {
 // Prices of an element or a byte, as floats: what was added up in another order is still the same.
 using Key = std::pair<Group, std::vector<float>>;
 enum class ChunkGroups : uint8_t { kApart, kTogether };  // together: as far as homes on the device take all of them
-Key key_of(const HomePrices& prices, Group group, int priced, double amount, ChunkGroups groups) {
+struct Priced {
+  Group group = Group::kState;
+  int item = -1;      // of the group's prices
+  double amount = 0;  // that they are of
+};
+Key key_of(const HomePrices& prices, const Priced& priced, ChunkGroups groups) {
+  const auto& [group, item, amount] = priced;
   Key key{group, {}};
   const auto append = [&](Group each) {
-    for (const LaneTimes& home : prices.of(each).items[priced]) {
+    for (const LaneTimes& home : prices.of(each).items[item]) {
       for (const double ms : home) key.second.push_back(static_cast<float>(ms / amount));
     }
   };
@@ -185,7 +191,7 @@ Planner::Shares Planner::shares_of(const Plan& plan, const HomePrices& prices, P
     const std::span<const HomeKind> homes = choice_of(plan, group, item, passing);
     std::optional<size_t>& mine = class_of[static_cast<size_t>(group)][priced];
     if (!mine) {
-      Key key = key_of(prices, group, priced, static_cast<double>(amount) / part,
+      Key key = key_of(prices, {group, priced, static_cast<double>(amount) / part},
                        passing.records ? ChunkGroups::kTogether : ChunkGroups::kApart);
       key.second.push_back(static_cast<float>(homes.size()));
       const auto [at, is_new] = found.emplace(std::move(key), shares.alike.size());

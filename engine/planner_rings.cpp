@@ -55,7 +55,7 @@ int64_t Planner::boundary_need(const Plan& plan, int v, BoundaryLayout& layout) 
   for (int m = 0; m < options_.micro_batches; ++m) {
     if (m > 0 && as_before(m)) continue;
     for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      lay_out_boundary(model_, uses_, plan, {v, m, pass, 0}, layout);
+      lay_out_boundary({model_, uses_, plan}, {v, m, pass, 0}, layout);
       most = std::max(most, layout.bytes);
     }
   }

@@ -50,11 +50,11 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
 }
 
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind) {
-  return predict(model, plan, speeds, kind, build_unit(model, plan, kind));
+  return predict(model, plan, speeds, BuiltUnit{kind, build_unit(model, plan, kind)});
 }
 
-Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind,
-                   const UnitProgram& unit) {
+Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built) {
+  const auto& [kind, unit] = built;
   SLUICE_CHECK(speeds.visits.size() == model.visits.size(), "a time for each visit");
   const UnitCosts costs(plan, speeds, unit, kind);
   const auto lanes = lane_models(speeds.machine);

@@ -32,8 +32,11 @@ struct Prediction {
 // Of one training kind (UnitKind::kTrain, kTrainSpeculative) that runs of this plan use. The machine must be valid.
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind);
 // The same of its unit, which is built already.
-Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind,
-                   const UnitProgram& unit);
+struct BuiltUnit {
+  UnitKind kind = UnitKind::kTrain;
+  const UnitProgram& unit;
+};
+Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built);
 // Of unclipped_kind.
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
 

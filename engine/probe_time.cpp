@@ -1,9 +1,10 @@
 #include "engine/probe_time.h"
 
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/median.h"
 
 namespace sluice {
 
@@ -16,8 +17,7 @@ double median_ns(int64_t limit_ns, const std::function<void()>& work) {
     work();
     runs.push_back(static_cast<double>(now_ns() - from));
   }
-  std::nth_element(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2), runs.end());
-  return runs[runs.size() / 2];
+  return median(std::move(runs));
 }
 
 }  // namespace sluice

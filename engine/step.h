@@ -77,6 +77,13 @@ struct ModelUses {
   bool shared_partition(int p) const { return visits[p] > 1; }
 };
 
+// What the parts of a unit are built from.
+struct PlannedModel {
+  const ModelSpec& model;
+  const ModelUses& uses;
+  const Plan& plan;
+};
+
 // Boundary tensors of one turn, and sums of their gradients, that pass through the device's boundary ring, relative to
 // the start of its buffer; -1: the tensor has its place elsewhere. In the order of takes and gives.
 struct BoundaryLayout {
@@ -85,7 +92,6 @@ struct BoundaryLayout {
   int64_t bytes = 0;
 };
 // In place of what `layout` held, whose memory is used again: there are many turns.
-void lay_out_boundary(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn,
-                      BoundaryLayout& layout);
+void lay_out_boundary(const PlannedModel& planned, const Turn& turn, BoundaryLayout& layout);
 
 }  // namespace sluice

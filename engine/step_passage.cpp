@@ -4,12 +4,12 @@
 
 namespace sluice {
 
-Passage::Passage(const ModelSpec& model, const Plan& plan, const ModelUses& uses, Verbs& verbs, UnitKind kind)
-    : plan_(plan),
+Passage::Passage(const PlannedModel& planned, Verbs& verbs, UnitKind kind)
+    : plan_(planned.plan),
       verbs_(verbs),
-      staging_(plan.host_staging.offset, plan.host_staging.bytes),
-      gradients_(plan.host_gradients.offset, plan.host_gradients.bytes),
-      tensors_(model, plan, uses, verbs, kind) {}
+      staging_(plan_.host_staging.offset, plan_.host_staging.bytes),
+      gradients_(plan_.host_gradients.offset, plan_.host_gradients.bytes),
+      tensors_(planned, verbs, kind) {}
 
 WeightsInHost Passage::weights_from_home(int chunk, When when) {
   if (plan_.chunks[chunk].weights == Home::kHost) return {{}, chunk, plan_.chunks[chunk].weights_offset};

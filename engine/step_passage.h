@@ -14,7 +14,7 @@ namespace sluice {
 class Passage {
  public:
   // All must outlive it.
-  Passage(const ModelSpec& model, const Plan& plan, const ModelUses& uses, Verbs& verbs, UnitKind kind);
+  Passage(const PlannedModel& planned, Verbs& verbs, UnitKind kind);
 
   // In host memory, from where they are uploaded again.
   WeightsInHost weights_from_home(int chunk, When when);

@@ -3,13 +3,11 @@
 namespace sluice {
 
 Turns::Turns(const Parts& parts, UnitKind kind)
-    : model_(parts.model),
-      plan_(parts.plan),
-      uses_(parts.uses),
+    : planned_(parts.planned),
       verbs_(parts.verbs),
       passage_(parts.passage),
       kind_(kind),
-      ring_(plan_.device_boundary.offset, plan_.device_boundary.bytes) {}
+      ring_(planned_.plan.device_boundary.offset, planned_.plan.device_boundary.bytes) {}
 
 void Turns::remember(const std::vector<int64_t>& addresses) {
   verbs_.unit.addresses.insert(verbs_.unit.addresses.end(), addresses.begin(), addresses.end());
@@ -18,8 +16,8 @@ void Turns::remember(const std::vector<int64_t>& addresses) {
 // An evaluation has no backward to keep a graph for.
 Turn Turns::turn(int visit, int micro_batch, Pass pass) const {
   Turn turn{visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
-  if (kind_ != UnitKind::kEvaluate && plan_.keeps_graph(visit)) {
-    turn.graph = plan_.graphs[visit] + micro_batch * plan_.graph_bytes(visit);
+  if (kind_ != UnitKind::kEvaluate && planned_.plan.keeps_graph(visit)) {
+    turn.graph = planned_.plan.graphs[visit] + micro_batch * planned_.plan.graph_bytes(visit);
   }
   return turn;
 }
@@ -28,7 +26,7 @@ void Turns::begin(const Turn& turn, const WeightsOnDevice& weights) {
   reads_.clear();
   fills_.clear();
   bring_boundary(turn);
-  const auto& partitions = model_.visits[turn.visit].partitions;
+  const auto& partitions = planned_.model.visits[turn.visit].partitions;
   for (size_t i = 0; i < partitions.size(); ++i) {
     reads_.push_back(verbs_.weights_on_device(partitions[i], weights.at[i]));
   }
@@ -36,26 +34,27 @@ void Turns::begin(const Turn& turn, const WeightsOnDevice& weights) {
 
 // Where a turn's tensors are: at home on the device, or passing through the boundary ring. Brings its inputs.
 void Turns::bring_boundary(const Turn& turn) {
-  const VisitSpec& visit = model_.visits[turn.visit];
+  const VisitSpec& visit = planned_.model.visits[turn.visit];
   const int m = turn.micro_batch;
-  lay_out_boundary(model_, uses_, plan_, turn, at_);
+  lay_out_boundary(planned_, turn, at_);
   const int64_t base = at_.bytes > 0 ? ring_.take(at_.bytes) : 0;
   const auto place = [base](int64_t& at, int64_t home) { at = at >= 0 ? base + at : home; };
   for (size_t i = 0; i < visit.takes.size(); ++i) {
     const int t = visit.takes[i];
-    place(at_.inputs[i], plan_.tensor(t, m).offset);
+    place(at_.inputs[i], planned_.plan.tensor(t, m).offset);
     place(at_.contributions[i], at_.inputs[i]);
     passage_.bring({turn.visit, t, m, at_.inputs[i], Content::kTensor});
   }
-  for (size_t i = 0; i < visit.gives.size(); ++i) place(at_.outputs[i], plan_.tensor(visit.gives[i], m).offset);
+  for (size_t i = 0; i < visit.gives.size(); ++i) place(at_.outputs[i], planned_.plan.tensor(visit.gives[i], m).offset);
   if (turn.pass != Pass::kBackward) return;
-  for (size_t i = 0; i < visit.takes.size(); ++i) place(at_.input_sums[i], plan_.tensor_open(visit.takes[i], m).offset);
+  for (size_t i = 0; i < visit.takes.size(); ++i)
+    place(at_.input_sums[i], planned_.plan.tensor_open(visit.takes[i], m).offset);
   for (size_t i = 0; i < visit.gives.size(); ++i)
-    place(at_.output_sums[i], plan_.tensor_open(visit.gives[i], m).offset);
+    place(at_.output_sums[i], planned_.plan.tensor_open(visit.gives[i], m).offset);
 }
 
 void Turns::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
-  const VisitSpec& visit = model_.visits[turn.visit];
+  const VisitSpec& visit = planned_.model.visits[turn.visit];
   begin(turn, weights);
   const auto tensor = [&](int t, int64_t where) { return TensorMove{turn.visit, t, turn.micro_batch, where}; };
   for (size_t i = 0; i < visit.takes.size(); ++i) {
@@ -64,7 +63,7 @@ void Turns::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
   for (size_t i = 0; i < visit.gives.size(); ++i) {
     const TensorMove output = tensor(visit.gives[i], at_.outputs[i]);
     fills_.push_back(verbs_.tensor_on_device(output));
-    if (uses_.first_giver[output.tensor] == turn.visit) continue;  // else it rewrites what is there
+    if (planned_.uses.first_giver[output.tensor] == turn.visit) continue;  // else it rewrites what is there
     passage_.bring(output);
     reads_.push_back(fills_.back());
   }
@@ -80,17 +79,17 @@ void Turns::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
 
 void Turns::forward(int visit, const WeightsOnDevice& weights) {
   passage_.write_tensors();
-  for (int m = 0; m < plan_.options.micro_batches; ++m) forward_turn(turn(visit, m, Pass::kForward), weights);
+  for (int m = 0; m < planned_.plan.options.micro_batches; ++m) forward_turn(turn(visit, m, Pass::kForward), weights);
 }
 
 // A sum of contributions is rounded to the gradient as the turn begins.
 void Turns::take_output_gradients(const Turn& turn) {
-  const VisitSpec& visit = model_.visits[turn.visit];
+  const VisitSpec& visit = planned_.model.visits[turn.visit];
   const int m = turn.micro_batch;
   for (size_t i = 0; i < visit.gives.size(); ++i) {
     const int t = visit.gives[i];
     const TensorMove gradient{turn.visit, t, m, at_.outputs[i], Content::kTensorGradient};
-    if (uses_.shared_tensor(t)) {
+    if (planned_.uses.shared_tensor(t)) {
       const TensorMove sum{turn.visit, t, m, at_.output_sums[i], Content::kOpen};
       passage_.bring(sum);
       reads_.push_back(verbs_.tensor_on_device(sum));
@@ -106,7 +105,7 @@ void Turns::take_output_gradients(const Turn& turn) {
 // gradient takes the tensor's own place, unless several visits read it: then it has an open gradient of its own,
 // rounded once as its giver's turn begins.
 void Turns::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open) {
-  const VisitSpec& visit = model_.visits[turn.visit];
+  const VisitSpec& visit = planned_.model.visits[turn.visit];
   const int m = turn.micro_batch;
   begin(turn, weights);
   take_output_gradients(turn);
@@ -114,10 +113,10 @@ void Turns::backward_turn(const Turn& turn, const WeightsOnDevice& weights, cons
     const int t = visit.takes[i];
     reads_.push_back(verbs_.tensor_on_device({turn.visit, t, m, at_.inputs[i], Content::kTensor}));
     fills_.push_back(verbs_.tensor_on_device({turn.visit, t, m, at_.contributions[i], Content::kTensorGradient}));
-    if (!uses_.shared_tensor(t)) continue;
+    if (!planned_.uses.shared_tensor(t)) continue;
     const TensorMove sum{turn.visit, t, m, at_.input_sums[i], Content::kOpen};
     fills_.push_back(verbs_.tensor_on_device(sum));
-    if (uses_.last_taker[t] == turn.visit) continue;  // the first contribution begins it
+    if (planned_.uses.last_taker[t] == turn.visit) continue;  // the first contribution begins it
     passage_.bring(sum);
     reads_.push_back(fills_.back());
   }
@@ -137,17 +136,18 @@ void Turns::backward_turn(const Turn& turn, const WeightsOnDevice& weights, cons
 }
 
 void Turns::give_gradients_back(const Turn& turn) {
-  const auto& takes = model_.visits[turn.visit].takes;
+  const auto& takes = planned_.model.visits[turn.visit].takes;
   for (size_t i = 0; i < takes.size(); ++i) {
     const int t = takes[i], m = turn.micro_batch;
     passage_.take_home({turn.visit, t, m, at_.input_sums[i], Content::kOpen});
-    if (!uses_.shared_tensor(t)) passage_.take_home({turn.visit, t, m, at_.contributions[i], Content::kTensorGradient});
+    if (!planned_.uses.shared_tensor(t))
+      passage_.take_home({turn.visit, t, m, at_.contributions[i], Content::kTensorGradient});
   }
 }
 
 void Turns::read_ahead(int visit) {
-  for (int m = 0; m < plan_.options.micro_batches; ++m) {
-    for (const int t : model_.visits[visit].takes) {
+  for (int m = 0; m < planned_.plan.options.micro_batches; ++m) {
+    for (const int t : planned_.model.visits[visit].takes) {
       if (!passage_.read_ahead({visit, t, m})) return;
     }
   }
@@ -155,7 +155,8 @@ void Turns::read_ahead(int visit) {
 
 void Turns::backward(int visit, const WeightsOnDevice& weights, const OpenOnDevice& open) {
   passage_.write_tensors();
-  for (int m = 0; m < plan_.options.micro_batches; ++m) backward_turn(turn(visit, m, Pass::kBackward), weights, open);
+  for (int m = 0; m < planned_.plan.options.micro_batches; ++m)
+    backward_turn(turn(visit, m, Pass::kBackward), weights, open);
 }
 
 }  // namespace sluice

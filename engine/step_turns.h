@@ -17,9 +17,7 @@ class Turns {
  public:
   // All must outlive it.
   struct Parts {
-    const ModelSpec& model;
-    const Plan& plan;
-    const ModelUses& uses;
+    PlannedModel planned;
     Verbs& verbs;
     Passage& passage;
   };
@@ -41,9 +39,7 @@ class Turns {
   void give_gradients_back(const Turn& turn);
   void remember(const std::vector<int64_t>& addresses);
 
-  const ModelSpec& model_;
-  const Plan& plan_;
-  const ModelUses& uses_;
+  const PlannedModel planned_;
   Verbs& verbs_;
   Passage& passage_;
   UnitKind kind_;

@@ -71,8 +71,8 @@ bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
   }
 }
 
-void lay_out_boundary(const ModelSpec& model, const ModelUses& uses, const Plan& plan, const Turn& turn,
-                      BoundaryLayout& layout) {
+void lay_out_boundary(const PlannedModel& planned, const Turn& turn, BoundaryLayout& layout) {
+  const auto& [model, uses, plan] = planned;
   const VisitSpec& visit = model.visits[turn.visit];
   layout.bytes = 0;
   for (std::vector<int64_t>* list :

@@ -79,7 +79,8 @@ uint64_t Verbs::content_of(const TensorMove& move, int64_t number) {
 
 // --- host <-> NVMe ---------------------------------------------------------------------------------------------------
 
-void Verbs::swap(Verb verb, int c, Group group, int64_t at, When when) {
+void Verbs::swap(Verb verb, const Record& record, int64_t at, When when) {
+  const auto [c, group] = record;
   const Range memory = record_at(c, group, at), store = in_store(c, group);
   const bool in = verb == Verb::kSwapIn;
   unit.program.emit({.verb = verb,
@@ -223,7 +224,8 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
 
 // Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
 // Neither beside a write of the record: that takes what was sealed before it, and then is what readers compare with.
-void Verbs::check(Verb verb, int c, Group group, int64_t at, When when) {
+void Verbs::check(Verb verb, const Record& record, int64_t at, When when) {
+  const auto [c, group] = record;
   const Range range = record_at(c, group, at);
   const std::array reads{range, in_store(c, group)};
   unit.program.emit({.verb = verb,

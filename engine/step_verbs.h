@@ -129,12 +129,12 @@ class Verbs {
   // host <-> NVMe
   template <Group kGroup>
   UnverifiedInHost<kGroup> swap_in(const InStore<kGroup>& record, int64_t to, When when) {
-    swap(Verb::kSwapIn, record.chunk, kGroup, to, when);
+    swap(Verb::kSwapIn, Record{record.chunk, kGroup}, to, when);
     return {{}, record.chunk, to};
   }
   template <Group kGroup>
   void swap_out(const InHost<kGroup>& record, When when) {
-    swap(Verb::kSwapOut, record.chunk, kGroup, record.at, when);
+    swap(Verb::kSwapOut, Record{record.chunk, kGroup}, record.at, when);
   }
   // ... scratch extents
   ClosedInHost swap_in(ClosedInScratch gradient, int64_t to, When when);
@@ -147,12 +147,12 @@ class Verbs {
   void update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when);
   template <Group kGroup>
   InHost<kGroup> verify(const UnverifiedInHost<kGroup>& record, When when) {
-    check(Verb::kVerify, record.chunk, kGroup, record.at, when);
+    check(Verb::kVerify, Record{record.chunk, kGroup}, record.at, when);
     return {{}, record.chunk, record.at};
   }
   template <Group kGroup>
   InHost<kGroup> seal(const UnsealedInHost<kGroup>& record, When when) {
-    check(Verb::kSeal, record.chunk, kGroup, record.at, when);
+    check(Verb::kSeal, Record{record.chunk, kGroup}, record.at, when);
     return {{}, record.chunk, record.at};
   }
   TensorInHost verify(UnverifiedTensorInHost tensor);
@@ -206,14 +206,19 @@ class Verbs {
     int64_t bytes = 0;
     uint64_t content = 0;
   };
+  // Of a chunk, in the store.
+  struct Record {
+    int chunk = -1;
+    Group group = Group::kState;
+  };
   Scratch scratch_of(int chunk) const;
   Scratch scratch_of(const TensorMove& tensor) const;
   void swap(Verb verb, const Scratch& what, int64_t at, When when);
   void check(Verb verb, const Scratch& what, int64_t at);
-  void swap(Verb verb, int c, Group group, int64_t at, When when);
+  void swap(Verb verb, const Record& record, int64_t at, When when);
   void emit_update(const UpdateOperands& operands, When when, std::span<const Range> reads,
                    std::span<const Range> fills);
-  void check(Verb verb, int c, Group group, int64_t at, When when);
+  void check(Verb verb, const Record& record, int64_t at, When when);
   ClosedInHost copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to);
   void copy_tensor(Verb verb, const TensorMove& tensor, int64_t host_at);
   void copy(Hop hop, const Range& in_host, const Range& on_device);

@@ -73,8 +73,10 @@ AdamPlanes UpdatePass::planes_at(const UpdateOperands& operands, int64_t first) 
   const AdamFormat format = plan_.options.adam_format();
   const RecordLayout layout = plan_.record(operands.chunk, Group::kState);
   std::byte* const memory = operands.place == Place::kDevice ? device_.memory() : host_;
-  AdamPlanes planes =
-      planes_of_records(format, layout, memory + operands.weights, memory + operands.state, memory + operands.gradient);
+  AdamPlanes planes = planes_of_records(format, {.layout = layout,
+                                                 .weights = memory + operands.weights,
+                                                 .state = memory + operands.state,
+                                                 .gradient = memory + operands.gradient});
   const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
   planes.element = plan_.geometry.partitions()[chunk.partition].first_element + chunk.first;
   return sluice::planes_at(planes, format, first);

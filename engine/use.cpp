@@ -34,8 +34,8 @@ void Use::contribute(int weight, const std::byte* gradient, DType dtype) {
   turn().engine->contribute(weight, gradient, dtype);
 }
 
-void Use::contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) {
-  turn().engine->contribute_part(weight, first, gradient, elements, dtype);
+void Use::contribute_part(int weight, int64_t first, const GradientView& part) {
+  turn().engine->contribute_part(weight, first, part);
 }
 
 std::span<float> Use::open_gradient(int weight) {
@@ -106,7 +106,7 @@ void Engine::Impl::add_shared_contributions() {
     if (turn.input_sums[i] == nullptr) continue;
     const TensorView& from = turn.input_gradients[i];
     const bool first = uses.last_taker[visit.takes[i]] == turn.turn->visit;
-    device->add_gradient(turn.input_sums[i], from.address, from.dtype, from.elements,
+    device->add_gradient(turn.input_sums[i], {from.address, from.dtype, from.elements},
                          first ? Contribution::kFirst : Contribution::kLater);
   }
 }
@@ -115,16 +115,15 @@ void Engine::Impl::contribute(int weight, const std::byte* gradient, DType dtype
   SLUICE_CHECK(turn.pass == Pass::kBackward, "gradients are contributed in the backward pass");
   const Parameter& parameter = *turn.weights[weight].parameter;
   Flag& seen = contributed[&parameter - plan.geometry.parameters().data()];
-  device->add_gradient(turn.open[weight], gradient, dtype, parameter.elements,
+  device->add_gradient(turn.open[weight], {gradient, dtype, parameter.elements},
                        seen == Flag::kYes ? Contribution::kLater : Contribution::kFirst);
   seen = Flag::kYes;
 }
 
-void Engine::Impl::contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements,
-                                   DType dtype) {
-  SLUICE_CHECK(first >= 0 && first + elements <= turn.weights[weight].parameter->elements,
+void Engine::Impl::contribute_part(int weight, int64_t first, const GradientView& part) {
+  SLUICE_CHECK(first >= 0 && first + part.elements <= turn.weights[weight].parameter->elements,
                "a part outside its gradient");
-  device->add_gradient(zeroed_open(weight) + first, gradient, dtype, elements, Contribution::kLater);
+  device->add_gradient(zeroed_open(weight) + first, part, Contribution::kLater);
 }
 
 float* Engine::Impl::zeroed_open(int weight) {
@@ -179,7 +178,7 @@ void Engine::Impl::close_partition(const Hop& hop) {
     }
     const int64_t end = parameter.offset + parameter.elements;
     cut(parameter.offset, end);
-    device->close_gradient(values, scale, dtype, pieces, &norm_parts[number]);
+    device->close_gradient({.open = values, .scale = scale, .dtype = dtype, .pieces = pieces}, &norm_parts[number]);
     cut(end, i + 1 < parameters.size() ? parameters[i + 1].offset : partition.elements);
     for (const ClosedPiece& padding : pieces) device->zero(padding.to, plan.gradient_bytes(padding.elements));
   }

@@ -66,15 +66,14 @@ void PracticeTurn::begin(Pass pass, Graph graph) {
 
 void PracticeTurn::contribute(int weight, const std::byte* gradient, DType dtype) {
   Contributed& seen = contributed_[static_cast<size_t>(weight)];
-  device_.add_gradient(open_[static_cast<size_t>(weight)], gradient, dtype,
-                       weights_[static_cast<size_t>(weight)].parameter->elements,
+  device_.add_gradient(open_[static_cast<size_t>(weight)],
+                       {gradient, dtype, weights_[static_cast<size_t>(weight)].parameter->elements},
                        seen == Contributed::kYes ? Contribution::kLater : Contribution::kFirst);
   seen = Contributed::kYes;
 }
 
-void PracticeTurn::contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements,
-                                   DType dtype) {
-  device_.add_gradient(open_gradient(weight).data() + first, gradient, dtype, elements, Contribution::kLater);
+void PracticeTurn::contribute_part(int weight, int64_t first, const GradientView& part) {
+  device_.add_gradient(open_gradient(weight).data() + first, part, Contribution::kLater);
 }
 
 std::span<float> PracticeTurn::open_gradient(int weight) {

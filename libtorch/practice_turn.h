@@ -40,7 +40,7 @@ class PracticeTurn final : public VisitTurn {
   std::span<const TensorView> input_gradients() const override { return inputs_; }
   std::span<std::byte> graph() const override { return keeping_ == Graph::kKept ? graph_ : std::span<std::byte>(); }
   void contribute(int weight, const std::byte* gradient, DType dtype) override;
-  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override;
+  void contribute_part(int weight, int64_t first, const GradientView& part) override;
   std::span<float> open_gradient(int weight) override;
   double loss_scale() const override { return 1; }
   void report_loss(const double*) override {}

@@ -20,8 +20,8 @@ class VisitTurn {
   virtual std::span<const TensorView> input_gradients() const = 0;
   virtual std::span<std::byte> graph() const = 0;
   virtual void contribute(int weight, const std::byte* gradient, DType dtype) = 0;
-  // Adds to elements [first, first + elements) of weight's open gradient.
-  virtual void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) = 0;
+  // Adds to the elements of weight's open gradient from `first` on.
+  virtual void contribute_part(int weight, int64_t first, const GradientView& part) = 0;
   // weight's open gradient itself, zero where nothing has been contributed.
   virtual std::span<float> open_gradient(int weight) = 0;
   virtual double loss_scale() const = 0;
@@ -42,8 +42,8 @@ class UseTurn final : public VisitTurn {
   void contribute(int weight, const std::byte* gradient, DType dtype) override {
     use_.contribute(weight, gradient, dtype);
   }
-  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override {
-    use_.contribute_part(weight, first, gradient, elements, dtype);
+  void contribute_part(int weight, int64_t first, const GradientView& part) override {
+    use_.contribute_part(weight, first, part);
   }
   std::span<float> open_gradient(int weight) override { return use_.open_gradient(weight); }
   double loss_scale() const override { return use_.loss_scale(); }

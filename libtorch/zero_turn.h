@@ -67,7 +67,7 @@ class ZeroTurn final : public VisitTurn {
   std::span<const TensorView> input_gradients() const override { return input_gradients_; }
   std::span<std::byte> graph() const override { return graph_; }
   void contribute(int, const std::byte*, DType) override {}
-  void contribute_part(int, int64_t, const std::byte*, int64_t, DType) override {}
+  void contribute_part(int, int64_t, const GradientView&) override {}
   std::span<float> open_gradient(int weight) override;
   double loss_scale() const override { return 1; }
   void report_loss(const double*) override {}

@@ -12,19 +12,20 @@
 namespace sluice {
 namespace {
 
-// Fills `into` with a whole parameter, of elements of `element` bytes, from its parts.
-void put_together(const WholeParameter& whole, int64_t element, const ParameterReader& read,
-                  std::vector<std::byte>& scratch, std::span<std::byte> into) {
+// Fills `into`, exactly large enough, with a whole parameter from its parts.
+void put_together(const WholeParameter& whole, const ParameterReader& read, std::vector<std::byte>& scratch,
+                  std::span<std::byte> into) {
+  const int64_t element_bytes = static_cast<int64_t>(into.size()) / whole.spec.elements();
   for (const auto& [parameter, name, tile] : whole.parts) {
     if (tile == nullptr) {
       read(parameter, into);
       continue;
     }
-    const auto run_bytes = static_cast<size_t>(tile->run * element);
+    const auto run_bytes = static_cast<size_t>(tile->run * element_bytes);
     scratch.resize(run_bytes * static_cast<size_t>(tile->runs));
     read(parameter, scratch);
     for (int64_t run = 0; run < tile->runs; ++run) {
-      std::memcpy(into.data() + (tile->first + run * tile->stride) * element,
+      std::memcpy(into.data() + (tile->first + run * tile->stride) * element_bytes,
                   scratch.data() + static_cast<size_t>(run) * run_bytes, run_bytes);
     }
   }
@@ -44,7 +45,7 @@ void write_export(const ExportOptions& options, const Gpt2& model, const Paramet
   std::vector<std::byte> values, scratch;
   for (const WholeParameter& parameter : parameters) {
     values.resize(static_cast<size_t>(parameter.spec.elements() * bytes_of(options.dtype)));
-    put_together(parameter, bytes_of(options.dtype), read, scratch, values);
+    put_together(parameter, read, scratch, values);
     weights.append({reinterpret_cast<const char*>(values.data()), values.size()});
   }
   PendingFile text(folder / "config.json");

@@ -60,10 +60,9 @@ class Block final : public Gpt2Visit {
     at::add_out(to, x, projected);
   }
 
-  static at::Tensor differentiate_whole(Half& half, Recomputed made, const at::Tensor& output_gradient, VisitTurn& turn,
-                                        const HalfWeights& weights) {
-    contribute_projection_bias(output_gradient, turn, weights);
-    return differentiate(half, std::move(made), output_gradient, turn, weights);
+  static at::Tensor differentiate_whole(const HalfTurn& half, Recomputed made, const at::Tensor& output_gradient) {
+    contribute_projection_bias(half, output_gradient);
+    return differentiate(half, std::move(made), output_gradient);
   }
 
   Halves halves(const at::Tensor& x, const Gpt2Tokens& tokens) {
@@ -113,11 +112,11 @@ class Block final : public Gpt2Visit {
     const at::Tensor y_gradient = tensor_of(turn.output_gradients()[0], {tokens.count(), width_});
     at::Tensor x_gradient = tensor_of(turn.input_gradients()[0], {tokens.count(), width_});
     Halves made = take_halves(turn, x, tokens);
-    at::Tensor middle_gradient = differentiate_whole(*mlp_, std::move(made.mlp), y_gradient, turn, kMlp);
+    at::Tensor middle_gradient = differentiate_whole({*mlp_, turn, kMlp}, std::move(made.mlp), y_gradient);
     made.middle.reset();
     middle_gradient.add_(y_gradient);
     const at::Tensor inner_gradient =
-        differentiate_whole(*attention_, std::move(made.attention), middle_gradient, turn, kAttention);
+        differentiate_whole({*attention_, turn, kAttention}, std::move(made.attention), middle_gradient);
     at::add_out(x_gradient, middle_gradient, inner_gradient);
   }
 

@@ -37,7 +37,7 @@ class Embedding final : public Gpt2Visit {
     add_rows(turn, kWte, tensor_from_host(tokens.ids), tensor_of(gradient, {tokens.count(), width_}));
     const int64_t sequence_bytes = tokens.sequence * width_ * bytes_of(gradient.dtype);
     for (int64_t i = 0; i < tokens.batch; ++i) {
-      turn.contribute_part(kWpe, 0, gradient.address + i * sequence_bytes, tokens.sequence * width_, gradient.dtype);
+      turn.contribute_part(kWpe, 0, {gradient.address + i * sequence_bytes, gradient.dtype, tokens.sequence * width_});
     }
   }
 

@@ -73,7 +73,7 @@ class EmbeddingTile final : public Gpt2Visit {
     const int64_t row_bytes = width_ * bytes_of(given.dtype);
     for (int64_t i = 0; i < tokens.batch && here.size() > 0; ++i) {
       const std::byte* const rows = given.address + (i * tokens.sequence + here.first) * row_bytes;
-      turn.contribute_part(kWpe, 0, rows, here.size() * width_, given.dtype);
+      turn.contribute_part(kWpe, 0, {rows, given.dtype, here.size() * width_});
     }
   }
 

@@ -81,8 +81,8 @@ Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens) 
   return made;
 }
 
-at::Tensor differentiate(Half& half, Recomputed made, const at::Tensor& output_gradient, VisitTurn& turn,
-                         const HalfWeights& weights) {
+at::Tensor differentiate(const HalfTurn& of, Recomputed made, const at::Tensor& output_gradient) {
+  const auto& [half, turn, weights] = of;
   contribute(turn, weights[kProjectionWeight], product(half.activate(made.inner.detach()).t(), output_gradient));
   at::Tensor gradient = product(output_gradient, half.projection_weight.detach().t());
   half.activate_backward(gradient, made.inner.detach());
@@ -95,8 +95,8 @@ at::Tensor differentiate(Half& half, Recomputed made, const at::Tensor& output_g
   return gradients[0];
 }
 
-void contribute_projection_bias(const at::Tensor& output_gradient, VisitTurn& turn, const HalfWeights& weights) {
-  contribute(turn, weights[kProjectionBias], at::sum(output_gradient, 0));
+void contribute_projection_bias(const HalfTurn& of, const at::Tensor& output_gradient) {
+  contribute(of.turn, of.weights[kProjectionBias], at::sum(output_gradient, 0));
 }
 
 }  // namespace sluice

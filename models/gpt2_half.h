@@ -57,11 +57,16 @@ struct Recomputed {
 };
 Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens);
 
+// A half in a turn that it contributes to.
+struct HalfTurn {
+  Half& half;
+  VisitTurn& turn;
+  const HalfWeights& weights;
+};
 // Contributes the gradients of the half's parameters but for the projection's bias, and returns that of x. `made` is
 // spent.
-at::Tensor differentiate(Half& half, Recomputed made, const at::Tensor& output_gradient, VisitTurn& turn,
-                         const HalfWeights& weights);
+at::Tensor differentiate(const HalfTurn& of, Recomputed made, const at::Tensor& output_gradient);
 // ... of the projection's bias, which tiles have in common.
-void contribute_projection_bias(const at::Tensor& output_gradient, VisitTurn& turn, const HalfWeights& weights);
+void contribute_projection_bias(const HalfTurn& of, const at::Tensor& output_gradient);
 
 }  // namespace sluice

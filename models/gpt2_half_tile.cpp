@@ -43,8 +43,9 @@ class HalfTile final : public Gpt2Visit {
     const at::Tensor x = tensor_of(turn.inputs()[0], {tokens.count(), width_});
     const at::Tensor sum_gradient = tensor_of(turn.output_gradients()[0], {tokens.count(), width_});
     at::Tensor x_gradient = tensor_of(turn.input_gradients()[0], {tokens.count(), width_});
-    if (tile == 0) contribute_projection_bias(sum_gradient, turn, kTile);
-    const at::Tensor own = differentiate(*half_, recompute(*half_, x, tokens), sum_gradient, turn, kTile);
+    const HalfTurn half{*half_, turn, kTile};
+    if (tile == 0) contribute_projection_bias(half, sum_gradient);
+    const at::Tensor own = differentiate(half, recompute(*half_, x, tokens), sum_gradient);
     if (tile == 0) {
       at::add_out(x_gradient, own, sum_gradient);
     } else {

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/errors.h"
@@ -16,21 +17,26 @@
 namespace sluice {
 namespace {
 
-enum class Want : uint8_t { kLoss, kLossAndGradient };
+// The losses of a micro-batch's tokens.
+struct Losses {
+  const Targets& targets;
+  at::Tensor sum;                         // fp64, of tokens whose target counts
+  std::optional<double> gradient_factor;  // none: no gradient is wanted
+};
 
-// Adds to `loss`, in fp64, the losses of rows of `logits`, the first of them token `first`'s, whose target counts. With
-// kLossAndGradient the rows become the gradient of their sum * factor.
-void cross_entropy(at::Tensor logits, const Targets& targets, int64_t first, double factor, Want want,
-                   at::Tensor& loss) {
+// Adds those of rows of `logits`, the first of them token `first`'s. The rows become the gradient of their sum times
+// the factor.
+void cross_entropy(at::Tensor logits, int64_t first, Losses& losses) {
+  const Targets& targets = losses.targets;
   at::Tensor values = logits.to(c10::ScalarType::Float, false, true);
   values.sub_(at::amax(values, 1, true));
   const at::Tensor at_target = targets.select(values, first);
   const at::Tensor sums = at::sum(values.exp_(), 1, true), ignored = targets.absent(first, values.size(0));
-  loss.add_(at::sum((at::log(sums) - at_target).masked_fill_(ignored, 0), c10::ScalarType::Double));
-  if (want == Want::kLoss) return;
+  losses.sum.add_(at::sum((at::log(sums) - at_target).masked_fill_(ignored, 0), c10::ScalarType::Double));
+  if (!losses.gradient_factor) return;
   values.div_(sums);
   targets.subtract_one(values, first);
-  logits.copy_(values.masked_fill_(ignored, 0).mul_(factor));
+  logits.copy_(values.masked_fill_(ignored, 0).mul_(*losses.gradient_factor));
 }
 
 class Head final : public Gpt2Visit {
@@ -52,40 +58,42 @@ class Head final : public Gpt2Visit {
       return;
     }
     const Targets targets(tokens.targets, {0, vocabulary_});
-    at::Tensor loss = at::zeros({}, module_.rows.options().dtype(c10::ScalarType::Double));
+    const bool trains = turn.pass() == Pass::kBackward;
+    Losses losses{.targets = targets,
+                  .sum = at::zeros({}, module_.rows.options().dtype(c10::ScalarType::Double)),
+                  .gradient_factor = {}};
+    if (trains) losses.gradient_factor = turn.loss_scale() / static_cast<double>(targets.count());
     for (int64_t first = 0; first < tokens.count(); first += tile_tokens_) {
       const TileRange tile{first, std::min(first + tile_tokens_, tokens.count())};
-      turn.pass() == Pass::kBackward ? train_tile(turn, tile, targets, loss) : add_loss(turn, tile, targets, loss);
+      trains ? train_tile(turn, tile, losses) : add_loss(turn, tile, losses);
     }
-    report_mean(turn, std::move(loss), targets.count());
+    report_mean(turn, std::move(losses.sum), targets.count());
   }
 
  private:
-  void softmax(at::Tensor& logits, const TileRange& tile, const Targets& targets, double factor, Want want,
-               at::Tensor& loss) const {
+  void softmax(at::Tensor& logits, const TileRange& tile, Losses& losses) const {
     const int64_t step = softmax_rows(module_.grain(), vocabulary_);
     for (int64_t row = 0; row < tile.size(); row += step) {
       const int64_t count = std::min(step, tile.size() - row);
-      cross_entropy(logits.narrow(0, row, count), targets, tile.first + row, factor, want, loss);
+      cross_entropy(logits.narrow(0, row, count), tile.first + row, losses);
     }
   }
 
-  void add_loss(VisitTurn& turn, const TileRange& tile, const Targets& targets, at::Tensor& loss) {
+  void add_loss(VisitTurn& turn, const TileRange& tile, Losses& losses) {
     at::Tensor logits = module_.logits_of(module_.normed(tokens_of(turn.inputs()[0], tile, width_)));
-    softmax(logits, tile, targets, 1, Want::kLoss, loss);
+    softmax(logits, tile, losses);
   }
 
-  void train_tile(VisitTurn& turn, const TileRange& tile, const Targets& targets, at::Tensor& loss) {
+  void train_tile(VisitTurn& turn, const TileRange& tile, Losses& losses) {
     at::Tensor to = tokens_of(turn.input_gradients()[0], tile, width_);
-    if (targets.all_absent(tile.first, tile.size())) {
+    if (losses.targets.all_absent(tile.first, tile.size())) {
       to.zero_();
       return;
     }
     NormedTokens made = normed_with_graph(module_, tokens_of(turn.inputs()[0], tile, width_));
     at::Tensor logits = module_.logits_of(made.normed.detach());
-    const double factor = turn.loss_scale() / static_cast<double>(targets.count());
-    softmax(logits, tile, targets, factor, Want::kLossAndGradient, loss);
-    differentiate_logits(module_, turn, std::move(made), std::move(logits), to);
+    softmax(logits, tile, losses);
+    to.copy_(differentiate_logits(module_, turn, std::move(made), std::move(logits)));
   }
 
   int64_t width_, vocabulary_, tile_tokens_;

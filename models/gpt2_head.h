@@ -60,10 +60,10 @@ struct NormedTokens {
 };
 NormedTokens normed_with_graph(const HeadModule& module, const at::Tensor& x);
 
-// Contributes what follows from the gradient of some tokens' logits, and writes that of x to `to`. The gradient of the
-// rows is made in slices and added to the open gradient, so that it never exists whole outside of it.
-void differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made, at::Tensor logits_gradient,
-                          at::Tensor& to);
+// Contributes what follows from the gradient of some tokens' logits, and returns that of x. The gradient of the rows is
+// made in slices and added to the open gradient, so that it never exists whole outside of it.
+at::Tensor differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made,
+                                at::Tensor logits_gradient);
 
 // Reports the mean of `count` tokens' losses without waiting for it; 0 of none. Divides their sum, an fp64 scalar, in
 // place.

@@ -69,14 +69,14 @@ NormedTokens normed_with_graph(const HeadModule& module, const at::Tensor& x) {
   return made;
 }
 
-void differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made, at::Tensor logits_gradient,
-                          at::Tensor& to) {
+at::Tensor differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made,
+                                at::Tensor logits_gradient) {
   const int64_t width = made.leaf.size(1), count = logits_gradient.size(1),
                 step = head_gradient_rows(module.grain(), width);
   for (int64_t row = 0; row < count; row += step) {
     const int64_t rows = std::min(step, count - row);
     const at::Tensor part = product(logits_gradient.narrow(1, row, rows).t(), made.normed.detach()).contiguous();
-    turn.contribute_part(kHeadRows, row * width, bytes_of(part), part.numel(), dtype_of(part));
+    turn.contribute_part(kHeadRows, row * width, {bytes_of(part), dtype_of(part), part.numel()});
   }
   const at::Tensor normed_gradient = product(logits_gradient, module.rows.detach());
   logits_gradient.reset();
@@ -84,7 +84,7 @@ void differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedToken
       torch::autograd::grad({made.normed}, {made.leaf, module.norm_weight, module.norm_bias}, {normed_gradient});
   contribute(turn, kHeadNormWeight, gradients[1]);
   contribute(turn, kHeadNormBias, gradients[2]);
-  to.copy_(gradients[0]);
+  return gradients[0];
 }
 
 void fill_logits(const HeadModule& module, const VisitTurn& turn, const Gpt2Tokens& tokens, const TileRange& rows) {

@@ -114,7 +114,7 @@ class HeadTile final : public Gpt2Visit {
       targets.subtract_one(values, few.first);
       place.copy_(values.mul_(given.weight));
     });
-    differentiate_logits(module_, turn, std::move(made), std::move(logits), to);
+    to.copy_(differentiate_logits(module_, turn, std::move(made), std::move(logits)));
   }
 
   int64_t width_, vocabulary_, tiles_, tile_tokens_;

@@ -64,8 +64,13 @@ void read_all(int descriptor, const std::string& path, int64_t offset, std::span
   }
 }
 
-SafetensorsEntry parse_entry(const std::string& path, const std::string& name, const Json& value, int64_t data_begin,
-                             int64_t data_bytes) {
+// Of a file, behind its header.
+struct DataBytes {
+  int64_t begin = 0, bytes = 0;
+};
+
+SafetensorsEntry parse_entry(const std::string& path, const std::string& name, const Json& value,
+                             const DataBytes& data) {
   SafetensorsEntry entry{.name = name, .dtype_name = {}, .dtype = {}, .shape = {}};
   std::array<int64_t, 2> range{};
   try {
@@ -75,11 +80,11 @@ SafetensorsEntry parse_entry(const std::string& path, const std::string& name, c
   } catch (const Json::exception& error) {
     refuse(path, fmt::format("tensor {}: {}", name, error.what()));
   }
-  if (range[0] < 0 || range[1] < range[0] || range[1] > data_bytes) {
-    refuse(path, fmt::format("tensor {} lies at bytes {} to {} of {}", name, range[0], range[1], data_bytes));
+  if (range[0] < 0 || range[1] < range[0] || range[1] > data.bytes) {
+    refuse(path, fmt::format("tensor {} lies at bytes {} to {} of {}", name, range[0], range[1], data.bytes));
   }
   entry.dtype = readable(entry.dtype_name);
-  entry.begin = data_begin + range[0];
+  entry.begin = data.begin + range[0];
   entry.bytes = range[1] - range[0];
   const int64_t element = element_bytes(entry.dtype_name);
   int64_t left = element == 0 ? 0 : entry.bytes / element;
@@ -118,7 +123,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
     const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
     for (const auto& [name, value] : header.items()) {
       if (name == "__metadata__") continue;
-      entries_.push_back(parse_entry(path, name, value, data_begin, status.st_size - data_begin));
+      entries_.push_back(parse_entry(path, name, value, {data_begin, status.st_size - data_begin}));
     }
   } catch (...) {
     close(descriptor_);

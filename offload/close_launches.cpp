@@ -10,7 +10,7 @@ namespace sluice {
 using kernels::CloseWork;
 using kernels::kTileElements;
 
-CloseLaunches::CloseLaunches(const Gradient& gradient) : gradient_(gradient) {
+CloseLaunches::CloseLaunches(const Closing& gradient) : gradient_(gradient) {
   constexpr int64_t kLeastElements = 128;
   int64_t before = 0;  // elements of the piece before; 0: there is none
   for (const ClosedPiece& piece : gradient.pieces) {

@@ -15,22 +15,16 @@ struct CloseLaunch {
 
 class CloseLaunches {
  public:
-  struct Gradient {
-    const float* open = nullptr;
-    float scale = 1;
-    DType dtype = DType::kBf16;
-    std::span<const ClosedPiece> pieces;
-  };
   // Pieces but the first and the last hold 128 elements or more, or none; each goes to where the open gradient is not,
   // or to no later than it comes from (checks fail). They must stay while launches are taken.
-  explicit CloseLaunches(const Gradient& gradient);
+  explicit CloseLaunches(const Closing& gradient);
   // The next tiles, no more than `most_tiles`.
   CloseLaunch next(int64_t most_tiles);
 
  private:
   void check(const ClosedPiece& piece, int64_t first) const;
 
-  Gradient gradient_;
+  Closing gradient_;
   int64_t elements_ = 0;
   int64_t tile_ = 0;         // next
   size_t piece_ = 0;         // that holds its first element

@@ -75,12 +75,11 @@ class Device {
   virtual void begin_compute(const DeviceOrder& after) = 0;
   // Gradient arithmetic on device memory (gradient_kernels.h), by one thread at a time: done in the order of the calls
   // and of other compute on the device, and ended when finish_compute() has told so.
-  virtual void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
-                            Contribution which) = 0;
-  // *norm_part is written by then; until then it must stay. Pieces but the first and the last hold 128 elements or
-  // more, or none; each goes to where the open gradient is not, or to no later than it comes from. Others fail a check.
-  virtual void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
-                              double* norm_part) = 0;
+  virtual void add_gradient(float* open, const GradientView& gradient, Contribution which) = 0;
+  // *norm_part is written by then; until then it must stay, the list of pieces until this returns. Pieces but the first
+  // and the last hold 128 elements or more, or none; each goes to where the open gradient is not, or to no later than
+  // it comes from. Others fail a check.
+  virtual void close_gradient(const Closing& closing, double* norm_part) = 0;
   virtual void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) = 0;
   virtual void zero(std::byte* memory, int64_t bytes) = 0;
   // *sum += *number, which lies on the device: by then; until then *sum must stay.

@@ -263,12 +263,11 @@ class DeviceCuda final : public Device {
   }
 
   void begin_compute(const DeviceOrder& after) override { hold(compute_, after); }
-  void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
-                    Contribution which) override {
-    launch_add(stream(), dtype, {.open = open, .gradient = gradient, .elements = elements, .which = which});
+  void add_gradient(float* open, const GradientView& gradient, Contribution which) override {
+    launch_add(stream(), gradient.dtype,
+               {.open = open, .gradient = gradient.values, .elements = gradient.elements, .which = which});
   }
-  void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
-                      double* norm_part) override;
+  void close_gradient(const Closing& closing, double* norm_part) override;
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override;
   void add_number(const double* number, double* sum) override {
     make_room_for_sums();
@@ -328,16 +327,15 @@ void DeviceCuda::start_closing(CloseLaunch& launch, DType dtype) {
   launch_close(stream(), dtype, launch.work, launch.tiles);
 }
 
-void DeviceCuda::close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
-                                double* norm_part) {
+void DeviceCuda::close_gradient(const Closing& closing, double* norm_part) {
   *norm_part = 0;
-  CloseLaunches launches({.open = open, .scale = scale, .dtype = dtype, .pieces = pieces});
+  CloseLaunches launches(closing);
   for (;;) {
     make_room_for_sums();
     CloseLaunch launch = launches.next(sums_.room());
     if (launch.tiles == 0) return;
     launch.work.tile_sums = sums_.take(norm_part, launch.tiles, compute_.next());
-    start_closing(launch, dtype);
+    start_closing(launch, closing.dtype);
   }
 }
 

@@ -69,14 +69,12 @@ class DeviceHost final : public Device {
   }
 
   void begin_compute(const DeviceOrder& after) override { ended_.wait_for(after); }
-  void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
-                    Contribution which) override {
-    sluice::add_gradient(open, gradient, dtype, elements, which);
+  void add_gradient(float* open, const GradientView& gradient, Contribution which) override {
+    sluice::add_gradient(open, gradient, which);
   }
-  void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
-                      double* norm_part) override {
-    CloseLaunches({.open = open, .scale = scale, .dtype = dtype, .pieces = pieces});  // checks what a GPU asks for
-    *norm_part = sluice::close_gradient(open, scale, dtype, pieces);
+  void close_gradient(const Closing& closing, double* norm_part) override {
+    CloseLaunches{closing};  // checks what a GPU asks for
+    *norm_part = sluice::close_gradient(closing);
   }
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override {
     sluice::round_to(from, to, dtype, elements);

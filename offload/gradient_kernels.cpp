@@ -279,21 +279,21 @@ class PieceWriter {
 
 }  // namespace
 
-void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements, Contribution which) {
-  HWY_DYNAMIC_DISPATCH(kernels_of)(dtype).add(open, gradient, elements, which);
+void add_gradient(float* open, const GradientView& gradient, Contribution which) {
+  HWY_DYNAMIC_DISPATCH(kernels_of)(gradient.dtype).add(open, gradient.values, gradient.elements, which);
 }
 
-double close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces) {
-  const KernelTable kernels = HWY_DYNAMIC_DISPATCH(kernels_of)(dtype);
+double close_gradient(const Closing& closing) {
+  const KernelTable kernels = HWY_DYNAMIC_DISPATCH(kernels_of)(closing.dtype);
   int64_t elements = 0;
-  for (const ClosedPiece& piece : pieces) elements += piece.elements;
-  PieceWriter writer(pieces, dtype);
+  for (const ClosedPiece& piece : closing.pieces) elements += piece.elements;
+  PieceWriter writer(closing.pieces, closing.dtype);
   alignas(64) std::byte tile[kTile * 4];
   double sum = 0;
   for (int64_t i = 0; i < elements; i += kTile) {
     const int64_t now = std::min(kTile, elements - i);
     std::byte* const place = writer.place_of(now);
-    sum += kernels.close_tile(open + i, scale, place ? place : tile, now);
+    sum += kernels.close_tile(closing.open + i, closing.scale, place ? place : tile, now);
     if (!place) writer.write(tile, now);
   }
   return sum;

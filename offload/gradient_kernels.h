@@ -11,19 +11,31 @@ namespace sluice {
 
 enum class Contribution : uint8_t { kFirst, kLater };  // the first is stored, later ones are added
 
+// Elements of a gradient, as compute leaves them.
+struct GradientView {
+  const std::byte* values = nullptr;
+  DType dtype = DType::kBf16;
+  int64_t elements = 0;
+};
 // open[i] = float(gradient[i])  or  open[i] + float(gradient[i]).
-void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements, Contribution which);
+void add_gradient(float* open, const GradientView& gradient, Contribution which);
 
-// Rounds open[i] * scale to `dtype` (nearest even) into `closed`, and returns the part of the norm: the sum of squares
-// of the rounded values, in tiles of 4096 elements from the first; within a tile, lane j of 32 sums (double)g*g over
-// elements congruent to j modulo 32 in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in
-// ascending order; all fp64. `closed` may be the memory of `open` or lie before it by any distance: values are read
-// before they are overwritten. The output may be cut: element i of the parameter goes to the piece that holds it.
+// Rounds open[i] * scale to the dtype (nearest even) into what is closed, and returns the part of the norm: the sum of
+// squares of the rounded values, in tiles of 4096 elements from the first; within a tile, lane j of 32 sums (double)g*g
+// over elements congruent to j modulo 32 in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in
+// ascending order; all fp64. The output may be the memory of `open` or lie before it by any distance: values are
+// read before they are overwritten. It may be cut: element i of the parameter goes to the piece that holds it.
 struct ClosedPiece {
   std::byte* to = nullptr;  // where the piece's first element goes
   int64_t elements = 0;
 };
-double close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces);
+struct Closing {
+  const float* open = nullptr;
+  float scale = 1;
+  DType dtype = DType::kBf16;
+  std::span<const ClosedPiece> pieces;
+};
+double close_gradient(const Closing& closing);
 
 // The norm's part alone, of a closed gradient that lies in pieces: the reference for tests and other devices.
 double norm_part(const std::byte* closed, DType dtype, int64_t elements);

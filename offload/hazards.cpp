@@ -12,7 +12,7 @@ namespace sluice {
 std::span<const int32_t> Hazards::add(int id, const Hop& hop, std::span<const Range> reads,
                                       std::span<const Range> fills) {
   waits_.clear();
-  for (const Range& range : reads) read(range, id, hop);
+  for (const Range& range : reads) read(range, {id, hop});
   for (const Range& range : fills) fill(range, id);
   std::sort(waits_.begin(), waits_.end());
   waits_.erase(std::unique(waits_.begin(), waits_.end()), waits_.end());
@@ -70,18 +70,18 @@ std::span<Hazards::Segment> Hazards::numbers(const Range& range) {
   return std::span(all).subspan(static_cast<size_t>(range.begin), static_cast<size_t>(range.end - range.begin));
 }
 
-void Hazards::read(const Range& range, int hop, const Hop& what) {
+void Hazards::read(const Range& range, const User& by) {
   SLUICE_CHECK(range.begin < range.end, "an empty range is read");
-  if (Arena* arena = arena_of(range.place)) return read(*arena, range, hop, what);
+  if (Arena* arena = arena_of(range.place)) return read(*arena, range, by);
   int64_t at = range.begin;
   for (Segment& number : numbers(range)) {
     if (number.end == 0) number = {.end = at + 1, .content = range.content};
-    read(number, at++, range, hop, what);
+    read(number, at++, range, by);
   }
 }
 
-void Hazards::read(Arena& arena, const Range& range, int hop, const Hop& what) {
-  if (Segment* segment = arena.exactly(range)) return read(*segment, range.begin, range, hop, what);
+void Hazards::read(Arena& arena, const Range& range, const User& by) {
+  if (Segment* segment = arena.exactly(range)) return read(*segment, range.begin, range, by);
   Segments& segments = arena.segments;
   auto it = arena.split(range.begin);
   arena.split(range.end);
@@ -91,21 +91,21 @@ void Hazards::read(Arena& arena, const Range& range, int hop, const Hop& what) {
       const int64_t end = it == segments.end() ? range.end : std::min(range.end, it->first);
       it = segments.emplace_hint(it, at, Segment{.end = end, .content = range.content});
     }
-    read(it->second, at, range, hop, what);
+    read(it->second, at, range, by);
     at = it->second.end;
     ++it;
   }
 }
 
-void Hazards::read(Segment& segment, int64_t at, const Range& range, int hop, const Hop& what) {
+void Hazards::read(Segment& segment, int64_t at, const Range& range, const User& by) {
   if (range.content != 0 && segment.content != 0 && segment.content != range.content) {
     check_failed("content", __FILE__, __LINE__,
-                 fmt::format("hop {} ({}) reads bytes {}..{} of place {} after they were overwritten", hop,
-                             Program::describe(what, ""), at, segment.end, static_cast<int>(range.place)));
+                 fmt::format("hop {} ({}) reads bytes {}..{} of place {} after they were overwritten", by.id,
+                             Program::describe(by.hop, ""), at, segment.end, static_cast<int>(range.place)));
   }
-  wait_for(segment.writer, hop);
-  if (segment.last_reader >= 0 && readers_[segment.last_reader].hop == hop) return;
-  readers_.push_back({.hop = hop, .before = segment.last_reader});
+  wait_for(segment.writer, by.id);
+  if (segment.last_reader >= 0 && readers_[segment.last_reader].hop == by.id) return;
+  readers_.push_back({.hop = by.id, .before = segment.last_reader});
   segment.last_reader = static_cast<int32_t>(readers_.size()) - 1;
 }
 

@@ -73,9 +73,13 @@ class Hazards {
   // Computer Programming, volume 3, 6.4).
   static constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
 
-  void read(const Range& range, int hop, const Hop& what);
-  void read(Arena& arena, const Range& range, int hop, const Hop& what);
-  void read(Segment& segment, int64_t at, const Range& range, int hop, const Hop& what);
+  struct User {
+    int id = -1;
+    const Hop& hop;
+  };
+  void read(const Range& range, const User& by);
+  void read(Arena& arena, const Range& range, const User& by);
+  void read(Segment& segment, int64_t at, const Range& range, const User& by);
   void fill(const Range& range, int hop);
   void fill(Arena& arena, const Range& range, int hop);
   void fill(Segment& segment, const Range& range, int hop);

@@ -146,7 +146,7 @@ TEST_P(EveryDevice, orders_of_work_wait_for_each_other_on_the_device) {
     const Copy up{.to = device_->memory(), .from = host_.at(0), .bytes = kBytes, .tag = 1, .after = last};
     last.upload = device_->start(up);
     device_->begin_compute({.upload = last.upload, .download = last.download});
-    device_->add_gradient(open, device_->memory(), DType::kFp32, kElements, Contribution::kLater);
+    device_->add_gradient(open, {device_->memory(), DType::kFp32, kElements}, Contribution::kLater);
     last.compute = device_->finish_compute(2);
     last.download = device_->start({.lane = CopyLane::kDownload,
                                     .to = host_.at(round * kBytes),
@@ -192,14 +192,14 @@ TEST_P(EveryDevice, norms_of_compute_that_nobody_waited_for_come_with_its_end) {
   std::byte* const to = device_->memory() + 128 * kKiB;
   const ClosedPiece piece{to, kElements};
   for (uint64_t i = 0; i < kGradients; ++i) {
-    device_->close_gradient(on_device, 1.0f / static_cast<float>(i + 1), DType::kBf16, {&piece, 1}, &parts[i]);
+    device_->close_gradient({on_device, 1.0f / static_cast<float>(i + 1), DType::kBf16, {&piece, 1}}, &parts[i]);
     EXPECT_EQ(device_->finish_compute(i), i + 1);
   }
   ends_.wait_for(kGradients);
   std::vector<std::byte> closed(kElements * 2);
   const ClosedPiece whole{closed.data(), kElements};
   for (size_t i = 0; i < kGradients; ++i) {
-    EXPECT_EQ(parts[i], close_gradient(open.data(), 1.0f / static_cast<float>(i + 1), DType::kBf16, {&whole, 1}));
+    EXPECT_EQ(parts[i], close_gradient({open.data(), 1.0f / static_cast<float>(i + 1), DType::kBf16, {&whole, 1}}));
   }
 }
 
@@ -227,8 +227,8 @@ TEST_P(EveryDevice, adds_contributions_with_the_bits_of_the_host) {
       const std::byte* at = put(64 * kKiB + 2, gradient);  // as little aligned as an element is
       if (dtype == DType::kFp32) at = put(64 * kKiB + 4, gradient);
       for (const Contribution which : {Contribution::kFirst, Contribution::kLater}) {
-        device_->add_gradient(open, at, dtype, elements, which);
-        add_gradient(expected.data(), gradient.data(), dtype, elements, which);
+        device_->add_gradient(open, {at, dtype, elements}, which);
+        add_gradient(expected.data(), {gradient.data(), dtype, elements}, which);
       }
       compute_ends();
       const std::vector<std::byte> found = get(open, elements * 4);
@@ -245,11 +245,11 @@ TEST_P(EveryDevice, closes_in_place_and_elsewhere_with_the_bits_and_the_norm_of_
         float* on_device = put(distance, open);
         const ClosedPiece piece{device_->memory(), elements};
         double norm_part = -1;
-        device_->close_gradient(on_device, 0.25f, dtype, {&piece, 1}, &norm_part);
+        device_->close_gradient({on_device, 0.25f, dtype, {&piece, 1}}, &norm_part);
         compute_ends();
         std::vector<std::byte> expected(static_cast<size_t>(elements * sluice::bytes_of(dtype)));
         const ClosedPiece whole{expected.data(), elements};
-        EXPECT_EQ(norm_part, close_gradient(open.data(), 0.25f, dtype, {&whole, 1}));
+        EXPECT_EQ(norm_part, close_gradient({open.data(), 0.25f, dtype, {&whole, 1}}));
         ASSERT_EQ(get(device_->memory(), bytes_of(expected)), expected) << name_of(dtype) << ", " << elements;
       }
     }
@@ -274,10 +274,10 @@ TEST_P(EveryDevice, closes_large_gradients_in_place_again_and_again) {
       open.front() = static_cast<float>(round);
       const float* on_device = put(0, open);
       double norm_part = -1;
-      device_->close_gradient(on_device, 0.25f, DType::kBf16, pieces, &norm_part);
+      device_->close_gradient({on_device, 0.25f, DType::kBf16, pieces}, &norm_part);
       compute_ends();
       const ClosedPiece whole{expected.data(), kElements};
-      EXPECT_EQ(norm_part, close_gradient(open.data(), 0.25f, DType::kBf16, {&whole, 1}));
+      EXPECT_EQ(norm_part, close_gradient({open.data(), 0.25f, DType::kBf16, {&whole, 1}}));
       int64_t first = 0;
       for (const ClosedPiece& piece : pieces) {
         const std::vector<std::byte> found = get(piece.to, 2 * piece.elements);
@@ -295,11 +295,11 @@ TEST_P(EveryDevice, closes_values_of_every_kind_with_the_bits_of_the_host) {
     const float* on_device = put(0, open);
     const ClosedPiece piece{device_->memory() + 128 * kKiB, kElements};
     double norm_part = -1;
-    device_->close_gradient(on_device, 0.5f, dtype, {&piece, 1}, &norm_part);
+    device_->close_gradient({on_device, 0.5f, dtype, {&piece, 1}}, &norm_part);
     compute_ends();
     std::vector<std::byte> expected(static_cast<size_t>(kElements * sluice::bytes_of(dtype)));
     const ClosedPiece whole{expected.data(), kElements};
-    EXPECT_TRUE(same_sum(norm_part, close_gradient(open.data(), 0.5f, dtype, {&whole, 1}))) << name_of(dtype);
+    EXPECT_TRUE(same_sum(norm_part, close_gradient({open.data(), 0.5f, dtype, {&whole, 1}}))) << name_of(dtype);
     const std::vector<std::byte> found = get(piece.to, bytes_of(expected));
     EXPECT_TRUE(same_values(found.data(), expected.data(), dtype, kElements)) << name_of(dtype);
   }

@@ -58,10 +58,10 @@ int run(char** argument) {
   const auto at = [&](int64_t plane, int64_t i) { return in[static_cast<size_t>(plane * elements + i)]; };
 
   TestState state(format, elements);
-  for (int64_t i = 0; i < elements; ++i) state.set(i, at(0, i), at(1, i), at(2, i), 0.0f);
+  for (int64_t i = 0; i < elements; ++i) state.set(i, {at(0, i), at(1, i), at(2, i), 0.0f});
   for (int64_t k = 0; k < steps; ++k) {
     for (int64_t i = 0; i < elements; ++i) {
-      state.set(i, state.master(i), state.moment1.get(i), state.moment2.get(i), at(3 + k, i));
+      state.set(i, {state.master(i), state.moment1.get(i), state.moment2.get(i), at(3 + k, i)});
     }
     const AdamStep step = adam_step(options, first + k, 1.0);
     if (adam_simd(format)(step, state.planes(), elements) != Finite::kYes) throw NumericsError("a non-finite update");

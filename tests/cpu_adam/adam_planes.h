@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/half.h"
-#include "cpu_adam/adam.h"
 #include "core/split_master.h"
+#include "cpu_adam/adam.h"
 
 namespace sluice {
 
@@ -88,7 +88,11 @@ struct TestState {
             .element = first_element};
   }
 
-  void set(int64_t i, float p, float m, float v, float g) {
+  struct Values {
+    float p, m, v, g;
+  };
+  void set(int64_t i, const Values& values) {
+    const auto [p, m, v, g] = values;
     if (format.precision == Precision::kBf16) {
       const SplitMaster split = split_master(p);
       halves.set(i, split.weight);
@@ -204,8 +208,8 @@ inline void fill(TestState& state, Values values, uint64_t seed) {
   };
   for (int64_t i = 0; i < state.elements; ++i) {
     const float v = normal(random);
-    state.set(i, pick(normal(random) * 0.02f), pick(normal(random) * 1e-3f), pick(v * v * 1e-6f),
-              pick(normal(random) * 1e-2f));
+    state.set(i, {pick(normal(random) * 0.02f), pick(normal(random) * 1e-3f), pick(v * v * 1e-6f),
+                  pick(normal(random) * 1e-2f)});
   }
 }
 

@@ -33,10 +33,10 @@ void fill_random(TestState& state, int64_t block, AdamKind kind) {
     const auto counter = static_cast<uint64_t>(2 * (block * kBlock + i));
     const uint64_t first = random_bits(counter), second = random_bits(counter + 1);
     const float m = value_of(static_cast<uint32_t>(first >> 32), static_cast<uint32_t>(-20));
-    state.set(i, value_of(static_cast<uint32_t>(first), static_cast<uint32_t>(-13)),
-              kind == AdamKind::kAdagrad ? std::fabs(m) : m,  // a sum of squares
-              std::fabs(value_of(static_cast<uint32_t>(second), static_cast<uint32_t>(-30))),
-              value_of(static_cast<uint32_t>(second >> 32), static_cast<uint32_t>(-15)));
+    state.set(i, {value_of(static_cast<uint32_t>(first), static_cast<uint32_t>(-13)),
+                  kind == AdamKind::kAdagrad ? std::fabs(m) : m,  // a sum of squares
+                  std::fabs(value_of(static_cast<uint32_t>(second), static_cast<uint32_t>(-30))),
+                  value_of(static_cast<uint32_t>(second >> 32), static_cast<uint32_t>(-15))});
   }
 }
 

@@ -97,7 +97,7 @@ TEST_P(AdamTarget, gives_the_bits_of_the_reference_on_every_combination_of_speci
     TestState all(format, n * n * n * n / kStride);
     for (int64_t i = 0; i < all.elements; ++i) {
       const auto edge = [at = i * kStride](int64_t below) { return std::bit_cast<float>(kEdges[at / below % n]); };
-      all.set(i, edge(1), edge(n), edge(n * n), edge(n * n * n));
+      all.set(i, {edge(1), edge(n), edge(n * n), edge(n * n * n)});
     }
     for (const AdamKind kind : all_kinds()) {
       SCOPED_TRACE(describe(format) + ", kind " + std::to_string(static_cast<int>(kind)));
@@ -144,7 +144,7 @@ TEST_P(AdamTarget, reports_one_non_finite_element_wherever_it_lies) {
         fill(state, Values::kOrdinary, 3);
         const auto value = [&](int which, float ordinary) { return which == plane ? infinity : ordinary; };
         for (int64_t i = 0; i < 37; ++i) state.moment1.set(i, std::fabs(state.moment1.get(i)));  // Adagrad's is a sum
-        state.set(at, value(0, 0.5f), value(1, 0.0f), value(2, 1.0f), value(3, 0.1f));
+        state.set(at, {value(0, 0.5f), value(1, 0.0f), value(2, 1.0f), value(3, 0.1f)});
         const Finite expected = plane == 2 && !two_moments ? Finite::kYes : Finite::kNo;
         EXPECT_EQ(kernel(step_of(kind), state.planes(), 37), expected) << at << " " << plane;
       }

@@ -72,8 +72,8 @@ TEST(StochasticRounding, lets_moments_drift_where_rounding_to_nearest_would_hold
   const AdamFormat format{Precision::kFp32, DType::kFp32, DType::kBf16}, wide{Precision::kFp32, DType::kFp32};
   TestState halves(format, kElements), floats(wide, kElements);
   for (int64_t i = 0; i < kElements; ++i) {
-    halves.set(i, 1, 1, 1, 0.99f);
-    floats.set(i, 1, 1, 1, 0.99f);
+    halves.set(i, {1, 1, 1, 0.99f});
+    floats.set(i, {1, 1, 1, 0.99f});
   }
   for (int64_t t = 1; t <= kSteps; ++t) {
     const AdamStep step = adam_step({.beta1 = 0.99, .beta2 = 0.999, .rounding_seed = 5}, t, 1.0);

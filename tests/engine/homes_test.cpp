@@ -158,7 +158,7 @@ class Enumeration {
   // The least of the longest resource over every assignment within these bytes.
   double best_ms(int64_t device, int64_t host) {
     best_ms_ = std::numeric_limits<double>::infinity();
-    visit(0, 0, 0, rest_ms_, device, host);
+    visit({.work_ms = rest_ms_, .device = device, .host = host});
     return best_ms_;
   }
   // What one item of each group can change at the most: as far as whole items may be from shares.
@@ -186,22 +186,37 @@ class Enumeration {
   }
 
  private:
-  void visit(size_t i, size_t from, int updated, const LaneTimes& work_ms, int64_t device, int64_t host) {
-    if (device < 0 || host < 0) return;
+  // An assignment of the items before one, and what it leaves.
+  struct Assigned {
+    size_t items = 0;
+    size_t first_home = 0;  // of the next item: one that is alike has taken the homes before it
+    int updated = 0;        // chunks on the device
+    LaneTimes work_ms;
+    int64_t device = 0, host = 0;  // bytes
+  };
+  void visit(const Assigned& so_far) {
+    if (so_far.device < 0 || so_far.host < 0) return;
+    const size_t i = so_far.items;
     if (i == items_.size()) {
       double longest = 0;
-      for (const GroupForms& forms : forms_) longest = std::max(longest, forms.of(work_ms));
+      for (const GroupForms& forms : forms_) longest = std::max(longest, forms.of(so_far.work_ms));
       best_ms_ = std::min(best_ms_, longest);
       return;
     }
     const Item& item = items_[i];
-    if (item.number >= 0 && item.number < updated) return visit(i + 1, 0, updated, work_ms, device, host);
+    Assigned next = so_far;
+    ++next.items;
+    next.first_home = 0;
+    if (item.number >= 0 && item.number < so_far.updated) return visit(next);
     const bool next_alike = i + 1 < items_.size() && items_[i + 1].alike == item.alike;
-    for (size_t home = from; home < item.work_ms.size(); ++home) {
-      LaneTimes sum = work_ms;
-      add(sum, item.work_ms[home], 1);
-      const int more = item.updated_there.empty() ? 0 : item.updated_there[home];
-      visit(i + 1, next_alike ? home : 0, updated + more, sum, device - item.device[home], host - item.host[home]);
+    for (size_t home = so_far.first_home; home < item.work_ms.size(); ++home) {
+      next.first_home = next_alike ? home : 0;
+      next.updated = so_far.updated + (item.updated_there.empty() ? 0 : item.updated_there[home]);
+      next.work_ms = so_far.work_ms;
+      add(next.work_ms, item.work_ms[home], 1);
+      next.device = so_far.device - item.device[home];
+      next.host = so_far.host - item.host[home];
+      visit(next);
     }
   }
 

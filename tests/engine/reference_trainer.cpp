@@ -45,10 +45,11 @@ class ReferenceScale {
       : options_(options), value_(options.first), hysteresis_(options.hysteresis) {}
 
   double value() const { return value_; }
-  void after_step(bool overflow) {
+  enum class Step : uint8_t { kApplied, kSkipped };
+  void after(Step step) {
     if (options_.kind == LossScaleOptions::Kind::kStatic) return;
     const bool consecutive = options_.patience == LossScaleOptions::Patience::kAnewAfterGoodStep;
-    if (overflow) {
+    if (step == Step::kSkipped) {
       if (hysteresis_ == 1) value_ = std::max(value_ / 2, options_.least);
       if (hysteresis_ > 1) --hysteresis_;
       last_overflow_ = iteration_;
@@ -243,7 +244,7 @@ class Reference {
     record.loss_scale = scale_.value();
     record.grad_norm = std::sqrt(sum) / record.loss_scale;
     record.skipped = !std::isfinite(record.grad_norm);
-    scale_.after_step(record.skipped);
+    scale_.after(record.skipped ? ReferenceScale::Step::kSkipped : ReferenceScale::Step::kApplied);
     if (!record.skipped) apply(closed, record);
     return record;
   }

@@ -94,15 +94,14 @@ void LateDevice::copy_now(std::byte* to, const std::byte* from, int64_t bytes) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-void LateDevice::add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements,
-                              Contribution which) {
-  launch([=] { sluice::add_gradient(open, gradient, dtype, elements, which); });
+void LateDevice::add_gradient(float* open, const GradientView& gradient, Contribution which) {
+  launch([=] { sluice::add_gradient(open, gradient, which); });
 }
 
-void LateDevice::close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
-                                double* norm_part) {
-  launch([=, kept = std::vector(pieces.begin(), pieces.end())] {
-    *norm_part = sluice::close_gradient(open, scale, dtype, kept);
+void LateDevice::close_gradient(const Closing& closing, double* norm_part) {
+  launch([norm_part, late = closing, kept = std::vector(closing.pieces.begin(), closing.pieces.end())]() mutable {
+    late.pieces = kept;
+    *norm_part = sluice::close_gradient(late);
   });
 }
 

@@ -37,9 +37,8 @@ class LateDevice final : public Device {
   void set_sink(CopySink* sink) override { sink_ = sink; }
   void copy_now(std::byte* to, const std::byte* from, int64_t bytes) override;
   void begin_compute(const DeviceOrder& after) override { after_ = after; }
-  void add_gradient(float* open, const std::byte* gradient, DType dtype, int64_t elements, Contribution which) override;
-  void close_gradient(const float* open, float scale, DType dtype, std::span<const ClosedPiece> pieces,
-                      double* norm_part) override;
+  void add_gradient(float* open, const GradientView& gradient, Contribution which) override;
+  void close_gradient(const Closing& closing, double* norm_part) override;
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override;
   void zero(std::byte* memory, int64_t bytes) override;
   void add_number(const double* number, double* sum) override;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/house/include_graph.h"
+#include "tests/house/parameters.h"
 #include "tests/house/sizes.h"
 #include "tests/house/words.h"
 
@@ -32,6 +33,8 @@ TEST(House, includes_go_downwards_and_libraries_keep_to_their_places) {
 TEST(House, links_exactly_the_edges_of_the_graph) { EXPECT_EQ(report(check_links(this_tree())), ""); }
 
 TEST(House, files_and_functions_stay_small) { EXPECT_EQ(report(check_sizes(this_tree())), ""); }
+
+TEST(House, functions_take_few_parameters_and_no_bools) { EXPECT_EQ(report(check_parameters(this_tree())), ""); }
 
 TEST(House, leaves_no_marks_of_unfinished_work) { EXPECT_EQ(report(check_words(this_tree())), ""); }
 

@@ -44,12 +44,13 @@ size_t end_of_raw_literal(std::string_view text, size_t at) {
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 // One past what starts at `at` and is no code; `at` itself if it is code.
-size_t end_of_no_code(std::string_view text, size_t at, bool first_in_line) {
+enum class InLine : uint8_t { kFirst, kLater };
+size_t end_of_no_code(std::string_view text, size_t at, InLine where) {
   const char c = text[at], next = at + 1 < text.size() ? text[at + 1] : '\0';
   const bool in_word = at > 0 && is_word(text[at - 1]);
   if (c == '/' && next == '/') return end_of_line(text, at);
   if (c == '/' && next == '*') return std::min(text.find("*/", at + 2), text.size() - 2) + 2;
-  if (c == '#' && first_in_line) return end_of_directive(text, at);
+  if (c == '#' && where == InLine::kFirst) return end_of_directive(text, at);
   if (c == 'R' && next == '"' && !in_word) return end_of_raw_literal(text, at);
   if (c == '"') return end_of_literal(text, at);
   if (c == '\'' && !in_word) return end_of_literal(text, at);  // within a word it separates digits
@@ -141,18 +142,18 @@ size_t indentation_of(const std::string& line) { return std::min(line.find_first
 
 std::string code_of_cpp(std::string_view text) {
   std::string code(text);
-  bool first_in_line = true;
+  InLine where = InLine::kFirst;
   for (size_t at = 0; at < code.size();) {
-    const size_t end = end_of_no_code(text, at, first_in_line);
+    const size_t end = end_of_no_code(text, at, where);
     if (end > at) {
       blank(code, at, end);
       at = end;
       continue;
     }
     if (text[at] == '\n') {
-      first_in_line = true;
+      where = InLine::kFirst;
     } else if (text[at] != ' ') {
-      first_in_line = false;
+      where = InLine::kLater;
     }
     ++at;
   }

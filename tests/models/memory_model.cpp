@@ -49,12 +49,12 @@ class MemoryModel::Turn final : public VisitTurn {
   std::span<const TensorView> input_gradients() const override { return input_gradients_; }
   std::span<std::byte> graph() const override { return {}; }
   void contribute(int weight, const std::byte* gradient, DType dtype) override {
-    contribute_part(weight, 0, gradient, weights_[static_cast<size_t>(weight)].parameter->elements, dtype);
+    contribute_part(weight, 0, {gradient, dtype, weights_[static_cast<size_t>(weight)].parameter->elements});
   }
-  void contribute_part(int weight, int64_t first, const std::byte* gradient, int64_t elements, DType dtype) override {
+  void contribute_part(int weight, int64_t first, const GradientView& part) override {
     std::vector<float>& open = model_.open_.at(weights_[static_cast<size_t>(weight)].parameter->name);
-    SLUICE_CHECK(first + elements <= static_cast<int64_t>(open.size()), "a part outside its gradient");
-    add_gradient(open.data() + first, gradient, dtype, elements, Contribution::kLater);
+    SLUICE_CHECK(first + part.elements <= static_cast<int64_t>(open.size()), "a part outside its gradient");
+    add_gradient(open.data() + first, part, Contribution::kLater);
   }
   std::span<float> open_gradient(int weight) override {
     return model_.open_.at(weights_[static_cast<size_t>(weight)].parameter->name);
@@ -109,7 +109,7 @@ void MemoryModel::run_visit(int visit, Pass pass, const Gpt2Tokens& tokens, doub
     if (uses_.shared_tensor(tensor)) {
       const TensorSpec& shared = spec().tensors[at(tensor)];
       sums_[at(tensor)].resize(at(static_cast<int>(shared.elements)));
-      add_gradient(sums_[at(tensor)].data(), boundary_gradient_[at(tensor)].data(), shared.dtype, shared.elements,
+      add_gradient(sums_[at(tensor)].data(), {boundary_gradient_[at(tensor)].data(), shared.dtype, shared.elements},
                    uses_.last_taker[at(tensor)] == visit ? Contribution::kFirst : Contribution::kLater);
     } else {
       std::swap(boundary_[at(tensor)], boundary_gradient_[at(tensor)]);

@@ -51,7 +51,7 @@ void launch(const CloseLaunch& next, int64_t at_once, uint64_t seed) {
 }
 
 template <class Of = Block>
-Closed close_by_kernel(const CloseLaunches::Gradient& gradient, const Way& way = {}) {
+Closed close_by_kernel(const Closing& gradient, const Way& way = {}) {
   Closed closed;
   const auto progress = std::make_unique<CloseProgress[]>(2);
   CloseLaunches launches(gradient);
@@ -83,7 +83,7 @@ TEST(CloseKernel, gives_the_bits_and_the_norm_of_the_host_at_every_size_and_offs
         const float scale = 1.0f / 3.0f;
         const Closed closed =
             close_by_kernel({.open = open.data() + offset, .scale = scale, .dtype = dtype, .pieces = {&piece, 1}});
-        const double norm_part = close_gradient(open.data() + offset, scale, dtype, {&by_host, 1});
+        const double norm_part = close_gradient({open.data() + offset, scale, dtype, {&by_host, 1}});
         ASSERT_TRUE(same_values(found.data(), expected.data(), dtype, elements + offset + 1))
             << name_of(dtype) << ", " << elements;
         ASSERT_TRUE(same_sum(closed.norm_part, norm_part)) << closed.norm_part << " instead of " << norm_part;
@@ -101,7 +101,7 @@ class InPlace {
       : dtype_(dtype), distance_(distance), open_(make_values(distance + kElements, Values::kOrdinary, 6)) {
     expected_.resize(static_cast<size_t>(kElements * bytes_of(dtype)));
     const ClosedPiece by_host{expected_.data(), kElements};
-    norm_part_ = close_gradient(open_.data() + distance, 0.5f, dtype, {&by_host, 1});
+    norm_part_ = close_gradient({open_.data() + distance, 0.5f, dtype, {&by_host, 1}});
   }
   // Whether it comes out as on the host, by one launch.
   template <class Of = Block>
@@ -157,7 +157,7 @@ TEST(CloseKernel, closes_chunk_by_chunk_in_place_with_one_norm) {
     const std::vector<float> open = memory;
     std::vector<std::byte> expected(kElements * 2);
     const ClosedPiece by_host{expected.data(), kElements};
-    const double norm_part = close_gradient(open.data(), 0.5f, DType::kBf16, {&by_host, 1});
+    const double norm_part = close_gradient({open.data(), 0.5f, DType::kBf16, {&by_host, 1}});
     std::vector<ClosedPiece> pieces;
     for (int64_t first = 0; first < kElements; first += chunk) {
       pieces.push_back({reinterpret_cast<std::byte*>(memory.data() + first), std::min(chunk, kElements - first)});

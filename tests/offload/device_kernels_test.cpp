@@ -34,7 +34,7 @@ TEST(DeviceKernels, add_contributions_with_the_bits_of_the_host_at_every_size_an
       std::vector<float> found = make_values(elements + 1, Values::kEdges, 2), expected = found;
       for (const Contribution which : {Contribution::kLater, Contribution::kFirst, Contribution::kLater}) {
         add_by_kernel(dtype, {.open = found.data(), .gradient = from, .elements = elements, .which = which});
-        add_gradient(expected.data(), from, dtype, elements, which);
+        add_gradient(expected.data(), {from, dtype, elements}, which);
       }
       ASSERT_TRUE(same_values(bytes_in(found), bytes_in(expected), DType::kFp32, elements + 1))
           << name_of(dtype) << ", " << elements;

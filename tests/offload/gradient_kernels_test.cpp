@@ -103,7 +103,7 @@ TEST_P(GradientKernels, store_the_first_contribution_and_add_later_ones) {
           const auto width = static_cast<size_t>(bytes_of(dtype));
           std::memcpy(gradient.data() + 1 + i * width, &pattern, width);
         }
-        add_gradient(open.data(), gradient.data() + 1, dtype, static_cast<int64_t>(elements),
+        add_gradient(open.data(), {gradient.data() + 1, dtype, static_cast<int64_t>(elements)},
                      values == &first ? Contribution::kFirst : Contribution::kLater);
       }
       const std::vector<float> a = rounded_values(first, 1.0f, dtype), b = rounded_values(later, 1.0f, dtype);
@@ -124,7 +124,7 @@ TEST_P(GradientKernels, close_with_the_bits_and_the_norm_of_a_plain_reference_at
         const auto bytes = static_cast<size_t>(bytes_of(dtype)) * elements;
         std::vector<std::byte> closed(bytes + 65, std::byte{0x5a});
         const ClosedPiece piece{closed.data() + 1, static_cast<int64_t>(elements)};
-        const double sum = close_gradient(open.data(), scale, dtype, {&piece, 1});
+        const double sum = close_gradient({open.data(), scale, dtype, {&piece, 1}});
         ASSERT_NO_FATAL_FAILURE(expect_closed(piece.to, dtype, expected));
         ASSERT_TRUE(same_sum(sum, plain_norm(expected))) << sum << " instead of " << plain_norm(expected);
         ASSERT_TRUE(same_sum(norm_part(piece.to, dtype, piece.elements), sum));
@@ -147,7 +147,7 @@ TEST_P(GradientKernels, close_with_the_same_bits_and_norm_however_the_output_is_
         pieces.push_back({memory.emplace_back(static_cast<size_t>(elements * bytes_of(dtype))).data(), elements});
         pieces.push_back({nullptr, 0});  // a piece may be empty
       }
-      const double sum = close_gradient(open.data(), 0.25f, dtype, pieces);
+      const double sum = close_gradient({open.data(), 0.25f, dtype, pieces});
       EXPECT_TRUE(same_sum(sum, plain_norm(expected))) << cut;
       size_t first = 0;
       for (const ClosedPiece& piece : pieces) {
@@ -172,7 +172,7 @@ TEST_P(GradientKernels, close_and_round_in_place_and_into_memory_before_as_they_
       auto* to = reinterpret_cast<std::byte*>(memory.data());
       std::copy(values.begin(), values.end(), memory.begin() + static_cast<int64_t>(distance));
       const ClosedPiece pieces[] = {{to, 100}, {to + 100 * bytes_of(dtype), elements - 100}};
-      const double sum = close_gradient(memory.data() + distance, 0.5f, dtype, pieces);
+      const double sum = close_gradient({memory.data() + distance, 0.5f, dtype, pieces});
       EXPECT_TRUE(same_sum(sum, plain_norm(closed_values)));
       ASSERT_NO_FATAL_FAILURE(expect_closed(to, dtype, closed_values)) << distance;
 
@@ -190,9 +190,9 @@ TEST_P(GradientKernels, let_infinities_and_nans_reach_the_norm) {
       std::vector<std::byte> closed(open.size() * 4);
       const ClosedPiece piece{closed.data(), 5000};
       open[at] = -std::numeric_limits<float>::infinity();
-      EXPECT_EQ(close_gradient(open.data(), 1.0f, dtype, {&piece, 1}), std::numeric_limits<double>::infinity());
+      EXPECT_EQ(close_gradient({open.data(), 1.0f, dtype, {&piece, 1}}), std::numeric_limits<double>::infinity());
       open[at] = std::numeric_limits<float>::quiet_NaN();
-      EXPECT_TRUE(std::isnan(close_gradient(open.data(), 1.0f, dtype, {&piece, 1})));
+      EXPECT_TRUE(std::isnan(close_gradient({open.data(), 1.0f, dtype, {&piece, 1}})));
     }
   }
 }

@@ -56,8 +56,8 @@ inline std::vector<std::byte> stored_as(DType dtype, const std::vector<float>& v
 // Both hold elements of `dtype`.
 inline bool same_values(const std::byte* a, const std::byte* b, DType dtype, int64_t elements) {
   std::vector<float> wide_a(static_cast<size_t>(elements)), wide_b(wide_a);
-  add_gradient(wide_a.data(), a, dtype, elements, Contribution::kFirst);  // widens
-  add_gradient(wide_b.data(), b, dtype, elements, Contribution::kFirst);
+  add_gradient(wide_a.data(), {a, dtype, elements}, Contribution::kFirst);  // widens
+  add_gradient(wide_b.data(), {b, dtype, elements}, Contribution::kFirst);
   for (size_t i = 0; i < wide_a.size(); ++i) {
     const bool nan = wide_a[i] != wide_a[i] && wide_b[i] != wide_b[i];
     if (!nan && std::bit_cast<uint32_t>(wide_a[i]) != std::bit_cast<uint32_t>(wide_b[i])) return false;
