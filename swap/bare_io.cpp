@@ -63,6 +63,7 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
                    .error_number = error_number,
                    .advice = advice_for(error_number, folder, bytes)});
   };
+  if (bytes > most_file_bytes()) fail("allocation", EFBIG);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) fail("creation of the folder", error.value());
@@ -222,7 +223,8 @@ void check_whole(const IoCompletion& completion, int64_t bytes, const std::files
 BareEnd run_bare(IoQueue& queue, const BareRun& run) { return BareLoop(queue, run).run(); }
 
 std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options) {
-  const int64_t scratch_bytes = std::min(kMostScratchBytes, free_drive_bytes({&folder, 1}) / 2 / kMiB * kMiB);
+  const int64_t room = std::min(free_drive_bytes({&folder, 1}) / 2, most_file_bytes());
+  const int64_t scratch_bytes = std::min(kMostScratchBytes, room / kMiB * kMiB);
   if (scratch_bytes < kLeastScratchBytes) return std::nullopt;
   const ScratchFile scratch(folder, scratch_bytes);
   const Arena memory(kMemoryBytes);

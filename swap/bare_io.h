@@ -26,7 +26,7 @@ struct BareRange {
 // that ends.
 class ScratchFile {
  public:
-  // Throws IoError (no space, no direct I/O).
+  // Throws IoError (no space, no direct I/O, a limit of the process).
   ScratchFile(const std::filesystem::path& folder, int64_t bytes);
   ~ScratchFile();
   ScratchFile(ScratchFile&& other) noexcept;
@@ -71,7 +71,8 @@ struct DriveSpeed {
   double both_gb_per_s() const { return 2 / (1 / read_gb_per_s + 1 / write_gb_per_s); }
 };
 // A scratch file in the folder, written and read for about half a second, by the store's kind of queue. Takes 16 MiB of
-// memory meanwhile, and of the drive half of what is free there, 64 MiB at the most. nullopt: less than 8 MiB are free.
+// memory meanwhile, and of the drive half of what is free there, 64 MiB or most_file_bytes() at the most. nullopt: less
+// than 8 MiB are free, or a file may not have 4 MiB.
 std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options);
 
 }  // namespace sluice

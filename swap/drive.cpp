@@ -50,6 +50,15 @@ std::string advice_for(int error_number, const std::filesystem::path& path = {})
   return {};
 }
 
+// Of the process or of the file system.
+std::string advice_beyond_limit(int64_t bytes) {
+  return fmt::format(
+      "a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a folder on a "
+      "drive "
+      "whose files can be that large {}",
+      bytes, format_bytes(bytes), kNamesFolders);
+}
+
 template <typename Call>
 int retried(Call call) {
   int result;
@@ -101,6 +110,12 @@ int open_or_make(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+int64_t most_file_bytes() {
+  struct rlimit limit {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0) return INT64_MAX;
+  return static_cast<int64_t>(std::min(limit.rlim_cur, static_cast<rlim_t>(INT64_MAX)));
+}
 
 std::filesystem::path store_path(const std::filesystem::path& folder, int rank) {
   return folder / fmt::format("sluice-{}.swap", rank);
@@ -188,6 +203,7 @@ void Drive::check_named() const {
 }
 
 void Drive::check_writable() const {
+  if (write_refused_ == EFBIG) fail("open for writing", path_, EFBIG, advice_beyond_limit(bytes()));
   if (write_refused_ != 0) fail("open for writing", path_, write_refused_, advice_for(write_refused_));
 }
 
@@ -251,10 +267,7 @@ void Drive::cut(int64_t bytes) {
 
 [[noreturn]] void Drive::refuse_allocation(int64_t bytes, int error_number) const {
   if (error_number == EFBIG) {
-    fail("allocation", path_, error_number,
-         fmt::format("a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a "
-                     "folder on a drive whose files can be that large {}",
-                     bytes, format_bytes(bytes), kNamesFolders));
+    fail("allocation", path_, error_number, advice_beyond_limit(bytes));
   }
   if (error_number == ENOSPC || error_number == EDQUOT) {
     refuse_space(path_, bytes - this->bytes(), space_of(file_).free);
@@ -266,6 +279,7 @@ void Drive::cut(int64_t bytes) {
 void Drive::grow(int64_t to) {
   const int64_t from = bytes(), needed = to - from;
   if (needed == 0) return;
+  if (to > most_file_bytes()) refuse_allocation(to, EFBIG);
   if (retried([this, from, needed] { return fallocate(file_, 0, from, needed); }) == 0) return;
   const int error_number = errno;
   cut(from);
@@ -274,9 +288,7 @@ void Drive::grow(int64_t to) {
 
 // Whatever could refuse the space refuses it here: a file system without allocation, a quota, a limit of the process.
 void Drive::reserve(int64_t bytes) {
-  struct rlimit limit {};
-  const bool is_limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  if (is_limited && static_cast<uint64_t>(bytes) > limit.rlim_cur) refuse_allocation(bytes, EFBIG);
+  if (bytes > most_file_bytes()) refuse_allocation(bytes, EFBIG);
   if (this->bytes() == 0) return;  // there is nothing that could be lost
   reserves_ = Reserves::kBeyondItsEnd;
   if (retried([this, bytes] { return fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, bytes); }) != 0) {
@@ -321,6 +333,7 @@ Drive Drive::open(const std::filesystem::path& path, Access access) {
   if (drive.is_nameless()) fail("open", path, ENOENT);
   drive.find_alignment();
   drive.count_allocated();
+  if (drive.write_refused_ == 0 && drive.whole_bytes_ > most_file_bytes()) drive.write_refused_ = EFBIG;
   return drive;
 }
 

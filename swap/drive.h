@@ -41,7 +41,8 @@ class Drive {
   // Of offsets, lengths and memory of transfers.
   int64_t alignment_bytes() const { return alignment_bytes_; }
   void keep() { goes_with_owner_ = false; }
-  void check_writable() const;  // throws IoError, with why, where it was opened for reading alone
+  // Throws IoError, with why, where it was opened for reading alone, or is longer than most_file_bytes() were then.
+  void check_writable() const;
 
  private:
   friend std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
@@ -72,7 +73,7 @@ class Drive {
   int64_t whole_bytes_ = 0;  // its length then
   bool goes_with_owner_ = false;
   enum class Reserves : uint8_t { kNothing, kBeyondItsEnd } reserves_ = Reserves::kNothing;
-  int write_refused_ = 0;  // errno, where it is open for reading alone
+  int write_refused_ = 0;  // errno, where it may not be written to
 };
 
 // The first half of a creation, which loses nothing: makes the folders and, where there are no files, empty ones; locks
@@ -85,8 +86,12 @@ std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std
 void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 
 // Makes files that are there exactly that long: what is new is allocated, what is beyond is given back. Throws IoError
-// (space), and then leaves every file as long as it was.
+// (space, a limit of the process), and then leaves every file as long as it was.
 void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
+
+// The longest file that this process may write (RLIMIT_FSIZE, ulimit -f); INT64_MAX: any. Whoever makes a file, grows
+// one or opens one to write to it looks here first: beyond it the kernel ends the process, unless that ignores SIGXFSZ.
+int64_t most_file_bytes();
 
 // What direct I/O of an open file must be aligned to; 0: there is none. nullopt: the kernel does not say.
 std::optional<int64_t> direct_io_alignment(int file);

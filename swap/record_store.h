@@ -131,10 +131,10 @@ class RecordStore {
   // ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing or not
   // in its place (naming it), or a locked store; CorruptionError where both copies of a header are damaged, where
   // steps were committed and none can be opened, or where a file has been cut short; IoError where there is no store
-  // (find_store() says so before) or no space for its scratch extents; returns null where nothing was ever committed.
-  // Opening burns a generation number, but
-  // for a store that is open for reading alone (StoreOptions::access; a warning is logged): nothing in it changes, and
-  // writes and commits end with the IoError that says why.
+  // (find_store() says so before), no space for its scratch extents, or a file longer than this process may write
+  // (ulimit -f), which changes nothing and can still be opened for reading alone; returns null where nothing was ever
+  // committed. Opening burns a generation number, but for a store that is open for reading alone (StoreOptions::access;
+  // a warning is logged): nothing in it changes, and writes and commits end with the IoError that says why.
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.

@@ -72,6 +72,7 @@ bool RecordStore::Impl::find_writable() {
   try {
     for (const Drive& drive : drives) drive.check_writable();
   } catch (const IoError& refused) {
+    if (options.access == Drive::Access::kWrite) throw;
     failed = std::current_exception();
     say(options.log, LogLevel::kWarning, fmt::format("the store is opened for reading alone: {}", refused.what()));
   }

@@ -14,6 +14,7 @@
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/file_size_limit.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/simulated_drives.h"
 #include "tests/fakes/test_store.h"
@@ -139,6 +140,16 @@ TEST(ScratchFiles, without_room_say_how_much_is_needed_and_free) {
   EXPECT_THAT(failure.message, testing::AllOf(HasSubstr("2097152 bytes (2.0 MiB) are needed, 1048576 bytes (1.0 MiB)"),
                                               HasSubstr("--size"), testing::Not(HasSubstr("ext4"))));
   EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
+}
+
+TEST(ScratchFiles, beyond_the_limit_of_files_are_refused_and_leave_nothing) {
+  const TempFolder folder;
+  const FileSizeLimit limit(kMiB);
+  const IoFailure failure = failure_of([&] { ScratchFile(folder.path(), 2 * kMiB); });
+  EXPECT_EQ(failure.details.error_number, EFBIG);
+  EXPECT_THAT(failure.message, HasSubstr("ulimit -f"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_NO_THROW(ScratchFile(folder.path(), kMiB));
 }
 
 TEST(ScratchFiles, on_a_drive_that_is_read_only_say_that_it_must_be_writable) {

@@ -1,4 +1,3 @@
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <functional>
@@ -6,12 +5,14 @@
 #include "core/bytes.h"
 #include "swap/drive.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/file_size_limit.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/swap/store_damage_fixture.h"
 
 namespace sluice {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -67,14 +68,59 @@ TEST_F(StoreAtItsLimits, a_request_may_be_turned_away_as_often_again_once_it_has
 TEST_F(StoreAtItsLimits, a_creation_beyond_the_limit_of_files_leaves_the_store_that_it_would_replace) {
   write_step(*create(), run_, 4);
   const int64_t blocks = blocks_of_file();
-  const rlimit limit{.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
-  const rlimit none{.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const std::string message = failure_of([&] { create(); }).message;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  std::string message;
+  {
+    const FileSizeLimit limit(8192);
+    message = failure_of([&] { create(); }).message;
+  }
   EXPECT_THAT(message, HasSubstr("ulimit -f"));
   EXPECT_EQ(blocks_of_file(), blocks);
   expect_step(*open(), run_, 4);
+}
+
+TEST_F(StoreAtItsLimits, a_store_that_would_grow_beyond_the_limit_of_files_is_refused_and_stays_as_it_was) {
+  write_step(*create(), run_, 4);
+  const auto before = fs::file_size(store_path(folder_.path(), 0));
+  StoreOptions more = options();
+  more.scratch_bytes = {kMiB};
+  {
+    const FileSizeLimit limit(static_cast<int64_t>(before));
+    const auto [details, message] = failure_of([&] { RecordStore::open(run_.geometry, run_.identity, more); });
+    EXPECT_EQ(details.error_number, EFBIG);
+    EXPECT_THAT(message, HasSubstr("ulimit -f"));
+    EXPECT_EQ(fs::file_size(store_path(folder_.path(), 0)), before);
+    write_step(*open(), run_, 5);
+  }
+  expect_step(*open(), run_, 5);
+}
+
+TEST_F(StoreAtItsLimits, a_store_longer_than_the_limit_of_files_is_refused_untouched_and_may_still_be_read) {
+  write_step(*create(), run_, 4);
+  const int64_t writes = faults_->writes;
+  {
+    const FileSizeLimit limit(static_cast<int64_t>(fs::file_size(store_path(folder_.path(), 0))) - 4096);
+    const auto [details, message] = failure_of([&] { open(); });
+    EXPECT_EQ(details.error_number, EFBIG);
+    EXPECT_THAT(message, AllOf(HasSubstr("open for writing"), HasSubstr("ulimit -f")));
+    EXPECT_EQ(faults_->writes, writes);
+    StoreOptions reading = options();
+    reading.access = Drive::Access::kReadWhereItMust;
+    const auto store = RecordStore::open(run_.geometry, run_.identity, reading);
+    expect_step(*store, run_, 4);
+    EXPECT_EQ(failure_of([&] { write_step(*store, run_, 5); }).details.error_number, EFBIG);
+  }
+  expect_step(*open(), run_, 4);
+}
+
+TEST_F(StoreAtItsLimits, drives_are_weighed_by_files_no_longer_than_the_limit) {
+  StoreOptions two = options();
+  two.folder = folder_.path() / "a";
+  two.more_folders = {folder_.path() / "b"};
+  for (const int64_t bytes : {3 * kMiB, 6 * kMiB}) {
+    const FileSizeLimit limit(bytes);
+    write_step(*RecordStore::create(run_.geometry, run_.identity, two), run_, 1);
+  }
+  expect_step(*RecordStore::open(run_.geometry, run_.identity, two), run_, 1);
 }
 
 TEST_F(StoreAtItsLimits, a_creation_refused_by_its_queue_gives_back_what_it_has_reserved) {
