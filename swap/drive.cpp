@@ -96,6 +96,13 @@ Space space_of(int file) {
                              kNamesFolders)});
 }
 
+// As it is where that cannot be told.
+std::filesystem::path absolute_of(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute;
+}
+
 constexpr int kOpenFlags = O_RDWR | O_DIRECT | O_CLOEXEC;
 
 // -1: errno says why. Where there is no direct I/O the file is made before that is refused.
@@ -130,7 +137,9 @@ bool is_there(const std::filesystem::path& path) {
 }
 
 Drive::Drive(const std::filesystem::path& path, Open how)
-    : path_(path), file_(how == Open::kOrMake ? open_or_make(path) : ::open(path.c_str(), kOpenFlags)) {
+    : path_(path),
+      absolute_path_(absolute_of(path)),
+      file_(how == Open::kOrMake ? open_or_make(path) : ::open(path.c_str(), kOpenFlags)) {
   if (file_ >= 0) return;
   const int error_number = errno;
   if (how == Open::kThereOrReadOnly && is_refusal_to_write(error_number)) {
@@ -142,6 +151,7 @@ Drive::Drive(const std::filesystem::path& path, Open how)
 
 Drive::Drive(Drive&& other) noexcept
     : path_(std::move(other.path_)),
+      absolute_path_(std::move(other.absolute_path_)),
       file_(std::exchange(other.file_, -1)),
       alignment_bytes_(other.alignment_bytes_),
       allocated_bytes_(other.allocated_bytes_),
@@ -153,7 +163,7 @@ Drive::Drive(Drive&& other) noexcept
 // The lock is held until the name is gone: nobody else's file has it.
 Drive::~Drive() {
   if (file_ < 0) return;
-  if (goes_with_owner_ && has_its_name()) unlink(path_.c_str());
+  if (goes_with_owner_ && has_its_name()) unlink(absolute_path_.c_str());
   if (reserves_ == Reserves::kBeyondItsEnd) give_back();
   close(file_);
 }
@@ -194,7 +204,7 @@ void Drive::check_named() const {
   }
   if (has_its_name()) return;
   struct stat named {};
-  const int error_number = stat(path_.c_str(), &named) == 0 ? 0 : errno;
+  const int error_number = stat(absolute_path_.c_str(), &named) == 0 ? 0 : errno;
   if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", path_, error_number);
   fail("commit", path_, ENOENT,
        fmt::format("the file has been moved away while it was in use; nothing more is committed to it; bring it back "
@@ -312,7 +322,7 @@ bool Drive::is_nameless() const {
 bool Drive::has_its_name() const {
   struct stat own {};
   struct stat named {};
-  return fstat(file_, &own) == 0 && stat(path_.c_str(), &named) == 0 && own.st_dev == named.st_dev &&
+  return fstat(file_, &own) == 0 && stat(absolute_path_.c_str(), &named) == 0 && own.st_dev == named.st_dev &&
          own.st_ino == named.st_ino;
 }
 

@@ -25,6 +25,17 @@ using testing::HasSubstr;
 
 constexpr int64_t kBytes = 16 * 4096;
 
+// While it lives this is the folder that the process is in.
+class InFolder {
+ public:
+  explicit InFolder(const fs::path& folder) : before_(fs::current_path()) { fs::current_path(folder); }
+  InFolder(const InFolder&) = delete;
+  ~InFolder() { fs::current_path(before_); }
+
+ private:
+  fs::path before_;
+};
+
 class DriveFile : public testing::Test {
  protected:
   fs::path path(const std::string& drive) const { return folder_.path() / drive / "sluice-0.swap"; }
@@ -101,6 +112,21 @@ TEST_F(DriveFile, is_not_left_behind_where_there_is_no_direct_io) {
   EXPECT_THAT(message, testing::AllOf(HasSubstr(path("ram").string()), HasSubstr("no direct I/O")));
   EXPECT_TRUE(fs::is_empty(drive.path()));
   EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
+}
+
+TEST_F(DriveFile, given_by_a_relative_path_is_found_from_every_folder) {
+  const InFolder here(folder_.path());
+  const std::vector<Drive> kept = create({"kept/sluice-0.swap"});
+  {
+    const std::vector<Drive> half_made = make_drives(std::vector<fs::path>{"half/sluice-0.swap"}, std::vector{kBytes});
+    const InFolder elsewhere("/");
+    EXPECT_NO_THROW(kept[0].check_named());
+    EXPECT_EQ(kept[0].path(), "kept/sluice-0.swap") << "messages name it as it was given";
+    fs::rename(path("kept"), folder_.path() / "away");
+    EXPECT_THAT(failure_of([&] { kept[0].check_named(); }).message, HasSubstr("moved away"));
+    EXPECT_TRUE(fs::exists(path("half")));
+  }
+  EXPECT_FALSE(fs::exists(path("half")));
 }
 
 TEST_F(DriveFile, is_a_regular_one) {
