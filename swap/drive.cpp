@@ -43,6 +43,8 @@ std::string advice_for(int error_number, const std::filesystem::path& path = {})
   const std::filesystem::file_status there = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     return with_folders("what is there is no regular file: remove it, or give another folder");
+  if (error_number == ENOENT && std::filesystem::is_symlink(path, ignored))
+    return with_folders("a link to nothing is there: remove it, bring back what it leads to, or give another folder");
   if (error_number == EINVAL)
     return with_folders("this file system has no direct I/O: give a folder on a local drive with ext4 or xfs");
   if (is_refusal_to_write(error_number))
@@ -105,11 +107,24 @@ std::filesystem::path absolute_of(const std::filesystem::path& path) {
 
 constexpr int kOpenFlags = O_RDWR | O_DIRECT | O_CLOEXEC;
 
-// -1: errno says why. Where there is no direct I/O the file is made before that is refused.
+bool is_link(const std::filesystem::path& path) noexcept {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
+}
+
+// -1: errno says why. Where there is no direct I/O the file is made before that is refused. What a link leads to is
+// opened and never made: nobody would take it away again. A file that goes in the middle of this is made anew.
 int open_or_make(const std::filesystem::path& path) {
-  const int made = ::open(path.c_str(), kOpenFlags | O_CREAT | O_EXCL, 0644);
-  if (made >= 0) return made;
-  if (errno == EEXIST) return ::open(path.c_str(), kOpenFlags | O_CREAT, 0644);
+  for (;;) {
+    const int made = ::open(path.c_str(), kOpenFlags | O_CREAT | O_EXCL, 0644);
+    if (made >= 0) return made;
+    if (errno != EEXIST) break;
+    const int there = ::open(path.c_str(), kOpenFlags);
+    if (there >= 0 || errno != ENOENT) return there;
+    if (!is_link(path)) continue;
+    errno = ENOENT;
+    return -1;
+  }
   if (errno != EINVAL) return -1;
   unlink(path.c_str());
   errno = EINVAL;
@@ -163,9 +178,18 @@ Drive::Drive(Drive&& other) noexcept
 // The lock is held until the name is gone: nobody else's file has it.
 Drive::~Drive() {
   if (file_ < 0) return;
-  if (goes_with_owner_ && has_its_name()) unlink(absolute_path_.c_str());
+  if (goes_with_owner_ && has_its_name()) take_away();
   if (reserves_ == Reserves::kBeyondItsEnd) give_back();
   close(file_);
+}
+
+// A link is the user's. That the file behind it is empty is as much as can be taken back.
+void Drive::take_away() const noexcept {
+  if (is_link(absolute_path_)) {
+    if (ftruncate(file_, 0) != 0) return;  // its space stays with it
+  } else {
+    unlink(absolute_path_.c_str());
+  }
 }
 
 // To its length it is cut as well, which takes away what was allocated behind it.

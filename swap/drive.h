@@ -20,7 +20,8 @@ struct Extent {
 };
 
 // Move-only owner of the descriptor and, with it, of the advisory lock. Not synchronised; transfers go through an
-// IoQueue. A file that make_drives() made or allocate_drives() emptied goes with its owner, still locked, until keep().
+// IoQueue. A file that make_drives() made or allocate_drives() emptied goes with its owner, still locked, until keep();
+// where a link led to it, it is left there empty, and the link as it is.
 class Drive {
  public:
   // kReadWhereItMust: a file that may not be written (its drive is read-only, its owner somebody else) is opened for
@@ -61,6 +62,7 @@ class Drive {
   void grow(int64_t to);
   void reserve(int64_t bytes);  // so many, and changes nothing that is in the file
   void give_back() const noexcept;
+  void take_away() const noexcept;
   [[noreturn]] void refuse_allocation(int64_t bytes, int error_number) const;
   void count_allocated();
 
@@ -80,8 +82,8 @@ class Drive {
 
 // The first half of a creation, which loses nothing: makes the folders and, where there are no files, empty ones; locks
 // all of them and reserves space for files of these bytes. What is in a file that is there stays in it. Throws
-// ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path), and then
-// no new file stays behind, nor what was reserved; what another process has locked is left alone.
+// ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path; a link to
+// nothing), and then no new file stays behind, nor what was reserved; what another process has locked is left alone.
 std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
 
 // The second half: the files are emptied, and exactly so many bytes of each allocated. Throws IoError (space).

@@ -122,8 +122,9 @@ class RecordStore {
 
   // Creates the folders and the files (preallocated) and locks them. The store cannot be opened until the first commit
   // has returned. Replaces a store that is there, which is whole until all that can be refused has been granted: its
-  // lock, the space, the queue. What fails after that leaves no file behind. Throws IoError when space is short (bytes
-  // needed, bytes free, path), ConfigError when another process has the store open, and what make_queue throws.
+  // lock, the space, the queue. What fails after that leaves no file behind, or an empty one where the user's link
+  // leads to it. Throws IoError when space is short (bytes needed, bytes free, path) and for a link to nothing,
+  // ConfigError when another process has the store open, and what make_queue throws.
   static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
                                              StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other copy is used and a warning logged; so with

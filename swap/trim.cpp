@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <string>
+#include <system_error>
 
 #include "core/errors.h"
 #include "swap/drive.h"
@@ -58,12 +59,23 @@ void check_one_store(std::span<const Found> found, std::optional<uint64_t> numbe
                                 fmt::join(others, ", "), left));
 }
 
+// The file that the path leads to, then the link where there is one: cut off in between, no store is there.
+void remove_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool is_link = std::filesystem::is_symlink(path, error);
+  const std::filesystem::path file = is_link && !error ? std::filesystem::canonical(path, error) : path;
+  if (!error) std::filesystem::remove(file, error);
+  if (!error && is_link) std::filesystem::remove(path, error);
+  if (error) throw IoError({.action = "removal", .path = path.string(), .error_number = error.value()});
+}
+
 int64_t give_back(const Drive& drive) {
   const std::filesystem::path& path = drive.path();
   struct stat status {};
-  if (fstat(drive.file(), &status) != 0 || unlink(path.c_str()) != 0) {
-    throw IoError({.action = "removal", .path = path.string(), .error_number = errno});
+  if (fstat(drive.file(), &status) != 0) {
+    throw IoError({.action = "stat", .path = path.string(), .error_number = errno});
   }
+  remove_file(path);
   // The file has no name any more: what cannot be punched out is freed as it is closed.
   const int punched = fallocate(drive.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, status.st_size);
   if (punched != 0 && errno != EOPNOTSUPP) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -127,6 +128,34 @@ TEST_F(DriveFile, given_by_a_relative_path_is_found_from_every_folder) {
     EXPECT_TRUE(fs::exists(path("half")));
   }
   EXPECT_FALSE(fs::exists(path("half")));
+}
+
+TEST_F(DriveFile, is_not_made_where_a_link_leads_to_nothing) {
+  const fs::path target = folder_.path() / "target";
+  fs::create_directory(path("b").parent_path());
+  fs::create_symlink(target, path("b"));
+  const auto [details, message] = failure_of([&] { create({path("a"), path("b")}); });
+  EXPECT_EQ(details.error_number, ENOENT);
+  EXPECT_THAT(message, testing::AllOf(HasSubstr(path("b").string()), HasSubstr("a link to nothing is there")));
+  EXPECT_FALSE(fs::exists(target));
+  EXPECT_TRUE(fs::is_symlink(path("b")));
+  EXPECT_FALSE(fs::exists(path("a")));
+}
+
+TEST_F(DriveFile, behind_a_link_is_left_empty_by_a_creation_that_is_given_up_and_the_link_leads_to_it_still) {
+  const fs::path target = folder_.path() / "target";
+  fs::create_directory(path("a").parent_path());
+  std::ofstream(target) << std::string(kBytes, 'a');
+  fs::create_symlink(target, path("a"));
+  {
+    const std::vector<fs::path> paths{path("a")};
+    const std::vector<int64_t> bytes{kBytes};
+    std::vector<Drive> given_up = make_drives(paths, bytes);
+    allocate_drives(given_up, bytes);
+  }
+  EXPECT_EQ(fs::read_symlink(path("a")), target);
+  EXPECT_EQ(fs::file_size(path("a")), 0u);
+  EXPECT_EQ(create({path("a")})[0].bytes(), kBytes);
 }
 
 TEST_F(DriveFile, is_a_regular_one) {

@@ -56,6 +56,17 @@ TEST_F(Trim, gives_back_every_block_of_a_store_and_removes_it) {
   EXPECT_EQ(status.st_blocks, 0) << "its blocks are not given back";
 }
 
+TEST_F(Trim, removes_a_store_behind_a_link_and_the_link) {
+  write_step(*create(), run_, 0);
+  const std::filesystem::path target = folder_.path() / "elsewhere", link = folder_.path() / "link";
+  std::filesystem::rename(file(), target);
+  std::filesystem::create_symlink(target, link);
+  std::filesystem::create_symlink(link, file());
+  EXPECT_GT(trim().front().bytes, 0);
+  EXPECT_FALSE(std::filesystem::exists(target));
+  EXPECT_FALSE(std::filesystem::is_symlink(file()));
+}
+
 class TrimDrives : public Trim {
  protected:
   std::unique_ptr<RecordStore> create() {
