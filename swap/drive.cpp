@@ -173,13 +173,18 @@ Drive::Drive(Drive&& other) noexcept
       whole_bytes_(other.whole_bytes_),
       goes_with_owner_(other.goes_with_owner_),
       reserves_(std::exchange(other.reserves_, Reserves::kNothing)),
+      locked_by_(other.locked_by_),
       write_refused_(other.write_refused_) {}
 
-// The lock is held until the name is gone: nobody else's file has it.
+// The lock is held until the name is gone: nobody else's file has it. It is given up expressly, since a forked child's
+// descriptor would keep it; and never by that child, which has it only as long as its parent does.
 Drive::~Drive() {
   if (file_ < 0) return;
-  if (goes_with_owner_ && has_its_name()) take_away();
-  if (reserves_ == Reserves::kBeyondItsEnd) give_back();
+  if (locked_by_ == getpid()) {
+    if (goes_with_owner_ && has_its_name()) take_away();
+    if (reserves_ == Reserves::kBeyondItsEnd) give_back();
+    flock(file_, LOCK_UN);
+  }
   close(file_);
 }
 
@@ -265,7 +270,10 @@ int lock_file(int file) {
 
 void Drive::lock() {
   const int error_number = lock_file(file_);
-  if (error_number == 0) return;
+  if (error_number == 0) {
+    locked_by_ = getpid();
+    return;
+  }
   if (error_number != EWOULDBLOCK) {
     fail("lock", path_, error_number, with_folders("this file system has no locks: give a folder on a local drive"));
   }

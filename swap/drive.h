@@ -21,7 +21,8 @@ struct Extent {
 
 // Move-only owner of the descriptor and, with it, of the advisory lock. Not synchronised; transfers go through an
 // IoQueue. A file that make_drives() made or allocate_drives() emptied goes with its owner, still locked, until keep();
-// where a link led to it, it is left there empty, and the link as it is.
+// where a link led to it, it is left there empty, and the link as it is. A copy that a forked child has ends nothing
+// but its own descriptor.
 class Drive {
  public:
   // kReadWhereItMust: a file that may not be written (its drive is read-only, its owner somebody else) is opened for
@@ -77,6 +78,7 @@ class Drive {
   int64_t whole_bytes_ = 0;  // its length then
   bool goes_with_owner_ = false;
   enum class Reserves : uint8_t { kNothing, kBeyondItsEnd } reserves_ = Reserves::kNothing;
+  int locked_by_ = 0;      // the process; 0: it is not locked
   int write_refused_ = 0;  // errno, where it may not be written to
 };
 

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <string>
@@ -53,6 +55,10 @@ class DriveFile : public testing::Test {
     for (const auto& each : fs::directory_iterator("/proc/self/fd"))
       count += fs::read_symlink(each.path(), ignored).string().starts_with(file.string()) ? 1 : 0;
     return count;
+  }
+  static bool has_ended_well(pid_t child) {
+    int status = -1;
+    return waitpid(child, &status, 0) == child && status == 0;
   }
   std::vector<Drive> create(const std::vector<fs::path>& files) const {
     const std::vector<int64_t> bytes(files.size(), kBytes);
@@ -156,6 +162,37 @@ TEST_F(DriveFile, behind_a_link_is_left_empty_by_a_creation_that_is_given_up_and
   EXPECT_EQ(fs::read_symlink(path("a")), target);
   EXPECT_EQ(fs::file_size(path("a")), 0u);
   EXPECT_EQ(create({path("a")})[0].bytes(), kBytes);
+}
+
+TEST_F(DriveFile, is_unlocked_by_its_owner_while_a_forked_child_lives) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  pid_t child = 0;
+  {
+    const std::vector<Drive> drives = create({path("a")});
+    child = fork();
+    if (child == 0) {
+      close(ends[1]);
+      char nothing = 0;
+      _exit(read(ends[0], &nothing, 1) == 0 ? 0 : 1);  // until the parent says so
+    }
+  }
+  EXPECT_NO_THROW(Drive::open(path("a")));
+  close(ends[0]);
+  close(ends[1]);
+  EXPECT_TRUE(has_ended_well(child));
+}
+
+TEST_F(DriveFile, is_neither_unlocked_nor_taken_away_by_a_forked_child) {
+  std::vector<Drive> half_made = make_drives(std::vector{path("a")}, std::vector{kBytes});
+  const pid_t child = fork();
+  if (child == 0) {
+    half_made.clear();
+    _exit(0);
+  }
+  ASSERT_TRUE(has_ended_well(child));
+  EXPECT_TRUE(fs::exists(path("a")));
+  EXPECT_THROW(Drive::open(path("a")), ConfigError);
 }
 
 TEST_F(DriveFile, is_a_regular_one) {
