@@ -10,6 +10,7 @@
 #include <cmath>
 #include <deque>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "core/arena.h"
@@ -102,6 +103,8 @@ class BareLoop {
  public:
   BareLoop(IoQueue& queue, const BareRun& run) : queue_(queue), run_(run), progress_(run.ranges.size()) {
     SLUICE_CHECK(!run.ranges.empty(), "a run without a range");
+    SLUICE_CHECK(run.block_bytes > 0, "a run of requests of no bytes");
+    SLUICE_CHECK(queue.in_flight() == 0, "a run beside requests of others");
     const auto ranges = static_cast<int64_t>(run.ranges.size());
     const int64_t blocks = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
     depth_ = std::min({int64_t{run.depth}, queue.depth() / ranges, blocks / ranges});
@@ -116,15 +119,14 @@ class BareLoop {
     divide();
   }
 
+  // What is in flight when something fails may still move bytes: the memory is the caller's again only after it.
   BareEnd run() {
-    const int64_t begin_ns = run_.clock();
-    std::array<IoCompletion, 64> done;
-    for (submit(); ended_bytes_ < started_bytes_; submit()) {
-      const size_t count = queue_.poll(done, Wait::kUntilOne);
-      for (size_t i = 0; i < count; ++i) finish(done[i]);
-      if (run_.clock() - begin_ns > run_.limit_ns) stop();
+    try {
+      return run_to_end();
+    } catch (...) {
+      wait_for_all();
+      throw;
     }
-    return {.bytes = ended_bytes_, .ns = run_.clock() - begin_ns};
   }
 
  private:
@@ -135,6 +137,30 @@ class BareLoop {
     int64_t in_flight = 0;
     std::deque<int64_t> free_blocks;  // of memory, that no request in flight has: the one that rested longest first
   };
+
+  BareEnd run_to_end() {
+    const int64_t begin_ns = run_.clock();
+    std::array<IoCompletion, 64> done;
+    for (submit(); ended_bytes_ < started_bytes_; submit()) {
+      const size_t count = queue_.poll(done, Wait::kUntilOne);
+      for (size_t i = 0; i < count; ++i) finish(done[i]);
+      if (run_.clock() - begin_ns > run_.limit_ns) stop();
+    }
+    return {.bytes = ended_bytes_, .ns = run_.clock() - begin_ns};
+  }
+
+  // A queue that fails for a moment is asked again; what it reports is known to be lost.
+  void wait_for_all() {
+    std::array<IoCompletion, 64> lost;
+    while (queue_.in_flight() > 0) {
+      try {
+        queue_.flush();
+        queue_.poll(lost, Wait::kUntilOne);
+      } catch (const IoError&) {
+        std::this_thread::yield();
+      }
+    }
+  }
 
   // By where the ranges would end if they lay one behind the other: no byte is lost to rounding.
   void divide() {

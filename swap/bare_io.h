@@ -60,7 +60,8 @@ struct BareEnd {
   int64_t bytes = 0, ns = 0;
   double gb_per_s() const { return ns > 0 ? static_cast<double>(bytes) / static_cast<double>(ns) : 0; }
 };
-// Throws IoError for a request that fails or comes up short.
+// Nothing else may be in flight on the queue. Throws IoError for a request that fails or comes up short. However this
+// ends, nothing is in flight afterwards: memory and files are the caller's again.
 BareEnd run_bare(IoQueue& queue, const BareRun& run);
 // Throws it: with the request's errno, or with how many bytes have moved.
 void check_whole(const IoCompletion& completion, int64_t bytes, const std::filesystem::path& path);

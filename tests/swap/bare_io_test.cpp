@@ -104,6 +104,17 @@ TEST_F(BareDrives, without_memory_for_a_block_of_each_are_a_programmers_error) {
   EXPECT_THROW(run({1, 1, 1}, 2), std::logic_error);
 }
 
+TEST_F(BareDrives, in_blocks_of_nothing_or_beside_requests_of_others_are_a_programmers_error) {
+  const Arena memory(2 * kBlock);
+  const auto queue = simulated_drives_factory(drives_)({.depth = 2});
+  BareRun run{.ranges = ranges_of({1}), .bytes = kBlock, .block_bytes = 0, .memory = memory.span()};
+  EXPECT_THROW(run_bare(*queue, run), std::logic_error);
+  run.block_bytes = kBlock;
+  queue->submit({.file = 0, .memory = memory.at(kBlock), .bytes = kBlock, .tag = 1000});
+  EXPECT_THROW(run_bare(*queue, run), std::logic_error);
+  EXPECT_EQ(queue->in_flight(), 1);
+}
+
 TEST(BareRequest, that_fails_names_its_file_and_its_errno_or_how_much_has_moved) {
   const TempFolder folder;
   const ScratchFile scratch(folder.path(), 4 * kBlock);
@@ -121,6 +132,33 @@ TEST(BareRequest, that_fails_names_its_file_and_its_errno_or_how_much_has_moved)
   const IoFailure cut = failure({.short_bytes = 512});
   EXPECT_EQ(cut.details.error_number, 0);
   EXPECT_THAT(cut.message, HasSubstr("512 bytes moved"));
+}
+
+// One that fails, beside others that do not, and a poll that does: in whichever order they are reported.
+TEST(BareRequest, that_fails_ends_its_run_when_no_other_one_is_in_flight) {
+  const TempFolder folder;
+  const ScratchFile scratch(folder.path(), 64 * kBlock);
+  for (const IoBackend backend : {IoBackend::kAuto, IoBackend::kThreads}) {
+    for (const Order order : {Order::kAsFinished, Order::kReversed}) {
+      const Arena memory(16 * kBlock);
+      auto faults = std::make_shared<Faults>();
+      faults->order = order;
+      const auto queue = make_faulty_queue(make_io_queue({.backend = backend, .depth = 16}), faults);
+      const BareRun run{
+          .ranges = {scratch.whole()}, .bytes = 64 * kBlock, .block_bytes = kBlock, .memory = memory.span()};
+      faults->list = {{.nth = faults->reads + 20, .error_number = EIO}};
+      EXPECT_EQ(failure_of([&] { run_bare(*queue, run); }).details.error_number, EIO);
+      EXPECT_EQ(queue->in_flight(), 0);
+      faults->list.clear();
+      faults->poll_that_throws = faults->polls + 1;
+      EXPECT_THROW(run_bare(*queue, run), IoError);
+      EXPECT_EQ(queue->in_flight(), 0);
+      // The tags of a smaller run after it are its own.
+      const BareRun smaller{
+          .ranges = {scratch.whole()}, .bytes = 16 * kBlock, .block_bytes = 8 * kBlock, .memory = memory.span()};
+      EXPECT_EQ(run_bare(*queue, smaller).bytes, 16 * kBlock);
+    }
+  }
 }
 
 TEST(ScratchFiles, leave_no_file_where_there_is_no_direct_io) {
