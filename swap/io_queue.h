@@ -74,7 +74,9 @@ struct IoQueueOptions {
   int depth = 64;
   int files = 1;  // that requests go to, about: the threads twin works on each with threads of its own
   // Memory that requests will use; registered with the kernel where it allows that (in pieces: swap/uring_buffers.h; a
-  // refusal falls back to unregistered memory and is logged once).
+  // refusal falls back to unregistered memory and is logged once). It outlives the queue and stays mapped as it is:
+  // io_uring holds the very pages that lay there, and memory mapped anew at the same addresses has others, which
+  // requests would neither fill nor take bytes from.
   std::vector<std::span<std::byte>> memory{};
   Log log{};
 };
