@@ -94,6 +94,9 @@ void RecordStore::Impl::read_superblocks(Superblock (&superblocks)[2], BlockStat
   for (int i = 0; i < 2; ++i) {
     run_block(IoOp::kRead, kSuperblockOffset[i]);
     states[i] = read_superblock(block.span(), fingerprint, superblocks[i]);
+    // One that belongs in the other's place was written, or is read, where it should not be.
+    const bool is_misplaced = superblocks[i].table_offset != layout.table_offset(i);
+    if (states[i] == BlockState::kValid && is_misplaced) states[i] = BlockState::kDamaged;
   }
   for (int i : {0, 1}) {
     const bool other_is_a_later_one = states[1 - i] == BlockState::kValid && superblocks[1 - i].generation > 1;
@@ -121,10 +124,7 @@ bool RecordStore::Impl::read_older_table(int area, const Superblock& superblock)
 // Reads an area into the table buffer. False: it is not the table that the superblock wrote.
 bool RecordStore::Impl::read_table(int area, const Superblock& superblock) {
   const int64_t bytes = superblock.table_bytes;
-  if (superblock.table_offset != layout.table_offset(area) || bytes > layout.table_area_bytes() ||
-      bytes < table_payload_bytes(record_count(), 0)) {
-    return false;
-  }
+  if (bytes > layout.table_area_bytes() || bytes < table_payload_bytes(record_count(), 0)) return false;
   grow_table_buffer(bytes);
   read_caller_bytes = std::max(read_caller_bytes, bytes - table_payload_bytes(record_count(), 0));
   const Extent at{.offset = layout.table_offset(area), .bytes = round_up(bytes, kStoreBlockBytes)};

@@ -138,7 +138,8 @@ struct Superblock {
   uint32_t crc = 0;  // of all before
 };
 static_assert(sizeof(Superblock) == 56);
-// Fills a whole block. The superblock's magic and crc are set here.
+// Fills a whole block. One whose table_offset is not that of its own place is damaged. The superblock's magic and crc
+// are set here.
 void write_superblock(std::span<std::byte> block, Superblock superblock);
 // In a superblock's place: its step was given up (RecordStore::open_step).
 void write_given_up(std::span<std::byte> block, uint64_t fingerprint);

@@ -1,4 +1,6 @@
 // Damage to a store's superblocks, tables and openings: what is opened, and what is refused and left alone.
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <utility>
 
@@ -76,6 +78,16 @@ TEST_P(StoreTables, with_any_bit_of_the_newest_superblock_flipped_open_at_the_st
     expect_opens_at(1);
     EXPECT_THAT(lines_.text(), AllOf(HasSubstr("superblock 0 of"), HasSubstr("the other copy is used")));
   });
+}
+
+TEST_P(StoreTables, with_a_superblock_in_the_place_of_the_other_one_say_that_it_is_damaged) {
+  for (const int replaced : {kNewest, kOlder}) {
+    image(0).write(kSuperblockOffset[replaced], block_at(0, kSuperblockOffset[1 - replaced]));
+    expect_opens_at(replaced == kNewest ? 1 : 2);
+    EXPECT_THAT(lines_.text(), HasSubstr(fmt::format("superblock {} of {} is damaged: the other copy is used", replaced,
+                                                     store_path(folder(0), 0).string())));
+    take_back();
+  }
 }
 
 TEST_P(StoreTables, with_a_bit_of_any_byte_of_the_newest_table_flipped_open_at_the_step_before) {
