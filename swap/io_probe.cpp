@@ -37,11 +37,13 @@ struct Figures {
 class Rounds {
  public:
   explicit Rounds(const IoProbeOptions& options) : options_(options), begin_ns_(options.clock()) {
+    SLUICE_CHECK(!options.folders.empty(), "a probe without a drive");
     for (const std::filesystem::path& folder : options.folders) files_.emplace_back(folder, options.scratch_bytes);
     const auto memory_bytes = static_cast<int64_t>(options.memory.size());
     const int64_t most_block_bytes =
         std::min(options.scratch_bytes, memory_bytes / static_cast<int64_t>(files_.size()));
     for (const IoSettings& with : options.candidates) {
+      SLUICE_CHECK(with.block_bytes > 0, "a candidate whose requests have no bytes");
       if (with.block_bytes <= most_block_bytes) figures_.push_back({.settings = with, .read = {}, .write = {}});
     }
     const int64_t passes = 2 * kRounds * static_cast<int64_t>(figures_.size()) + 1;

@@ -27,6 +27,7 @@ size_t IoQueue::poll(std::span<IoCompletion> completions, Wait wait) {
 }
 
 IoQueueOptions for_drives(IoQueueOptions options, int drives) {
+  SLUICE_CHECK(drives > 0, "a queue that serves no drive");
   options.depth = std::min(options.depth, kMaxQueueDepth / drives) * drives;
   options.files = drives;
   return options;

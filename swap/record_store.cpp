@@ -299,7 +299,7 @@ void RecordStore::interrupt() { impl_->transfers.interrupt(); }
 int RecordStore::in_flight() const { return impl_->transfers.in_flight(); }
 
 RecordLayout RecordStore::layout(RecordId record) const {
-  SLUICE_CHECK(record.chunk < impl_->layout.chunk_count(), "no such record");
+  impl_->entry(record);  // there is one
   return impl_->layout.layout(record);
 }
 
@@ -324,14 +324,15 @@ const char* older_copies(size_t drives) {
 CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t found, const std::string& block) const {
   const Impl::Entry& e = impl_->entry(record);
   const auto p = static_cast<size_t>(plane);
+  const auto planes = planes_of(impl_->identity.format(), record.group);
+  SLUICE_CHECK(plane >= 0 && p < planes.size(), "no such plane");
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
       "({}); nothing was done with them; check the drive and its cables{}, then {}; where that ends here again the "
       "drive "
       "has kept other bytes than it was given: {}",
-      block, record.chunk, name_of(record.group), planes_of(impl_->identity.format(), record.group)[p].name,
-      e.written[p], found, impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), kGoOn,
-      kStartOver));
+      block, record.chunk, name_of(record.group), planes[p].name, e.written[p], found,
+      impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), kGoOn, kStartOver));
 }
 
 // Where a plane lies, on each of the drives that have a part of it.

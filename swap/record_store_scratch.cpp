@@ -49,14 +49,14 @@ uint32_t RecordStore::scratch_checksum(int extent) const { return impl_->scratch
 void RecordStore::set_scratch_checksum(int extent, uint32_t crc) { impl_->scratch_entry(extent).crc = crc; }
 
 CorruptionError RecordStore::scratch_corruption(int extent, uint32_t found, const std::string& what) const {
+  const uint32_t expected = scratch_checksum(extent);  // there is such an extent
   const Extents extents = impl_->layout.scratch_extents(extent);
   const Extent& at = extents.list[0];
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: {}, scratch extent {}: CRC32C {:08x} expected, {:08x} found (offset {} of "
       "{}{}); nothing was done with them; check the drive and its cables, then {}",
-      what, extent, scratch_checksum(extent), found, at.offset,
-      impl_->drives[static_cast<size_t>(at.drive)].path().string(), extents.count > 1 ? " and further drives" : "",
-      kGoOn));
+      what, extent, expected, found, at.offset, impl_->drives[static_cast<size_t>(at.drive)].path().string(),
+      extents.count > 1 ? " and further drives" : "", kGoOn));
 }
 
 }  // namespace sluice

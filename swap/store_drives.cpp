@@ -285,6 +285,7 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
 }
 
 std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {
+  SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
   const std::filesystem::path path = store_path(folders.front(), rank);
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;

@@ -127,6 +127,15 @@ TEST_F(ProbeRounds, of_a_candidate_that_cannot_be_had_again_are_those_before) {
   EXPECT_EQ(depths_.size(), 3u);
 }
 
+TEST_F(ProbeIo, of_no_drive_or_with_blocks_of_nothing_is_a_programmers_error) {
+  EXPECT_THROW(probe_io(options({{.backend = IoBackend::kThreads, .block_bytes = 0}})), std::logic_error);
+  IoProbeOptions nowhere = options({{.backend = IoBackend::kThreads}});
+  nowhere.folders.clear();
+  EXPECT_THROW(probe_io(nowhere), std::logic_error);
+  EXPECT_THROW(for_drives({}, 0), std::logic_error);
+  EXPECT_THAT(depths_, testing::IsEmpty());
+}
+
 TEST_F(ProbeIo, where_no_block_fits_says_so) {
   const auto [details, message] = failure_of([&] { probe_io(options({{.block_bytes = 8 * kMiB}})); });
   EXPECT_EQ(details.error_number, 0);

@@ -174,8 +174,12 @@ TEST_F(StoreAtItsLimits, misuse_is_refused_before_anything_is_noted_down_of_it) 
   for (const RecordId none :
        {RecordId{1000000, Group::kState}, RecordId{0, Group::kGradient}, RecordId{last, Group::kActivations}}) {
     EXPECT_THROW(store->read(none, buffer.data(), 0), std::logic_error);
+    EXPECT_THROW(store->layout(none), std::logic_error);
+    EXPECT_THROW(store->corruption(none, 0, 0, "none"), std::logic_error);
   }
-  EXPECT_THROW(store->layout({1000000, Group::kState}), std::logic_error);
+  for (const int plane : {-1, store->layout(record).plane_count, 1000}) {
+    EXPECT_THROW(store->corruption(record, plane, 0, "none"), std::logic_error);
+  }
   // A commit that finds no room can be tried again.
   std::vector<AlignedBuffer> buffers;
   for (int i = 0; i < kMaxTransfers; ++i) {

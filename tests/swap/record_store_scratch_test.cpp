@@ -84,6 +84,16 @@ class Scratch : public testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Drives, Scratch, testing::Values(1, 2, 3), testing::PrintToStringParamName());
 
+TEST_P(Scratch, that_is_not_there_is_a_programmers_error) {
+  for (const std::vector<int64_t>& extents : {std::vector<int64_t>{}, {4096}}) {
+    const auto store = create(extents);
+    for (const int extent : {-1, 1, 1000}) {
+      EXPECT_THROW(store->scratch_checksum(extent), std::logic_error);
+      EXPECT_THROW(store->scratch_corruption(extent, 1, "none"), std::logic_error);
+    }
+  }
+}
+
 TEST_P(Scratch, extents_hold_what_was_written_last_and_leave_records_alone) {
   const auto store = create(kBytes);
   write_step(*store, run_, 1);

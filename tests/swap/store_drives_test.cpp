@@ -124,6 +124,7 @@ TEST_P(StoreDrives, of_which_one_has_no_room_to_be_measured_share_alike_and_say_
 TEST_P(StoreDrives, tell_their_weights_while_they_are_open_and_with_one_copy_of_the_header) {
   const std::array folders = {folder(0), folder(1)};
   EXPECT_EQ(stored_weights(folders), std::nullopt);
+  EXPECT_THROW(stored_weights({}), std::logic_error);
   const auto store = create(options({700, 300}));
   const std::vector<uint32_t> expected = {700, 300};
   EXPECT_EQ(stored_weights(folders), expected);
