@@ -142,8 +142,10 @@ class BlockReader {
 
 std::string order_of(const DrivePlace& place) {
   if (place.weights.size() == 1) return fmt::format("it was made with one folder {}", kNamesFolders);
-  return fmt::format("it was made with the folders [{}], in this order {}", fmt::join(place.folders, ", "),
-                     kNamesFolders);
+  // Its header has room for the names of the first ones.
+  const size_t unnamed = place.weights.size() - std::min(place.folders.size(), place.weights.size());
+  return fmt::format("it was made with the folders [{}]{}, in this order {}", fmt::join(place.folders, ", "),
+                     unnamed > 0 ? fmt::format(" and {} more, whose names are not kept", unnamed) : "", kNamesFolders);
 }
 
 // The first drive's header. nullopt: the store's creation was cut off.

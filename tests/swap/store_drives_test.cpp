@@ -56,6 +56,15 @@ class StoreDrives : public testing::TestWithParam<IoBackend> {
   TestRun run_;
 };
 
+TEST_P(StoreDrives, whose_names_are_longer_than_a_header_are_counted_where_one_is_missing) {
+  StoreOptions with = options({1, 1, 1});
+  with.folder = folder_.path() / std::string(200, 'a');
+  with.more_folders = {folder_.path() / std::string(200, 'b'), folder_.path() / std::string(200, 'c')};
+  write_step(*create(with), run_, 0);
+  with.more_folders.pop_back();
+  EXPECT_THAT(refusal(with), HasSubstr("[" + with.folder.string() + "] and 2 more, whose names are not kept, in this"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, StoreDrives, testing::Values(IoBackend::kAuto, IoBackend::kThreads),
                          [](const auto& each) { return each.param == IoBackend::kAuto ? "auto" : "threads"; });
 
