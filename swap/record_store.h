@@ -60,9 +60,10 @@ struct StepState {
 };
 
 constexpr int kMaxDrives = 16;
-constexpr int kMaxTransfers = 64;                        // of a store, in flight
-constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;    // of StepState::caller
-constexpr int64_t kMaxScratchBytes = int64_t{1} << 56;   // of all scratch extents together
+constexpr int kMaxTransfers = 64;                       // of a store, in flight
+constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;   // of StepState::caller
+constexpr int64_t kKeptModelBytes = 3072;               // of StoreIdentity::model, in the store; a longer one as a hash
+constexpr int64_t kMaxScratchBytes = int64_t{1} << 56;  // of all scratch extents together
 constexpr int64_t kMaxIoBlockBytes = int64_t{64} << 20;  // of what users may ask for
 
 // kTakenAway: by the owner, once the files are open (scratch). Else a file without its name has been deleted by
@@ -138,7 +139,8 @@ class RecordStore {
   // a warning is logged): nothing in it changes, and writes and commits end with the IoError that says why.
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
-  // What identity a store on disk has, for resuming with its chunk size. nullopt: no readable identity header.
+  // What identity a store on disk has, for resuming with its chunk size; of its model the first kKeptModelBytes.
+  // nullopt: no readable identity header.
   static std::optional<StoreIdentity> identify(const std::filesystem::path& folder, int rank = 0);
   // The number drawn when the store was created: another one, and another store lies there now. nullopt: no readable
   // identity header. A store that is open may be asked too.

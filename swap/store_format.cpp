@@ -30,7 +30,7 @@ struct IdentityBlock {
   int64_t chunk_elements = 0, chunk_count = 0;
   int32_t rank = 0, world_size = 0, drive = 0, drive_count = 0;
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
-  char model[3072] = {};
+  char model[kKeptModelBytes] = {};
   uint32_t optimizer = 0, moments = 0;
   uint64_t chunk_sizes_hash = 0;
   uint32_t crc = 0;  // of all before

@@ -170,7 +170,7 @@ struct DrivePlace {
 void write_identity(std::span<std::byte> block, const StoreIdentity& identity, const DrivePlace& place);
 enum class HeaderState : uint8_t { kValid, kBlank, kForeign, kDamaged, kOtherVersion, kContradictory };
 struct IdentityHeader {
-  StoreIdentity identity;  // model: the first 3 KiB of the text
+  StoreIdentity identity;  // model: the first kKeptModelBytes of the text
   DrivePlace place;
   uint64_t fingerprint = 0, model_hash = 0, model_bytes = 0;
   uint32_t version = 0;

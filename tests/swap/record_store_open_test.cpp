@@ -166,6 +166,15 @@ TEST_F(StoreOpening, a_file_cut_short_is_refused) {
   EXPECT_THAT(message_of<CorruptionError>([&] { open(); }), HasSubstr("cut short"));
 }
 
+TEST_F(StoreOpening, identify_tells_as_much_of_a_long_model_as_is_kept_and_opening_compares_all_of_it) {
+  run_.identity.model = std::string(10000, 'm');
+  make_steps(0);
+  EXPECT_EQ(RecordStore::identify(folder_.path())->model, std::string(kKeptModelBytes, 'm'));
+  EXPECT_NE(open(), nullptr);
+  run_.identity.model.back() = 'n';
+  EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("another one"));
+}
+
 TEST_F(StoreOpening, identify_tells_what_a_store_was_made_with) {
   EXPECT_EQ(RecordStore::identify(folder_.path()), std::nullopt);
   make_steps(0);
