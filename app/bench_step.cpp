@@ -111,7 +111,9 @@ std::string figures_text(const Measured& measured) {
                  measured.tflop_per_s);
   for (const auto& [lane, ms] : exposed_ms(figures)) fmt::format_to(out, " {} {:.1f}", lane, ms);
   text += " ms\n";
-  if (measured.predicted) text += prediction_words(*measured.predicted, measured.tokens_of_micro_batch);
+  if (measured.predicted) {
+    text += prediction_words(*measured.predicted, measured.tokens_of_micro_batch, CriticalOf::kTheseHomes);
+  }
   fmt::format_to(out, "its hops replayed alone:\n");
   for (int i = 0; i < kLaneGroupCount; ++i) {
     const auto resource = static_cast<LaneGroup>(i);

@@ -11,6 +11,7 @@
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/pending_file.h"
+#include "swap/record_store.h"
 
 namespace sluice {
 namespace {
@@ -36,12 +37,21 @@ double number_of(const Json& json, std::string_view key, const fs::path& file) {
 }
 
 // Out of range or between two numbers would be cut to another one by the conversion.
-int update_threads_of(const Json& json, const fs::path& file) {
-  const double value = number_of(json, "update_threads", file);
-  constexpr int kMost = 1024;
-  if (value >= 1 && value <= kMost && value == std::floor(value)) return static_cast<int>(value);
-  throw ConfigError(fmt::format("{}: update_threads is {}: allowed is a whole number from 1 to {}", file.string(),
-                                json["update_threads"].dump(), kMost));
+int whole_number_of(const Json& json, const std::string& key, int most, const fs::path& file) {
+  const double value = number_of(json, key, file);
+  if (value >= 1 && value <= most && value == std::floor(value)) return static_cast<int>(value);
+  throw ConfigError(
+      fmt::format("{}: {} is {}: allowed is a whole number from 1 to {}", file.string(), key, json[key].dump(), most));
+}
+
+// What is measured is noisy; what is much more was not measured.
+void check_mixed(const MachineSpeeds& speeds, const fs::path& file) {
+  const double both = speeds.read_gb_per_s + speeds.write_gb_per_s;
+  if (speeds.mixed_gb_per_s <= 1.25 * both) return;
+  throw ConfigError(
+      fmt::format("{}: mixed_gb_per_s is {}: allowed is the sum of reads and writes at the same time, which "
+                  "is no more than both alone, {}",
+                  file.string(), speeds.mixed_gb_per_s, both));
 }
 
 fs::path users_cache() {
@@ -57,7 +67,7 @@ MachineSpeeds read_machine(const fs::path& file) {
   const Json json = read_object(file);
   const auto fields = machine_fields();
   const auto is_known = [&](const std::string& key) {
-    return key == "measured_for" || key == "update_threads" ||
+    return key == "measured_for" || key == "update_threads" || key == "drives" ||
            std::any_of(fields.begin(), fields.end(), [&](const MachineField& field) { return field.name == key; });
   };
   for (const auto& [key, value] : json.items()) {
@@ -71,12 +81,14 @@ MachineSpeeds read_machine(const fs::path& file) {
       throw ConfigError(fmt::format("{}: {} is missing", file.string(), field.name));
     }
   }
-  if (json.contains("update_threads")) speeds.update_threads = update_threads_of(json, file);
+  if (json.contains("update_threads")) speeds.update_threads = whole_number_of(json, "update_threads", 1024, file);
+  if (json.contains("drives")) speeds.drives = whole_number_of(json, "drives", kMaxDrives, file);
   try {
     speeds.validate();
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", file.string(), error.what()));
   }
+  check_mixed(speeds, file);
   return speeds;
 }
 
@@ -84,6 +96,7 @@ std::string machine_text(const MachineSpeeds& speeds, const std::string& measure
   Json json = Json::object();
   for (const MachineField& field : machine_fields()) json[std::string(field.name)] = speeds.*field.value;
   json["update_threads"] = speeds.update_threads;
+  if (speeds.drives > 0) json["drives"] = speeds.drives;
   json["measured_for"] = Json::parse(measured_for);
   return json.dump(2) + "\n";
 }

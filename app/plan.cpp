@@ -134,13 +134,18 @@ Plan plan_what_if(const ModelSpec& model, const PlanOptions& changed, const std:
 }
 
 Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Plan& plan, const WhatIfAsked& asked) {
+  const auto prediction_of = [&](const PlanOptions& of, const Plan& made) {
+    Prediction prediction = predict(model, made, *of.speeds);
+    prediction.critical_micro_batches = critical_micro_batches(model, of, made);
+    return prediction;
+  };
   Outlook outlook{
-      .present = predict(model, plan, *options.speeds), .offers = what_would_help(model, options, plan), .what_if = {}};
+      .present = prediction_of(options, plan), .offers = what_would_help(model, options, plan), .what_if = {}};
   if (asked.resources) {
     PlanOptions changed = with_resources(options, *asked.resources);
     changed.chunk_elements = plan.geometry.chunk_elements();  // as what_would_help: a store keeps its chunks
     outlook.what_if =
-        Outlook::WhatIf{*asked.resources, predict(model, plan_what_if(model, changed, asked.words), *changed.speeds)};
+        Outlook::WhatIf{*asked.resources, prediction_of(changed, plan_what_if(model, changed, asked.words))};
   }
   return outlook;
 }
@@ -156,17 +161,26 @@ void add_outlook(Json& json, const Outlook& outlook, int64_t tokens) {
 std::string outlook_words(const Outlook& outlook, const std::vector<std::string>& changes, const PlanOptions& options,
                           int64_t tokens) {
   const StepTime present{outlook.present.step_ms, options.micro_batches * tokens};
-  std::string text = prediction_words(outlook.present, tokens) + would_help_words(outlook.offers, present, tokens);
+  std::string text =
+      prediction_words(outlook.present, tokens, CriticalOf::kPlans) + would_help_words(outlook.offers, present, tokens);
   if (!outlook.what_if) return text;
   const StepTime changed{outlook.what_if->prediction.step_ms, outlook.what_if->resources.micro_batches * tokens};
   return text + fmt::format("\nwhat if      {}: {}\n{}", fmt::join(changes, ", "), step_times_words(present, changed),
-                            prediction_words(outlook.what_if->prediction, tokens));
+                            prediction_words(outlook.what_if->prediction, tokens, CriticalOf::kPlans));
 }
 
 // Another machine's compute is not tried on this one.
 WorkspaceNeed workspace_for(RunSetup& setup, const std::string& machine_file) {
   const bool elsewhere = !machine_file.empty() && read_machine(machine_file).compute_tflop_per_s > 0;
   return elsewhere ? estimate_workspace(setup) : find_workspace(setup);
+}
+
+// Of a machine whose file says how many drives it has, where the configuration names none.
+PlanOptions plan_options_for(const RunSetup& setup, const std::string& machine_file, const ComputeMemory& memory) {
+  PlanOptions options = plan_options(setup, memory);
+  const bool says = !machine_file.empty() && setup.config.sluice.nvme.empty();
+  if (const int drives = says ? read_machine(machine_file).drives : 0; drives > 0) options.drives = drives;
+  return options;
 }
 
 }  // namespace
@@ -178,12 +192,16 @@ void run_plan(const PlanCommand& command, Console& console) {
   const int64_t tokens = tokens_of_micro_batch(setup);
   std::optional<Resources> what_if;
   if (!command.what_if.empty()) {
-    what_if = changed_resources(resources_of(plan_options(setup, {})), command.what_if, tokens);
+    what_if = changed_resources(resources_of(plan_options_for(setup, command.machine, {})), command.what_if, tokens);
   }
   const WorkspaceNeed workspace = workspace_for(setup, command.machine);
-  PlanOptions options = plan_options(setup, workspace.memory);
+  PlanOptions options = plan_options_for(setup, command.machine, workspace.memory);
   options.speeds = find_speeds(setup, workspace,
-                               {.machine_file = command.machine, .folders = store_drives(setup.config)}, console.log());
+                               {.machine_file = command.machine,
+                                .folders = store_drives(setup.config),
+                                .waiting_ms = {},
+                                .drive_count = options.drives},
+                               console.log());
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
   const Plan plan = make_plan(setup.model.spec(), options);
   std::optional<Outlook> outlook;

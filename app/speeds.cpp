@@ -124,11 +124,20 @@ std::optional<int64_t> critical_tokens(const Prediction& prediction, int64_t tok
 
 }  // namespace
 
+MachineSpeeds with_drives(MachineSpeeds machine, int drives) {
+  if (machine.drives == 0) return machine;
+  const double more = static_cast<double>(drives) / machine.drives;
+  for (double* speed : {&machine.read_gb_per_s, &machine.write_gb_per_s, &machine.mixed_gb_per_s}) *speed *= more;
+  machine.drives = drives;
+  return machine;
+}
+
 std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
                                       const Log& log) {
+  const int drives = wanted.drive_count > 0 ? wanted.drive_count : static_cast<int>(wanted.folders.size());
   const std::optional<MachineSpeeds> machine = wanted.machine_file.empty()
                                                    ? ThisMachine(setup, wanted.folders, log).speeds(wanted.drives)
-                                                   : read_machine(wanted.machine_file);
+                                                   : with_drives(read_machine(wanted.machine_file), drives);
   if (!machine) return std::nullopt;
   StepSpeeds speeds{.machine = *machine, .visits = {}};
   if (wanted.waiting_ms) {
@@ -153,7 +162,7 @@ int64_t tokens_of_micro_batch(const RunSetup& setup) {
 
 std::string digits_of(double value) { return fmt::format(fmt::runtime(value < 1 ? "{:.2g}" : "{:.1f}"), value); }
 
-std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch) {
+std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch, CriticalOf of) {
   std::string text = fmt::format("predicted    {} ms a step; alone", digits_of(prediction.step_ms));
   auto out = std::back_inserter(text);
   for (int i = 0; i < kLaneGroupCount; ++i) {
@@ -163,11 +172,13 @@ std::string prediction_words(const Prediction& prediction, int64_t tokens_of_mic
   const Busiest busiest = prediction.busiest();
   fmt::format_to(out, " ms{} {}\n", busiest.binds() ? ":" : ";", binding_words(busiest));
   const auto tokens = critical_tokens(prediction, tokens_of_micro_batch);
+  const char* const homes = of == CriticalOf::kTheseHomes ? "homes as they are, " : "";
   if (tokens) {
     const char* const compute = busiest.binds() ? "compute binds" : "compute takes longest";
-    fmt::format_to(out, "             {} where a step has more than {} tokens\n", compute, *tokens);
+    fmt::format_to(out, "             {}{} where a step has more than {} tokens\n", homes, compute, *tokens);
   } else if (prediction.binding != LaneGroup::kCompute) {
-    text += "             compute binds with no number of tokens a step\n";
+    fmt::format_to(out, "             {}compute binds with no number of tokens a step{}\n", homes,
+                   of == CriticalOf::kPlans ? " that these budgets hold" : "");
   }
   return text;
 }

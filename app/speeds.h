@@ -15,10 +15,14 @@ enum class DriveSpeeds : uint8_t { kKept, kMeasuredNow };
 
 struct SpeedsWanted {
   std::string machine_file;                    // --machine; empty: this machine
-  std::vector<std::filesystem::path> folders;  // of the store; they need not be there yet
+  std::vector<std::filesystem::path> folders;  // of the store, one for each drive; they need not be there yet
   std::optional<double> waiting_ms;            // compute waits so long for a visit's forward, in place of computing
   DriveSpeeds drives = DriveSpeeds::kKept;
+  int drive_count = 0;  // that a machine file's speeds are asked for; 0: as many as folders
 };
+// A machine's speeds as if it had so many drives, where its file says how many it has: each like those.
+MachineSpeeds with_drives(MachineSpeeds machine, int drives);
+
 // The machine's speeds were measured before, or are now, its drives' again where those are old; visits are timed, or
 // follow from the file's compute_tflop_per_s. Nothing where neither can be: the log says why. Throws ConfigError for a
 // file that is wrong.
@@ -27,8 +31,10 @@ std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& work
 
 int64_t tokens_of_micro_batch(const RunSetup& setup);
 std::string digits_of(double value);  // 1234.5, 0.025
+// Which homes the critical batch is of: the plan's, or those of plans for as many tokens.
+enum class CriticalOf : uint8_t { kTheseHomes, kPlans };
 // "predicted    812.3 ms a step; alone nvme 790.1, ... ms: nvme binds", lines for people.
-std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch);
+std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch, CriticalOf of);
 // JSON text.
 std::string prediction_json(const Prediction& prediction, int64_t tokens_of_micro_batch);
 

@@ -204,7 +204,7 @@ void Training::predict_steps() {
   }
   predictions_ = StepPredictions(kinds);
   const Prediction& present = kinds.early ? *kinds.early : kinds.deferred.value();
-  console_.print(prediction_words(present, tokens_of_micro_batch(setup_)));
+  console_.print(prediction_words(present, tokens_of_micro_batch(setup_), CriticalOf::kTheseHomes));
   keep_offers(present);
 }
 

@@ -129,9 +129,10 @@ std::array<LaneModel, kLaneCount> lane_models(const MachineSpeeds& machine) {
     lanes[lane].in_flight = in_flight_limit(static_cast<Lane>(lane), kUpdateHopsPerThread * machine.update_threads);
   }
   lanes[static_cast<int>(Lane::kUpdate)].served = machine.update_threads;
-  // Reads and writes take turns request by request, so each moves half of what both do.
-  lanes[static_cast<int>(Lane::kRead)].beside = machine.mixed_gb_per_s / 2 / machine.read_gb_per_s;
-  lanes[static_cast<int>(Lane::kWrite)].beside = machine.mixed_gb_per_s / 2 / machine.write_gb_per_s;
+  // Reads and writes take turns request by request, so each moves half of what both do, and no more than alone.
+  const auto beside = [&](double alone_gb_per_s) { return std::min(1.0, machine.mixed_gb_per_s / 2 / alone_gb_per_s); };
+  lanes[static_cast<int>(Lane::kRead)].beside = beside(machine.read_gb_per_s);
+  lanes[static_cast<int>(Lane::kWrite)].beside = beside(machine.write_gb_per_s);
   return lanes;
 }
 

@@ -44,6 +44,7 @@ void MachineSpeeds::validate() const {
     if (value <= cores) continue;
     throw ConfigError(fmt::format("a machine's {} is {}: allowed is up to its cores, {}", name, value, cores));
   }
+  if (drives < 0) throw ConfigError(fmt::format("a machine's drives is {}: allowed is 0 or more", drives));
   if (update_threads >= 1) return;
   throw ConfigError(fmt::format("a machine's update_threads is {}: allowed is 1 or more", update_threads));
 }

@@ -12,6 +12,7 @@ namespace sluice {
 struct MachineSpeeds {
   // All drives of the store together: one way alone, and the sum of both while reads and writes take turns.
   double read_gb_per_s = 0, write_gb_per_s = 0, mixed_gb_per_s = 0;
+  int drives = 0;  // how many these are the speeds of; 0: not said
   double upload_gb_per_s = 0, download_gb_per_s = 0;
   double update_ns_per_element = 0;   // of all update threads together, without checksums
   double summed_ns_per_element = 0;   // the same with every plane summed, as it comes and as it goes
@@ -34,7 +35,7 @@ struct MachineSpeeds {
   void validate() const;
 };
 
-// Every value but update_threads, by its name.
+// Every value but the whole numbers, by its name.
 struct MachineField {
   std::string_view name;
   double MachineSpeeds::*value;

@@ -281,6 +281,11 @@ bool PlanSearch::other_is_worth_it(const Candidates& found) {
 PlanSearch::Candidates PlanSearch::candidates_like(const Candidates& few) {
   Candidates found;
   if (few.first) found.first = attempt(few.first->choice);
+  // Budgets hold a model or do not, whatever is looked for: what fits by chance is no plan.
+  const auto is_tight = [&](const Candidate& candidate) {
+    return !Planner::tables_are_small(candidate.plan.table_bytes, options_.host_bytes);
+  };
+  if (found.first && is_tight(*found.first) && !attempt(first())) return {};
   if (!found.first) {
     found.first = attempt(first());
   } else {

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
+constexpr int64_t kLeastTableBytesOfAChunk = 256;  // less than any plan needs: its homes, its records, its hops
+constexpr double kFewEarly = 0.25;                 // of updates
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -68,11 +70,18 @@ int64_t Planner::chunk_elements(int64_t host_bytes) const {
   return elements;
 }
 
-// What a ring's buffers take too much of may be had in smaller ones.
 std::vector<int64_t> Planner::chunk_sizes(int64_t host_bytes) const {
   const int64_t elements = chunk_elements(host_bytes);
-  if (options_.chunk_elements > 0 || elements <= kSmallestDefaultChunkElements) return {elements};
-  return {elements, elements / 2};
+  if (options_.chunk_elements > 0) return {elements};
+  std::vector<int64_t> sizes{elements};
+  if (elements > kSmallestDefaultChunkElements) sizes.push_back(elements / 2);
+  int64_t all = 0;
+  for (const PartitionSpec& partition : model_.partitions) {
+    for (const ParameterSpec& parameter : partition.parameters) all += parameter.elements();
+  }
+  for (int64_t more = 2 * elements; more <= kLargestChunkElements && more / 2 < all; more *= 2) sizes.push_back(more);
+  std::erase_if(sizes, [&](int64_t each) { return all / each > host_bytes / kLeastTableBytesOfAChunk; });
+  return sizes;
 }
 
 // Under replay none is kept.
@@ -194,6 +203,8 @@ std::vector<Pricing> Planner::ways(const Pricing& pricing) const {
   }
   if (options_.update == UpdateMode::kAuto) {
     ways.push_back({.state = StateToDevice::kWhereForced, .early = EarlyUpdates::kNone});
+  } else if (options_.update == UpdateMode::kSpeculative && !options_.speculated_share) {
+    ways.push_back({.state = StateToDevice::kWhereForced, .early = EarlyUpdates::kFew});
   }
   for (Pricing& way : ways) way.table_bytes = pricing.table_bytes;
   return ways;
@@ -293,6 +304,7 @@ std::optional<Plan> Planner::place(Budgets budgets, int64_t elements, const Pric
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(elements);
   if (pricing.early == EarlyUpdates::kNone) plan.options.speculated_share = 0;
+  if (pricing.early == EarlyUpdates::kFew) plan.options.speculated_share = kFewEarly;
   spill_to_host(plan, budgets);
   Room room = room_beside(plan, budgets);
   if (room.host < 0) spill(plan, budgets, room);

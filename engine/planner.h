@@ -27,7 +27,7 @@ enum class RingDepth : uint8_t { kAsInOrder, kWanted };
 // What it changes in the order of a step is nothing that prices know: plans with it and without are compared.
 enum class StateToDevice : uint8_t { kWhereItFits, kWhereForced };
 // Units with early updates are programs of their own, whose tables the smallest budgets do not hold.
-enum class EarlyUpdates : uint8_t { kAsWished, kNone };
+enum class EarlyUpdates : uint8_t { kAsWished, kFew, kNone };
 
 // How a plan's homes are chosen.
 struct Pricing {
@@ -58,7 +58,8 @@ class Planner {
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
   // Of plans within this host budget.
   int64_t chunk_elements(int64_t host_bytes) const;
-  // Those to try, the first that fits is taken: where the size is not given, half of it as well.
+  // Those to try, the first that fits is taken: where the size is not given, half of it as well, whose buffers are
+  // smaller, and then larger ones, whose tables are.
   std::vector<int64_t> chunk_sizes(int64_t host_bytes) const;
   // Records and gradient of a chunk of so many elements: a buffer of the update ring, where all of it is on NVMe.
   int64_t slot_bytes(int64_t elements) const;

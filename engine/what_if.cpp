@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "engine/predict.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -51,6 +52,65 @@ PlanOptions with_resources(const PlanOptions& options, const Resources& resource
     for (double* speed : {&machine.read_gb_per_s, &machine.write_gb_per_s, &machine.mixed_gb_per_s}) *speed *= more;
   }
   return changed;
+}
+
+namespace {
+
+constexpr int kMostTried = 4096;  // micro-batches: plans for more take long
+
+// Looks for it between numbers with which compute does not bind and with which it does.
+class CriticalSearch {
+ public:
+  CriticalSearch(const ModelSpec& model, const PlanOptions& options, const Plan& plan)
+      : model_(model), options_(options), unbound_(options.micro_batches) {
+    options_.chunk_elements = plan.geometry.chunk_elements();
+    see(predict(model, plan, options.speeds.value()), options.micro_batches);
+  }
+
+  std::optional<double> run() {
+    int plans = 12;
+    while (!bound_ && plans-- > 0) {
+      if (!estimate_ || *estimate_ >= kMostTried) return estimate_;
+      if (!look_at(std::max(unbound_, static_cast<int>(*estimate_)) + 1)) return std::nullopt;
+    }
+    if (!bound_) return estimate_;
+    // Most often the one before is none; homes may have become better, too.
+    for (int next = *bound_ - 1; next > unbound_ && plans-- > 0; next = unbound_ + (*bound_ - unbound_) / 2) {
+      if (!look_at(next)) break;
+    }
+    const bool between = estimate_ && *estimate_ >= unbound_ && *estimate_ < *bound_;
+    return between ? *estimate_ : *bound_ - 1;
+  }
+
+ private:
+  bool look_at(int micro_batches) {
+    options_.micro_batches = micro_batches;
+    const std::optional<Plan> plan = find_plan(model_, options_);
+    if (plan) see(predict(model_, *plan, *options_.speeds), micro_batches);
+    return plan.has_value();
+  }
+  void see(const Prediction& prediction, int micro_batches) {
+    if (prediction.binding == LaneGroup::kCompute) {
+      bound_ = micro_batches;
+    } else {
+      unbound_ = micro_batches;
+      estimate_ = prediction.critical_micro_batches;
+    }
+  }
+
+  const ModelSpec& model_;
+  PlanOptions options_;
+  int unbound_;
+  std::optional<int> bound_;
+  std::optional<double> estimate_;  // with the homes of the plan for unbound_
+};
+
+}  // namespace
+
+std::optional<double> critical_micro_batches(const ModelSpec& model, const PlanOptions& options, const Plan& plan) {
+  const Prediction present = predict(model, plan, options.speeds.value());
+  if (present.binding == LaneGroup::kCompute) return present.critical_micro_batches;
+  return CriticalSearch(model, options, plan).run();
 }
 
 std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& options, const Plan& plan) {

@@ -62,6 +62,7 @@ TEST_F(MachineFile, that_is_wrong_is_refused_with_its_name_and_the_keys) {
         std::pair(with("\"update_threads\": 3", "\"update_threads\": 0"), "update_threads"),
         std::pair(with("\"compute_cores\": 0.0", "\"compute_cores\": 4.5"), "compute_cores is 4.5"),
         std::pair(with("\"copy_cores\": 0.0", "\"copy_cores\": 5"), "copy_cores is 5: allowed is up to its cores, 4"),
+        std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 0.1"), "mixed_gb_per_s is"),
         std::pair(with("\"hop_us\"", "\"hop_ms\""), "hop_ms"), std::pair(std::string("[]"), "JSON object")}) {
     EXPECT_THAT(error_of(text), AllOf(HasSubstr(path_.string()), HasSubstr(key)));
   }
@@ -76,6 +77,15 @@ TEST_F(MachineFile, has_a_whole_number_of_update_threads_and_any_of_cores) {
   EXPECT_EQ(read_machine(path_).update_threads, 1024);
   EXPECT_EQ(error_of(with("\"cores\": 4.0", "\"cores\": 1.5")), "");  // a quota's
   EXPECT_EQ(read_machine(path_).cores, 1.5);
+}
+
+TEST_F(MachineFile, may_say_how_many_drives_there_are) {
+  EXPECT_EQ(error_of(machine_text(kSpeeds, "{}")), "");
+  EXPECT_EQ(read_machine(path_).drives, 0);
+  EXPECT_EQ(error_of(with("\"update_threads\": 3", "\"update_threads\": 3, \"drives\": 8")), "");
+  EXPECT_EQ(read_machine(path_).drives, 8);
+  EXPECT_THAT(error_of(with("\"update_threads\": 3", "\"update_threads\": 3, \"drives\": 1.5")),
+              testing::HasSubstr("drives is 1.5: allowed is a whole number"));
 }
 
 TEST_F(MachineFile, measured_before_is_found_by_what_it_was_measured_for) {

@@ -51,7 +51,7 @@ TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order
 // such models and forty budgets of each, one is taken with less.
 TEST_F(Homes, a_budget_is_never_refused_where_a_smaller_one_is_taken) {
   int taken_with_less = 0;
-  for (const uint64_t seed : {3, 4, 5, 189}) {
+  for (const uint64_t seed : {3, 4, 5, 42}) {
     model_ = random_model(seed, Precision::kBf16);
     PlanOptions wish = options(seed);
     wish.speeds.reset();

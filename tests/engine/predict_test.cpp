@@ -223,6 +223,16 @@ TEST_F(Predict, updates_of_state_on_the_device_take_all_update_threads) {
   }
 }
 
+TEST_F(Predict, a_drive_moves_no_faster_both_ways_at_once_than_one_way_alone) {
+  const Plan plan = make_plan(model_, options_of(kHost, kNvme));
+  MachineSpeeds machine = endless();
+  set_drives(machine, 0.004);
+  machine.mixed_gb_per_s = 0.008;  // as fast as alone
+  const Prediction prediction = predict(model_, plan, speeds(machine));
+  machine.mixed_gb_per_s = 1;
+  EXPECT_EQ(predict(model_, plan, speeds(machine)).step_ms, prediction.step_ms);
+}
+
 TEST_F(Predict, compute_binds_above_the_critical_batch_and_not_below) {
   MachineSpeeds machine = endless();
   set_drives(machine, 0.004);

@@ -102,6 +102,34 @@ TEST_F(WhatIf, what_helps_most_comes_first) {
   EXPECT_NEAR(tokens.micro_batches_per_s, 4 / *tokens.step_ms * 1e3, 1e-9);
 }
 
+// The more tensors there are, the less memory they leave to records: homes as they are say too little.
+TEST_F(WhatIf, compute_binds_in_plans_for_more_than_the_critical_batch_and_for_less_it_does_not) {
+  options_.host_bytes = 400 * kKiB;
+  set_drives(options_.speeds->machine, 0.02);
+  for (VisitTime& visit : options_.speeds->visits) visit = {.forward_ms = 0.05, .backward_ms = 0.15};
+  const auto predicted = [&](int micro_batches) {
+    PlanOptions options = options_;
+    options.micro_batches = micro_batches;
+    return predict(model_, make_plan(model_, options), *options.speeds);
+  };
+  const double critical = critical_micro_batches(model_, options_, make_plan(model_, options_)).value();
+  EXPECT_GT(critical, 1.5 * predicted(options_.micro_batches).critical_micro_batches.value());
+  EXPECT_EQ(predicted(static_cast<int>(critical)).binding, LaneGroup::kNvme);
+  EXPECT_EQ(predicted(static_cast<int>(critical) + 1).binding, LaneGroup::kCompute);
+}
+
+TEST_F(WhatIf, compute_binds_with_no_number_of_micro_batches_where_the_budgets_hold_too_few) {
+  options_.placement.activations = {{HomeKind::kDevice, 1}};
+  options_.host_bytes = 4 * kMiB;
+  options_.device_bytes = 8 * kKiB;
+  while (!find_plan(model_, options_)) options_.device_bytes += 4096;
+  for (VisitTime& visit : options_.speeds->visits) visit = {.forward_ms = 0.05, .backward_ms = 0.15};
+  options_.placement.state = {{HomeKind::kNvme, 1}};
+  const Plan plan = make_plan(model_, options_);
+  EXPECT_TRUE(predict(model_, plan, *options_.speeds).critical_micro_batches);
+  EXPECT_FALSE(critical_micro_batches(model_, options_, plan));
+}
+
 TEST_F(WhatIf, more_tokens_than_fit_are_no_offer) {
   options_.placement.activations = {{HomeKind::kDevice, 1}};
   options_.device_bytes = 8 * kKiB;
