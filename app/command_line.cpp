@@ -67,8 +67,11 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
       ->check(whole_number(0));
   add_machine(*command, options.machine);
   command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing");
-  command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
-  command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")->check(whole_number(1));
+  CLI::Option* const sample =
+      command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
+  command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")
+      ->check(whole_number(1))
+      ->needs(sample);
   CLI::Option* resume = command->add_flag_callback(
       "--resume", [&options] { options.open = OpenMode::kResume; }, "Go on after the last committed step");
   command

@@ -57,6 +57,20 @@ Json memory_json(const Ledger& ledger, DeviceKind device) {
 
 }  // namespace
 
+std::ifstream open_metrics(const std::filesystem::path& path) {
+  std::error_code none;
+  const bool is_folder = std::filesystem::is_directory(path, none);
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if ((!file && errno != ENOENT) || is_folder) {
+    throw IoError({.action = "open",
+                   .path = path.string(),
+                   .error_number = is_folder ? EISDIR : errno,
+                   .advice = "make it readable, or move it away: what it says of the steps so far is then not shown"});
+  }
+  return file;
+}
+
 int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind kind) {
   return std::max<int64_t>(0, resident - host - (kind == DeviceKind::kHost ? device : 0));
 }
@@ -74,7 +88,7 @@ MetricsFile::~MetricsFile() { std::fclose(file_); }
 // Of a run that went down with its system the last lines may be missing, or another program has written into the file:
 // the run goes on all the same.
 void MetricsFile::keep_until(int64_t last_step, const Log& log) {
-  std::ifstream file(path_, std::ios::binary);
+  std::ifstream file = open_metrics(path_);
   if (!file) return;
   std::string kept, line;
   int64_t steps = 0, damaged = 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,9 @@ struct StepMetrics {
   std::optional<Prediction> predicted;
   DeviceKind device = DeviceKind::kHost;  // kHost: the device tier is memory of this process
 };
+
+// Open for reading; where there is none it is not open. Throws IoError where what is there cannot be read.
+std::ifstream open_metrics(const std::filesystem::path& path);
 
 // Of so many resident bytes of this process, those that are in neither tier.
 int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind kind);

@@ -23,7 +23,7 @@ RunFolder folder_of(const TrainOptions& options) {
 RunConfig read_config(const TrainOptions& options) {
   RunConfig config = load_config(options.config, options.overrides);
   if (options.data) config.data.path = *options.data;
-  if (options.seed) config.seed = *options.seed;
+  if (options.seed) config.seed = options.seed;
   if (!options.trace.empty()) config.sluice.trace = options.trace;
   make_paths_absolute(config);
   return config;
@@ -123,7 +123,7 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
 void take_over(Opening& opening, const TrainOptions& options) {
   RunConfig& config = opening.config;
   const RunConfig& before = *opening.before;
-  if (!options.seed && config.seed == 0) config.seed = before.seed;
+  if (!config.seed) config.seed = before.seed;
   if (config.sluice.compute_threads == 0) config.sluice.compute_threads = before.sluice.compute_threads;
   if (config.data.path.empty()) config.data.path = before.data.path;
   if (config.data.path == before.data.path) opening.cache = CacheUse::kWithoutText;

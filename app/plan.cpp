@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -139,8 +140,9 @@ Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Pla
     prediction.critical_micro_batches = critical_micro_batches(model, of, made);
     return prediction;
   };
-  Outlook outlook{
-      .present = prediction_of(options, plan), .offers = what_would_help(model, options, plan), .what_if = {}};
+  std::future<Prediction> present = std::async(std::launch::async, [&] { return prediction_of(options, plan); });
+  Outlook outlook{.present = {}, .offers = what_would_help(model, options, plan), .what_if = {}};
+  outlook.present = present.get();
   if (asked.resources) {
     PlanOptions changed = with_resources(options, *asked.resources);
     changed.chunk_elements = plan.geometry.chunk_elements();  // as what_would_help: a store keeps its chunks

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "app/metrics.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/median.h"
@@ -76,7 +77,7 @@ void read_memory(const Json& line, RunData& run) {
 }
 
 void read_metrics(const std::filesystem::path& path, RunData& run) {
-  std::ifstream file(path);
+  std::ifstream file = open_metrics(path);
   for (std::string line; std::getline(file, line);) {
     try {
       const Json json = Json::parse(line);

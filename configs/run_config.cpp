@@ -265,7 +265,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
   read_fp16(reader, config);
   reader.integer("steps_per_print", config.steps_per_print, 1);
-  reader.integer("seed", config.seed, 0);
+  if (reader.find("seed") != nullptr) reader.integer("seed", config.seed.emplace(), 0);
   read_endurance(reader, config.endurance);
   read_sluice(reader, config.sluice);
   read_offload(reader, config);

@@ -64,7 +64,7 @@ struct RunConfig {
   Precision precision = Precision::kFp32;
   LossScaleOptions loss_scale;  // fp16: the incumbent's section of that name; else 1
   int64_t steps_per_print = 10;
-  uint64_t seed = 0;
+  std::optional<uint64_t> seed;  // not said: 0, and of a resumed run the one that it began with
   EnduranceConfig endurance;
   SluiceConfig sluice;
   std::vector<std::string> notes;  // what the file says that is not needed here, or means something else; to be logged

@@ -34,7 +34,8 @@ PendingFile::PendingFile(std::filesystem::path path) : path_(std::move(path)) {
     throw IoError({.action = "create",
                    .path = path_.string(),
                    .error_number = errno,
-                   .advice = "make its folder writable, or choose another one"});
+                   .advice = errno == ENOENT ? "make its folder, or choose another one"
+                                             : "make its folder writable, or choose another one"});
   }
 }
 

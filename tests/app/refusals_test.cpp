@@ -87,6 +87,7 @@ TEST_F(RefusalsTest, a_bad_command_line_is_one_line) {
                                                        {"train"},
                                                        {"train", "@run.json", "--steps", "0"},
                                                        {"train", "@run.json", "--bogus"},
+                                                       {"train", "@run.json", "--sample-tokens", "3"},
                                                        {"generate", "@run", "--prompt", "x"},
                                                        {"train", "@run.json", "--resume", "--overwrite"}};
   for (const std::vector<std::string>& line : lines) {
@@ -349,10 +350,13 @@ TEST_F(RefusalsTest, a_run_is_not_resumed_with_steps_of_another_size) {
 }
 
 TEST_F(RefusalsTest, a_run_is_not_resumed_with_another_seed_in_its_file) {
-  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
-  const Ended ended = train("run", {"--resume", "--set", "seed=4"});
-  EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  EXPECT_THAT(ended.last_error_line(), HasSubstr("\"seed\" 0 and not 4"));
+  ASSERT_EQ(train("run", {"--steps", "1", "--seed", "4"}).exit_code, 0);
+  for (const char* other : {"0", "5"}) {
+    const Ended ended = train("run", {"--resume", "--set", std::string("seed=") + other});
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    EXPECT_THAT(ended.last_error_line(), HasSubstr(std::string("\"seed\" 4 and not ") + other));
+  }
+  EXPECT_EQ(train("run", {"--resume", "--steps", "2"}).exit_code, 0);
 }
 
 TEST_F(RefusalsTest, a_run_is_not_gone_on_with_and_begun_again_at_once) {

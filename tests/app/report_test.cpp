@@ -223,6 +223,20 @@ TEST_F(ReportTest, replaces_an_earlier_report_and_nothing_else) {
   EXPECT_EQ(sluice({"report", "@run", "--out", "/dev/null"}).exit_code, 2);
 }
 
+TEST_F(ReportTest, of_metrics_that_are_there_and_cannot_be_read_is_refused) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
+  const std::string before = text_in("run/report.html");
+  fs::remove(file("run/metrics.jsonl"));
+  fs::create_directory(file("run/metrics.jsonl"));
+  for (const Ended& ended : {sluice({"report", "@run"}), train("run", {"--resume", "--steps", "2"})}) {
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("metrics.jsonl"));
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("Is a directory"));
+  }
+  EXPECT_EQ(text_in("run/report.html"), before);
+}
+
 TEST_F(ReportTest, of_a_folder_without_a_run_is_refused) {
   const Ended ended = sluice({"report", "@nothing"});
   EXPECT_EQ(ended.exit_code, 2);
