@@ -185,6 +185,15 @@ PlanOptions plan_options_for(const RunSetup& setup, const std::string& machine_f
   return options;
 }
 
+// Nothing is printed until all plans are made.
+void say_what_takes_long(const RunSetup& setup, int micro_batches, const Log& log) {
+  constexpr int64_t kSoonPlanned = 50'000;
+  const auto visits = static_cast<int64_t>(setup.model.spec().visits.size());
+  if (micro_batches * visits < kSoonPlanned) return;
+  say(log, LogLevel::kInfo,
+      fmt::format("planning steps of {} micro-batches in {} visits: this can take minutes", micro_batches, visits));
+}
+
 }  // namespace
 
 void run_plan(const PlanCommand& command, Console& console) {
@@ -205,6 +214,7 @@ void run_plan(const PlanCommand& command, Console& console) {
                                 .drive_count = options.drives},
                                console.log());
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
+  say_what_takes_long(setup, std::max(options.micro_batches, what_if ? what_if->micro_batches : 0), console.log());
   const Plan plan = make_plan(setup.model.spec(), options);
   std::optional<Outlook> outlook;
   if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, {what_if, command.what_if});

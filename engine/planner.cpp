@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
-constexpr int64_t kLeastTableBytesOfAChunk = 256;  // less than any plan needs: its homes, its records, its hops
+constexpr int64_t kLeastTableBytesOfAChunk = 1024;  // less than any plan needs, about 1500: its homes, records, hops
 constexpr double kFewEarly = 0.25;                 // of updates
 
 // Gives item i of `count` its home by shares in canonical order.
