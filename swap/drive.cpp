@@ -56,8 +56,7 @@ std::string advice_for(int error_number, const std::filesystem::path& path = {})
 std::string advice_beyond_limit(int64_t bytes) {
   return fmt::format(
       "a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a folder on a "
-      "drive "
-      "whose files can be that large {}",
+      "drive whose files can be that large {}",
       bytes, format_bytes(bytes), kNamesFolders);
 }
 
