@@ -120,7 +120,7 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
 
 // What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, the
 // threads among which sums are divided, and the shape of a model whose weights came from a Hugging Face folder.
-void take_over(Opening& opening, const TrainOptions& options) {
+void take_over(Opening& opening) {
   RunConfig& config = opening.config;
   const RunConfig& before = *opening.before;
   if (!config.seed) config.seed = before.seed;
@@ -161,7 +161,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     opening.before = folder.load();
     check_resumed_store(*opening.before, folder, opening.stores());
     folder.check_store(opening.stores());
-    take_over(opening, options);
+    take_over(opening);
   }
   return opening;
 }
