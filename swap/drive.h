@@ -67,9 +67,8 @@ class Drive {
   [[noreturn]] void refuse_allocation(int64_t bytes, int error_number) const;
   void count_allocated();
 
-  std::filesystem::path path_;  // as it was given: for messages
-  std::filesystem::path
-      absolute_path_;  // where the process has gone to another folder since, this one still leads there
+  std::filesystem::path path_;           // as it was given: for messages
+  std::filesystem::path absolute_path_;  // leads there still where the process has gone to another folder
   int file_ = -1;
   int64_t alignment_bytes_ = 4096;
   // When it was opened; a file that has holes from the start (a copy, a file system that compresses) has no such
