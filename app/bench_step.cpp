@@ -186,12 +186,13 @@ Measured measure(const BenchStepCommand& command, Console& console) {
                              .waiting_ms = command.compute_ms_per_visit,
                              .drives = DriveSpeeds::kMeasuredNow},
                             console.log());
-  ScratchRun run(setup, engine_options(setup, plan, drives, console.log()),
-                 command.compute_ms_per_visit ? cheap_values() : setup.model.initial_values(setup.config.seed.value_or(0)),
-                 [&](int64_t done, int64_t total) {
-                   between();
-                   console.progress(done, total, "creating the scratch store");
-                 });
+  ScratchRun run(
+      setup, engine_options(setup, plan, drives, console.log()),
+      command.compute_ms_per_visit ? cheap_values() : setup.model.initial_values(setup.config.seed_or_default()),
+      [&](int64_t done, int64_t total) {
+        between();
+        console.progress(done, total, "creating the scratch store");
+      });
   console.finish_progress();
   Engine& engine = run.engine();
   const MadeUpTokens tokens(setup);

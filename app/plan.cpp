@@ -135,19 +135,15 @@ Plan plan_what_if(const ModelSpec& model, const PlanOptions& changed, const std:
 }
 
 Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Plan& plan, const WhatIfAsked& asked) {
-  const auto prediction_of = [&](const PlanOptions& of, const Plan& made) {
-    Prediction prediction = predict(model, made, *of.speeds);
-    prediction.critical_micro_batches = critical_micro_batches(model, of, made);
-    return prediction;
-  };
-  std::future<Prediction> present = std::async(std::launch::async, [&] { return prediction_of(options, plan); });
+  std::future<Prediction> present =
+      std::async(std::launch::async, [&] { return predict_with_critical_batch(model, options, plan); });
   Outlook outlook{.present = {}, .offers = what_would_help(model, options, plan), .what_if = {}};
   outlook.present = present.get();
   if (asked.resources) {
     PlanOptions changed = with_resources(options, *asked.resources);
     changed.chunk_elements = plan.geometry.chunk_elements();  // as what_would_help: a store keeps its chunks
-    outlook.what_if =
-        Outlook::WhatIf{*asked.resources, prediction_of(changed, plan_what_if(model, changed, asked.words))};
+    const Plan changed_plan = plan_what_if(model, changed, asked.words);
+    outlook.what_if = Outlook::WhatIf{*asked.resources, predict_with_critical_batch(model, changed, changed_plan)};
   }
   return outlook;
 }
@@ -172,16 +168,16 @@ std::string outlook_words(const Outlook& outlook, const std::vector<std::string>
 }
 
 // Another machine's compute is not tried on this one.
-WorkspaceNeed workspace_for(RunSetup& setup, const std::string& machine_file) {
-  const bool elsewhere = !machine_file.empty() && read_machine(machine_file).compute_tflop_per_s > 0;
+WorkspaceNeed workspace_for(RunSetup& setup, const std::optional<MachineSpeeds>& named) {
+  const bool elsewhere = named && named->compute_tflop_per_s > 0;
   return elsewhere ? estimate_workspace(setup) : find_workspace(setup);
 }
 
 // Of a machine whose file says how many drives it has, where the configuration names none.
-PlanOptions plan_options_for(const RunSetup& setup, const std::string& machine_file, const ComputeMemory& memory) {
+PlanOptions plan_options_for(const RunSetup& setup, const std::optional<MachineSpeeds>& named,
+                             const ComputeMemory& memory) {
   PlanOptions options = plan_options(setup, memory);
-  const bool says = !machine_file.empty() && setup.config.sluice.nvme.empty();
-  if (const int drives = says ? read_machine(machine_file).drives : 0; drives > 0) options.drives = drives;
+  if (setup.config.sluice.nvme.empty() && named && named->drives > 0) options.drives = named->drives;
   return options;
 }
 
@@ -201,12 +197,14 @@ void run_plan(const PlanCommand& command, Console& console) {
   make_paths_absolute(config);
   RunSetup setup = set_up(std::move(config), console.log());
   const int64_t tokens = tokens_of_micro_batch(setup);
+  std::optional<MachineSpeeds> named;
+  if (!command.machine.empty()) named = read_machine(command.machine);
   std::optional<Resources> what_if;
   if (!command.what_if.empty()) {
-    what_if = changed_resources(resources_of(plan_options_for(setup, command.machine, {})), command.what_if, tokens);
+    what_if = changed_resources(resources_of(plan_options_for(setup, named, {})), command.what_if, tokens);
   }
-  const WorkspaceNeed workspace = workspace_for(setup, command.machine);
-  PlanOptions options = plan_options_for(setup, command.machine, workspace.memory);
+  const WorkspaceNeed workspace = workspace_for(setup, named);
+  PlanOptions options = plan_options_for(setup, named, workspace.memory);
   options.speeds = find_speeds(setup, workspace,
                                {.machine_file = command.machine,
                                 .folders = store_drives(setup.config),

@@ -17,7 +17,7 @@ MadeUpTokens::MadeUpTokens(const RunSetup& setup) {
   const auto vocabulary = static_cast<double>(setup.model.config().vocab_size);
   for (std::vector<int64_t>* list : {&ids_, &targets_}) {
     for (size_t i = 0; i < count; ++i) {
-      const double at = uniform_at(setup.config.seed.value_or(0), list == &ids_ ? 0 : 1, i);
+      const double at = uniform_at(setup.config.seed_or_default(), list == &ids_ ? 0 : 1, i);
       list->push_back(static_cast<int64_t>(at * vocabulary));
     }
   }

@@ -158,7 +158,7 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
     options.block = EngineOptions::Block::kStays;
   }
   options.adam = setup.config.optimizer;
-  options.adam.rounding_seed = setup.config.seed.value_or(0);
+  options.adam.rounding_seed = setup.config.seed_or_default();
   options.groups = setup.groups;
   options.max_norm = setup.config.gradient_clipping;
   options.loss_scale = setup.config.loss_scale;

@@ -126,8 +126,7 @@ std::optional<int64_t> critical_tokens(const Prediction& prediction, int64_t tok
 
 MachineSpeeds with_drives(MachineSpeeds machine, int drives) {
   if (machine.drives == 0) return machine;
-  const double more = static_cast<double>(drives) / machine.drives;
-  for (double* speed : {&machine.read_gb_per_s, &machine.write_gb_per_s, &machine.mixed_gb_per_s}) *speed *= more;
+  machine.scale_drives(static_cast<double>(drives) / machine.drives);
   machine.drives = drives;
   return machine;
 }

@@ -136,7 +136,7 @@ void Training::read_data() {
   order_.emplace(SampleOrder::Options{.samples = data_->training_samples(),
                                       .batch_size = batch().train,
                                       .shuffle = setup_.config.data.shuffle,
-                                      .seed = setup_.config.seed.value_or(0)});
+                                      .seed = setup_.config.seed_or_default()});
   steps_ = options_.steps.value_or(order_->steps_per_epoch());
   say(console_.log(), LogLevel::kInfo,
       fmt::format("{} tokens by {}; {} samples of {} to train on, {} to validate on; {} steps an epoch",
@@ -161,7 +161,7 @@ void Training::open_engine() {
   if (opening_.mode != OpenMode::kOpen) {
     for (const fs::path& store : opening_.stores()) folders_.make(store);
   }
-  ParameterSource source = setup_.model.initial_values(config.seed.value_or(0));
+  ParameterSource source = setup_.model.initial_values(config.seed_or_default());
   if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty())
     source = hugging_face_source(setup_.section.folder, setup_.model);
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
@@ -343,7 +343,7 @@ void Training::print_sample() {
              {.prompt = options_.sample,
               .tokens = options_.sample_tokens,
               .temperature = 0.8,
-              .seed = setup_.config.seed.value_or(0),
+              .seed = setup_.config.seed_or_default(),
               .progress = [&](int64_t done) { console_.progress(done, options_.sample_tokens, "sampling"); }});
   console_.finish_progress();
   console_.print(fmt::format("\nA continuation of \"{}\":\n{}{}", options_.sample, options_.sample, text));

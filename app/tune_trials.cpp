@@ -33,7 +33,8 @@ class Trials {
     engine.max_norm = 0;
     engine.loss_scale = {};
     engine.store.make_queue = options_.make_queue;
-    ScratchRun run(*trial.setup, std::move(engine), trial.setup->model.initial_values(trial.setup->config.seed.value_or(0)),
+    ScratchRun run(*trial.setup, std::move(engine),
+                   trial.setup->model.initial_values(trial.setup->config.seed_or_default()),
                    [&](int64_t done, int64_t total) {
                      tell(creation_ms(trial) * static_cast<double>(done) / static_cast<double>(total), words);
                    });

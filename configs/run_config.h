@@ -64,7 +64,8 @@ struct RunConfig {
   Precision precision = Precision::kFp32;
   LossScaleOptions loss_scale;  // fp16: the incumbent's section of that name; else 1
   int64_t steps_per_print = 10;
-  std::optional<uint64_t> seed;  // not said: 0, and of a resumed run the one that it began with
+  std::optional<uint64_t> seed;  // not said: of a resumed run the one that it began with
+  uint64_t seed_or_default() const { return seed.value_or(0); }
   EnduranceConfig endurance;
   SluiceConfig sluice;
   std::vector<std::string> notes;  // what the file says that is not needed here, or means something else; to be logged

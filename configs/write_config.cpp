@@ -143,7 +143,7 @@ std::string to_json(const RunConfig& config) {
   object["bf16"] = {{"enabled", config.precision == Precision::kBf16}};
   object["fp16"] = fp16_json(config);
   object["steps_per_print"] = config.steps_per_print;
-  object["seed"] = config.seed.value_or(0);
+  object["seed"] = config.seed_or_default();
   if (config.endurance.terabytes_written > 0) {
     object["endurance"] = {{"terabytes_written", config.endurance.terabytes_written}, {"days", config.endurance.days}};
   }

@@ -32,6 +32,10 @@ std::span<const MachineField> machine_fields() {
   return kFields;
 }
 
+void MachineSpeeds::scale_drives(double times) {
+  for (double* speed : {&read_gb_per_s, &write_gb_per_s, &mixed_gb_per_s}) *speed *= times;
+}
+
 void MachineSpeeds::validate() const {
   for (const MachineField& field : machine_fields()) {
     const double value = this->*field.value;

@@ -46,11 +46,7 @@ PlanOptions with_resources(const PlanOptions& options, const Resources& resource
   changed.host_bytes = resources.host_bytes;
   changed.drives = resources.drives;
   changed.micro_batches = resources.micro_batches;
-  if (changed.speeds) {
-    MachineSpeeds& machine = changed.speeds->machine;
-    const double more = static_cast<double>(resources.drives) / options.drives;
-    for (double* speed : {&machine.read_gb_per_s, &machine.write_gb_per_s, &machine.mixed_gb_per_s}) *speed *= more;
-  }
+  if (changed.speeds) changed.speeds->machine.scale_drives(static_cast<double>(resources.drives) / options.drives);
   return changed;
 }
 
@@ -61,11 +57,9 @@ constexpr int kMostTried = 4096;  // micro-batches: plans for more take long
 // Looks for it between numbers with which compute does not bind and with which it does.
 class CriticalSearch {
  public:
-  CriticalSearch(const ModelSpec& model, const PlanOptions& options, const Plan& plan)
-      : model_(model), options_(options), unbound_(options.micro_batches) {
-    options_.chunk_elements = plan.geometry.chunk_elements();
-    see(predict(model, plan, options.speeds.value()), options.micro_batches);
-  }
+  // `present`: of a plan made of these options, with which compute does not bind.
+  CriticalSearch(const ModelSpec& model, const PlanOptions& options, const Prediction& present)
+      : model_(model), options_(options), unbound_(options.micro_batches), estimate_(present.critical_micro_batches) {}
 
   std::optional<double> run() {
     int plans = 12;
@@ -107,10 +101,13 @@ class CriticalSearch {
 
 }  // namespace
 
-std::optional<double> critical_micro_batches(const ModelSpec& model, const PlanOptions& options, const Plan& plan) {
-  const Prediction present = predict(model, plan, options.speeds.value());
-  if (present.binding == LaneGroup::kCompute) return present.critical_micro_batches;
-  return CriticalSearch(model, options, plan).run();
+Prediction predict_with_critical_batch(const ModelSpec& model, const PlanOptions& options, const Plan& plan) {
+  Prediction present = predict(model, plan, options.speeds.value());
+  if (present.binding == LaneGroup::kCompute) return present;
+  PlanOptions same_chunks = options;
+  same_chunks.chunk_elements = plan.geometry.chunk_elements();
+  present.critical_micro_batches = CriticalSearch(model, same_chunks, present).run();
+  return present;
 }
 
 std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& options, const Plan& plan) {

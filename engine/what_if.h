@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/plan.h"
+#include "engine/predict.h"
 
 namespace sluice {
 
@@ -29,10 +30,10 @@ struct Offer {
 // `plan` was made of these options, whose speeds are known. Chunks stay as they are: a store's are fixed.
 std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& options, const Plan& plan);
 
-// Micro-batches a step above which compute binds, of plans for as many: the more there are, the less memory their
-// tensors leave to other homes. `plan` was made of these options, whose speeds are known; chunks stay as they are.
-// Nothing: with none that the budgets hold. Where it is more than is tried, or less than there are, it is what follows
-// from the homes of the last plan.
-std::optional<double> critical_micro_batches(const ModelSpec& model, const PlanOptions& options, const Plan& plan);
+// Of a plan that was made of these options, whose speeds are known, with the micro-batches a step above which compute
+// binds in plans for as many: the more there are, the less memory their tensors leave to other homes. Chunks stay as
+// they are. Nothing: with none that the budgets hold. Where it is more than is tried, or less than there are, it is
+// what follows from the homes of the last plan.
+Prediction predict_with_critical_batch(const ModelSpec& model, const PlanOptions& options, const Plan& plan);
 
 }  // namespace sluice

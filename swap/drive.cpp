@@ -37,13 +37,18 @@ bool is_refusal_to_write(int error_number) {
 
 std::string with_folders(std::string_view advice) { return fmt::format("{} {}", advice, kNamesFolders); }
 
+bool is_link(const std::filesystem::path& path) noexcept {
+  std::error_code ignored;
+  return std::filesystem::is_symlink(path, ignored);
+}
+
 // Of what could not be opened.
 std::string advice_for(int error_number, const std::filesystem::path& path = {}) {
   std::error_code ignored;
   const std::filesystem::file_status there = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     return with_folders("what is there is no regular file: remove it, or give another folder");
-  if (error_number == ENOENT && std::filesystem::is_symlink(path, ignored))
+  if (error_number == ENOENT && is_link(path))
     return with_folders("a link to nothing is there: remove it, bring back what it leads to, or give another folder");
   if (error_number == EINVAL)
     return with_folders("this file system has no direct I/O: give a folder on a local drive with ext4 or xfs");
@@ -105,11 +110,6 @@ std::filesystem::path absolute_of(const std::filesystem::path& path) {
 }
 
 constexpr int kOpenFlags = O_RDWR | O_DIRECT | O_CLOEXEC;
-
-bool is_link(const std::filesystem::path& path) noexcept {
-  struct stat status {};
-  return lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
-}
 
 // -1: errno says why. Where there is no direct I/O the file is made before that is refused. What a link leads to is
 // opened and never made: nobody would take it away again. A file that goes in the middle of this is made anew.

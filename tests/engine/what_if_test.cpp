@@ -112,7 +112,8 @@ TEST_F(WhatIf, compute_binds_in_plans_for_more_than_the_critical_batch_and_for_l
     options.micro_batches = micro_batches;
     return predict(model_, make_plan(model_, options), *options.speeds);
   };
-  const double critical = critical_micro_batches(model_, options_, make_plan(model_, options_)).value();
+  const double critical =
+      predict_with_critical_batch(model_, options_, make_plan(model_, options_)).critical_micro_batches.value();
   EXPECT_GT(critical, 1.5 * predicted(options_.micro_batches).critical_micro_batches.value());
   EXPECT_EQ(predicted(static_cast<int>(critical)).binding, LaneGroup::kNvme);
   EXPECT_EQ(predicted(static_cast<int>(critical) + 1).binding, LaneGroup::kCompute);
@@ -127,7 +128,7 @@ TEST_F(WhatIf, compute_binds_with_no_number_of_micro_batches_where_the_budgets_h
   options_.placement.state = {{HomeKind::kNvme, 1}};
   const Plan plan = make_plan(model_, options_);
   EXPECT_TRUE(predict(model_, plan, *options_.speeds).critical_micro_batches);
-  EXPECT_FALSE(critical_micro_batches(model_, options_, plan));
+  EXPECT_FALSE(predict_with_critical_batch(model_, options_, plan).critical_micro_batches);
 }
 
 TEST_F(WhatIf, more_tokens_than_fit_are_no_offer) {

@@ -146,7 +146,7 @@ std::vector<Finding> check_includes(const SourceTree& tree) {
   const std::regex include(R"re(\s*#\s*include\s*([<"])([^>"]+)[>"].*)re");
   std::vector<Finding> findings;
   for (const SourceFile& file : tree) {
-    if (!ends_with_one_of(file.path, {".h", ".cpp", ".inl", ".cu", ".cuh"})) continue;
+    if (!is_cpp(file.path)) continue;
     const std::vector<std::string> lines = lines_of(file.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       std::smatch match;

@@ -56,7 +56,7 @@ std::vector<std::string> parameters_of(std::string_view head) {
 std::vector<Finding> check_parameters(const SourceTree& tree) {
   std::vector<Finding> findings;
   for (const SourceFile& file : tree) {
-    if (!ends_with_one_of(file.path, {".h", ".cpp", ".inl", ".cu", ".cuh"})) continue;
+    if (!is_cpp(file.path)) continue;
     for (const Function& function : functions_of_cpp(file.text)) {
       const std::vector<std::string> parameters = parameters_of(function.head);
       if (parameters.size() > kMostParameters) {

@@ -188,7 +188,7 @@ std::vector<Finding> check_sizes(const SourceTree& tree) {
       findings.push_back({file.path, 0, std::to_string(lines) + " lines; 500 at the most"});
     }
     std::vector<Function> functions;
-    if (ends_with_one_of(file.path, {".h", ".cpp", ".inl", ".cu", ".cuh"})) functions = functions_of_cpp(file.text);
+    if (is_cpp(file.path)) functions = functions_of_cpp(file.text);
     if (file.path.ends_with(".py")) functions = functions_of_python(file.text);
     for (const Function& function : functions) {
       if (function.lines <= kMostLinesOfAFunction) continue;

@@ -10,8 +10,7 @@ namespace {
 
 bool is_ours(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
-  return name == "CMakeLists.txt" || name == "run" ||
-         ends_with_one_of(name, {".h", ".cpp", ".inl", ".cu", ".cuh", ".py", ".cmake"});
+  return name == "CMakeLists.txt" || name == "run" || is_cpp(name) || ends_with_one_of(name, {".py", ".cmake"});
 }
 
 bool is_foreign(const std::filesystem::path& folder) {
@@ -48,6 +47,8 @@ std::string folder_of(std::string_view path) {
   const size_t slash = path.find('/');
   return slash == std::string_view::npos ? "" : std::string(path.substr(0, slash));
 }
+
+bool is_cpp(std::string_view path) { return ends_with_one_of(path, {".h", ".cpp", ".inl", ".cu", ".cuh"}); }
 
 bool ends_with_one_of(std::string_view path, std::initializer_list<std::string_view> endings) {
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return path.ends_with(ending); });

@@ -25,6 +25,7 @@ SourceTree read_tree(const std::filesystem::path& root);
 
 // "core" of "core/arena.cpp"; empty for a file at the root.
 std::string folder_of(std::string_view path);
+bool is_cpp(std::string_view path);  // or CUDA
 bool ends_with_one_of(std::string_view path, std::initializer_list<std::string_view> endings);
 std::vector<std::string> lines_of(std::string_view text);
 
