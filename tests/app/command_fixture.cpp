@@ -20,6 +20,12 @@ constexpr const char* kConfig = R"({
     "sluice": {"device": "cpu", "device_memory": "2MiB", "host_memory": "1MiB", "compute_threads": 1, "update_threads": 1}
   })";
 
+constexpr const char* kMachine = R"({
+    "read_gb_per_s": 2, "write_gb_per_s": 2, "mixed_gb_per_s": 3, "upload_gb_per_s": 10, "download_gb_per_s": 10,
+    "update_ns_per_element": 0.5, "checksum_gb_per_s": 20, "close_gb_per_s": 5, "compute_tflop_per_s": 0.05,
+    "update_threads": 1, "cores": 2
+  })";
+
 }  // namespace
 
 CommandTest::CommandTest() {
@@ -27,6 +33,7 @@ CommandTest::CommandTest() {
   for (int i = 0; i < 400; ++i) text << "line " << i << ": the quick brown fox counts to " << i * i << "\n";
   text.close();
   std::ofstream(file("run.json")) << config();
+  std::ofstream(file("machine.json")) << kMachine;
 }
 
 std::vector<std::string> CommandTest::with_files(std::vector<std::string> arguments) const {
@@ -50,7 +57,7 @@ Ended CommandTest::sluice_program(const std::vector<std::string>& arguments) con
   return run_process(command);
 }
 
-std::vector<std::string> CommandTest::train_command(const std::string& out, std::vector<std::string> more) const {
+std::vector<std::string> CommandTest::train_here_command(const std::string& out, std::vector<std::string> more) const {
   std::vector<std::string> arguments = {"train", "@run.json", "--data", "@text.txt", "--out", "@" + out};
   if (std::ranges::find(more, "--steps") == more.end()) arguments.insert(arguments.end(), {"--steps", "6"});
   std::ranges::move(more, std::back_inserter(arguments));
@@ -58,12 +65,17 @@ std::vector<std::string> CommandTest::train_command(const std::string& out, std:
 }
 
 Ended CommandTest::train(const std::string& out, std::vector<std::string> more) const {
-  return sluice(train_command(out, std::move(more)));
+  more.insert(more.end(), {"--machine", "@machine.json"});
+  return train_here(out, std::move(more));
+}
+
+Ended CommandTest::train_here(const std::string& out, std::vector<std::string> more) const {
+  return sluice(train_here_command(out, std::move(more)));
 }
 
 Ended CommandTest::train_with(const CommandFault& fault, const std::string& out, std::vector<std::string> more) const {
-  more.insert(more.begin(), {"--set", kFixedHomes});
-  return sluice_with(fault, train_command(out, std::move(more)));
+  more.insert(more.begin(), {"--set", kFixedHomes, "--machine", "@machine.json"});
+  return sluice_with(fault, train_here_command(out, std::move(more)));
 }
 
 int64_t CommandTest::traffic_of(const Ended& counted) {

@@ -29,8 +29,11 @@ class CommandTest : public testing::Test {
   Ended sluice_with(const CommandFault& fault, const std::vector<std::string>& arguments) const;
   // The same by the program itself, started anew.
   Ended sluice_program(const std::vector<std::string>& arguments) const;
-  // `sluice train run.json --data text.txt --out OUT --steps 6` and more.
+  // `sluice train run.json --data text.txt --out OUT --steps 6 --machine machine.json` and more: the machine of a file,
+  // for to measure this one's takes longer than the run.
   Ended train(const std::string& out, std::vector<std::string> more = {}) const;
+  // The same on this machine, measured.
+  Ended train_here(const std::string& out, std::vector<std::string> more = {}) const;
 
   // Do not depend on how fast the machine is at the moment: every run moves the same bytes.
   static constexpr const char* kFixedHomes =
@@ -61,7 +64,7 @@ class CommandTest : public testing::Test {
 
  private:
   std::vector<std::string> with_files(std::vector<std::string> arguments) const;
-  std::vector<std::string> train_command(const std::string& out, std::vector<std::string> more) const;
+  std::vector<std::string> train_here_command(const std::string& out, std::vector<std::string> more) const;
 };
 
 }  // namespace sluice

@@ -51,8 +51,8 @@ TEST_F(PredictionTest, of_a_named_machine_has_as_many_drives_as_its_file_says_or
   machine["drives"] = 4;
   std::ofstream(file("machine.json")) << machine;
   const auto nvme_ms = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {
-        "plan", "@run.json", "--json", "--set", "sluice.placement.state=nvme", "--machine", "@machine.json"};
+    std::vector<std::string> arguments = {"plan",      "@run.json",    "--json", "--set", "sluice.placement.state=nvme",
+                                          "--machine", "@machine.json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Ended ended = sluice(arguments);
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
@@ -88,7 +88,7 @@ TEST_F(PredictionTest, says_how_many_days_a_drive_lasts_and_warns_where_that_is_
 }
 
 TEST_F(PredictionTest, is_printed_before_the_first_step_and_stands_beside_what_every_step_took) {
-  const Ended ended = train("run", {"--machine", "@machine.json"});
+  const Ended ended = train("run");
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, testing::HasSubstr("nvme binds"));
   const std::vector<Json> lines = metrics("run");
@@ -109,8 +109,8 @@ TEST_F(PredictionTest, is_printed_before_the_first_step_and_stands_beside_what_e
 
 TEST_F(PredictionTest, of_a_step_that_is_clipped_under_replay_is_that_of_two) {
   const auto predicted_ms = [&](const std::string& out, const std::string& clipping) {
-    const Ended ended = train(out, {"--machine", "@machine.json", "--set", "sluice.update=replay", "--set",
-                                    "gradient_clipping=" + clipping, "--steps", "2"});
+    const Ended ended =
+        train(out, {"--set", "sluice.update=replay", "--set", "gradient_clipping=" + clipping, "--steps", "2"});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
     return metrics(out)[1]["predicted_step_ms"].get<double>();
   };
@@ -170,19 +170,19 @@ TEST_F(PredictionTest, starts_from_drives_measured_within_the_hour_and_a_benchma
 
 TEST_F(PredictionTest, from_a_file_that_is_wrong_is_refused_before_anything_is_made) {
   std::ofstream(file("machine.json")) << R"({"read_gb_per_s": 1})";
-  const Ended ended = train("run", {"--machine", "@machine.json"});
+  const Ended ended = train("run");
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("write_gb_per_s is missing"));
   EXPECT_FALSE(fs::exists(file("run")));
-  const Ended folder = train("run", {"--machine", file("")});
+  const Ended folder = train_here("run", {"--machine", file("")});
   EXPECT_EQ(folder.exit_code, 2);
   EXPECT_THAT(folder.last_error_line(), testing::HasSubstr("cannot be read as a JSON object"));
 }
 
 TEST_F(PredictionTest, does_not_change_a_bit_of_what_is_trained) {
   const std::vector<std::string> early = {"--set", "sluice.update=speculative"};
-  ASSERT_EQ(train("one", early).exit_code, 0);
-  ASSERT_EQ(train("other", {"--set", "sluice.update=speculative", "--machine", "@machine.json"}).exit_code, 0);
+  ASSERT_EQ(train_here("one", early).exit_code, 0);
+  ASSERT_EQ(train("other", early).exit_code, 0);
   EXPECT_EQ(numbers(metrics("one")), numbers(metrics("other")));
 }
 

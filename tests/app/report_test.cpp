@@ -41,7 +41,7 @@ class ReportTest : public CommandTest {
 };
 
 // Speeds that need no measuring, and a drive in which most of a step passes.
-constexpr const char* kMachine = R"({
+constexpr const char* kSlowMachine = R"({
   "read_gb_per_s": 0.01, "write_gb_per_s": 0.01, "mixed_gb_per_s": 0.01, "upload_gb_per_s": 10,
   "download_gb_per_s": 10, "update_ns_per_element": 0.5, "checksum_gb_per_s": 20, "close_gb_per_s": 5,
   "compute_tflop_per_s": 1, "update_threads": 1, "cores": 2})";
@@ -173,8 +173,8 @@ TEST_F(ReportTest, does_not_say_that_nothing_helps_where_lanes_waited_for_each_o
 }
 
 TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
-  std::ofstream(file("machine.json")) << kMachine;
-  const std::vector<std::string> on_it = {"--machine", "@machine.json", "--set", "sluice.placement.state=nvme"};
+  std::ofstream(file("machine.json")) << kSlowMachine;
+  const std::vector<std::string> on_it = {"--set", "sluice.placement.state=nvme"};
   std::vector<std::string> resumed = on_it;
   resumed.insert(resumed.end(), {"--steps", "8", "--resume"});
   const Ended trained = train("run", on_it);
