@@ -5,13 +5,14 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
-#endif
 
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+
+#ifdef __SANITIZE_ADDRESS__
+extern "C" void __lsan_do_leak_check();  // of <sanitizer/lsan_interface.h>
+#endif
 
 namespace sluice {
 namespace {
