@@ -34,6 +34,10 @@ constexpr int kFractionDigits = 9;
       "'{}' is not a number of bytes; write for example 4096, 64MiB or 1.5GB (KiB MiB GiB TiB KB MB GB TB)", text));
 }
 
+[[noreturn]] void refuse_large(std::string_view text) {
+  throw ConfigError(fmt::format("'{}' is more bytes than can be counted: below 8388608TiB is allowed", text));
+}
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Takes the digits at `at` and multiplies them into a number; refuses what does not fit.
@@ -42,7 +46,7 @@ int64_t take_digits(std::string_view text, size_t& at) {
   for (; at < text.size() && is_digit(text[at]); ++at) {
     if (__builtin_mul_overflow(value, int64_t{10}, &value) ||
         __builtin_add_overflow(value, int64_t{text[at] - '0'}, &value)) {
-      refuse(text);
+      refuse_large(text);
     }
   }
   return value;
@@ -75,7 +79,7 @@ int64_t parse_bytes(std::string_view text) {
     if (unit.name != name) continue;
     const __int128 bytes =
         static_cast<__int128>(whole) * unit.bytes + static_cast<__int128>(billionths) * unit.bytes / 1'000'000'000;
-    if (bytes > std::numeric_limits<int64_t>::max()) refuse(text);
+    if (bytes > std::numeric_limits<int64_t>::max()) refuse_large(text);
     return static_cast<int64_t>(bytes);
   }
   refuse(text);

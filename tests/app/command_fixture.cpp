@@ -127,6 +127,12 @@ std::string CommandTest::numbers(const std::vector<Json>& lines) {
   return text;
 }
 
+void CommandTest::name_homes() const {
+  OrderedJson config = ordered_json_of(text_in("run.json"));
+  config["sluice"]["placement"] = {{"weights", "host"}, {"state", "nvme"}, {"gradient", "host"}};
+  std::ofstream(file("run.json")) << config.dump(2);
+}
+
 std::string CommandTest::config() {
   const char* const device = std::getenv("SLUICE_TEST_DEVICE");
   if (device == nullptr || std::string(device) == "cpu") return kConfig;

@@ -15,7 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-using RefusalsTest = CommandTest;
+class RefusalsTest : public CommandTest {
+ protected:
+  RefusalsTest() { name_homes(); }
+};
 
 void expect_refused(const Ended& ended, int exit_code, const std::string& words) {
   EXPECT_EQ(ended.exit_code, exit_code);

@@ -204,6 +204,8 @@ const Case kBadKeys[] = {
     {"nothing_like_it", "optimizer.params.max_grad_norm=1",
      R"(run.json: unknown key "optimizer.params.max_grad_norm" (value 1). Allowed in )"
      R"("optimizer.params": lr, betas, eps, momentum, weight_decay, adam_w_mode)"},
+    {"half_of_its_letters_elsewhere", "world_size=2",
+     std::string(R"(run.json: unknown key "world_size" (value 2). Allowed at the top: )") + kTopKeys},
     {"typo_in_placement", "sluice.placement.activation=host",
      R"(run.json: unknown key "sluice.placement.activation" (value "host"); did you mean )"
      R"("sluice.placement.activations"? Allowed in "sluice.placement": weights, state, gradient, activations)"},
