@@ -398,10 +398,6 @@ TEST_F(RefusalsTest, where_neither_budget_alone_would_do_a_pair_is_named_that_do
     return sluice({"plan", "@run.json", "--set", "sluice.device_memory=" + device, "--set",
                    "sluice.host_memory=" + host, "--machine", "@machine.json"});
   };
-  std::ofstream(file("machine.json")) << R"({
-  "read_gb_per_s": 1, "write_gb_per_s": 1, "mixed_gb_per_s": 1, "upload_gb_per_s": 10,
-  "download_gb_per_s": 10, "update_ns_per_element": 0.5, "checksum_gb_per_s": 20, "close_gb_per_s": 5,
-  "compute_tflop_per_s": 1, "update_threads": 1, "cores": 2})";
   const Ended ended = plan("1KiB", "1KiB");
   EXPECT_EQ(ended.exit_code, 2);
   const std::string line = ended.last_error_line();
