@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kMostSlots = 8;
+constexpr int kLargestRecords = 8;  // that the memory has room for
 constexpr int64_t kLeastChunks = 16;
 constexpr int64_t kBytesPerElement = 12, kStateBytesPerElement = 10;
 
@@ -44,16 +44,17 @@ Geometry make_geometry(const IoStoreOptions& options) {
   return Geometry(partitions, largest);
 }
 
-// Records under way at once. In file order no more than keep the drives' requests in flight, one that ends and one
-// whose checksums are taken: memory that is used again soon is in the caches, as it is for a benchmark with a buffer
-// for each request.
-int slots_for(const IoStoreOptions& options, int64_t mean_record_bytes) {
-  if (options.pattern != IoPattern::kSequential) return kMostSlots;
+// How many of the largest records there is memory for. In file order no more than keep the drives' requests in flight
+// and one that ends: memory that is used again soon is in the caches, as it is for a benchmark with a buffer for each
+// request. Where checksums are taken, as much again: a drive may end all that is in flight at once, and what goes to it
+// next has to be there by then.
+int room_for(const IoStoreOptions& options, int64_t mean_record_bytes) {
+  if (options.pattern != IoPattern::kSequential) return kLargestRecords;
   const auto drives = static_cast<int64_t>(options.folders.size());
   const int64_t in_flight = options.depth * options.block_bytes * drives;
-  const int64_t more = options.verify == Verify::kOn ? 2 : 1;
-  return static_cast<int>(
-      std::min<int64_t>((in_flight + mean_record_bytes - 1) / mean_record_bytes + more, kMostSlots));
+  const int64_t records =
+      std::min<int64_t>((in_flight + mean_record_bytes - 1) / mean_record_bytes, kLargestRecords - 1);
+  return static_cast<int>(records * (options.verify == Verify::kOn ? 2 : 1) + 1);
 }
 
 int64_t cpu_ns() {
@@ -77,21 +78,23 @@ IoStore::IoStore(const IoStoreOptions& options) : options_(options), geometry_(m
     for (const Group group : {Group::kState, Group::kWeights}) {
       order_.push_back({chunk, group});
       record_bytes_ += layout_of(order_.back()).bytes;
-      slot_bytes_ = std::max(slot_bytes_, layout_of(order_.back()).bytes);
+      largest_bytes_ = std::max(largest_bytes_, layout_of(order_.back()).bytes);
     }
   }
   if (options_.pattern == IoPattern::kMixed) std::shuffle(order_.begin(), order_.end(), std::mt19937_64(1));
-  const int slots = slots_for(options, record_bytes_ / std::ssize(order_));
-  slots_.resize(static_cast<size_t>(slots));
-  for (int slot = 0; slot < slots; ++slot) free_slots_.push_back(slot);
+  const int room = room_for(options, record_bytes_ / std::ssize(order_));
+  ring_ = RecordRing(room * largest_bytes_);
+  slots_.resize(kMaxTransfers);
+  for (int slot = 0; slot < kMaxTransfers; ++slot) free_slots_.push_back(slot);
   const auto drives = static_cast<int>(options_.folders.size());
-  memory_ = Arena(std::max(slots, drives) * slot_bytes_);  // bare requests: one for each drive at least
+  memory_ = Arena(std::max(room, drives) * largest_bytes_);  // bare requests: one for each drive at least
   std::mt19937_64 random(7);
   for (int64_t at = 0; at + 8 <= memory_.bytes(); at += 8) *reinterpret_cast<uint64_t*>(memory_.at(at)) = random();
   make_store();
   bare_queue_ = timed_queue_factory(&bare_times_, options_.throttle)(for_drives(
       {.backend = IoBackend::kAuto, .depth = options_.depth, .memory = {memory_.span()}, .log = {}}, drives));
-  lane_ = std::make_unique<ChecksumLane>([this](int slot) { check(slot); }, [this] { store_->interrupt(); }, slots);
+  lane_ =
+      std::make_unique<ChecksumLane>([this](int slot) { check(slot); }, [this] { store_->interrupt(); }, kMaxTransfers);
   // Both slots of every record, so that no pass meets a block that was never written.
   for (int i = 0; i < 2; ++i) {
     run(Direction::kWrite);
@@ -157,11 +160,19 @@ void IoStore::check(int slot) {
   if (s.direction != Direction::kRead) sum_record(*store_, s.record, memory_of(slot));
 }
 
-void IoStore::start(int slot) {
-  Slot& s = slots_[static_cast<size_t>(slot)];
-  s.use = Slot::Use::kReading;
-  if (s.direction == Direction::kWrite) return finish(slot);
-  store_->read(s.record, memory_of(slot), static_cast<uint64_t>(slot));
+bool IoStore::start(RecordId record, Direction direction) {
+  if (free_slots_.empty()) return false;
+  const std::optional<int64_t> at = ring_.take(layout_of(record).bytes);
+  if (!at) return false;
+  const int slot = free_slots_.back();
+  free_slots_.pop_back();
+  slots_[static_cast<size_t>(slot)] = {.record = record, .at = *at, .use = Slot::Use::kReading, .direction = direction};
+  if (direction == Direction::kWrite) {
+    finish(slot);
+  } else {
+    store_->read(record, memory_of(slot), static_cast<uint64_t>(slot));
+  }
+  return true;
 }
 
 void IoStore::finish(int slot) {
@@ -175,6 +186,7 @@ void IoStore::finish(int slot) {
     return store_->write(s.record, memory_of(slot), static_cast<uint64_t>(slot));
   }
   s.use = Slot::Use::kFree;
+  ring_.give_back(s.at);
   free_slots_.push_back(slot);
 }
 
@@ -182,15 +194,10 @@ PassEnd IoStore::run(Direction direction) {
   times_.read.clear();
   times_.write.clear();
   return timed([&] {
-    std::array<StoreCompletion, kMostSlots> done;
+    std::array<StoreCompletion, 8> done;
     size_t started = 0;
     while (started < order_.size() || free_slots_.size() < slots_.size()) {
-      for (; started < order_.size() && !free_slots_.empty(); ++started) {
-        const int slot = free_slots_.back();
-        free_slots_.pop_back();
-        slots_[static_cast<size_t>(slot)] = {.record = order_[started], .direction = direction};
-        start(slot);
-      }
+      while (started < order_.size() && start(order_[started], direction)) ++started;
       const size_t count = store_->poll(done, Wait::kUntilOne);  // the lane interrupts it
       for (const StoreCompletion& each : std::span(done).first(count)) {
         if (each.error) std::rethrow_exception(each.error);
@@ -205,7 +212,7 @@ PassEnd IoStore::run(Direction direction) {
 
 PassEnd IoStore::run_bare_requests(Direction direction) {
   const int64_t head_bytes = RecordStore::file_bytes(geometry_, Precision::kBf16) - 2 * record_bytes_;
-  const int64_t block_bytes = std::min(options_.block_bytes, slot_bytes_);  // no request of the store is larger
+  const int64_t block_bytes = std::min(options_.block_bytes, largest_bytes_);  // no request of the store is larger
   BareRun bare{.op = direction == Direction::kRead    ? BareOp::kRead
                      : direction == Direction::kWrite ? BareOp::kWrite
                                                       : BareOp::kAlternate,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/checksum_lane.h"
+#include "bench/record_ring.h"
 #include "bench/timed_queue.h"
 #include "core/arena.h"
 #include "core/geometry.h"
@@ -58,26 +59,29 @@ class IoStore {
  private:
   struct Slot {
     RecordId record;
+    int64_t at = 0;  // in the memory
     enum class Use : uint8_t { kFree, kReading, kChecking, kWriting } use = Use::kFree;
     Direction direction = Direction::kRead;
   };
   void make_store();
   StoreOptions store_options(std::span<const std::filesystem::path> folders);
   void open_files(std::span<const std::filesystem::path> folders);
-  void start(int slot);
+  // False: no room yet.
+  bool start(RecordId record, Direction direction);
   // Of a transfer, or of the checksums of a slot: what comes next.
   void finish(int slot);
   // On the checksum lane: what was read is compared, what will be written is summed.
   void check(int slot);
   RecordLayout layout_of(RecordId record) const;
-  std::byte* memory_of(int slot) const { return memory_.at(slot * slot_bytes_); }
+  std::byte* memory_of(int slot) const { return memory_.at(slots_[static_cast<size_t>(slot)].at); }
 
   IoStoreOptions options_;
   Geometry geometry_;
   std::vector<RecordId> order_;
-  int64_t slot_bytes_ = 0, record_bytes_ = 0;
+  int64_t largest_bytes_ = 0, record_bytes_ = 0;
   int64_t step_ = 0;
   Arena memory_;
+  RecordRing ring_{0};  // of it
   std::vector<Slot> slots_;
   std::vector<int> free_slots_, checked_;
   RequestTimes times_, bare_times_;
