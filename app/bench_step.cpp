@@ -13,6 +13,7 @@
 
 #include "app/console.h"
 #include "app/device_option.h"
+#include "app/machine_file.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
 #include "app/setup.h"
@@ -169,6 +170,7 @@ RunConfig read_config(const BenchStepCommand& command) {
 
 Measured measure(const BenchStepCommand& command, Console& console) {
   RunConfig config = read_config(command);
+  const std::optional<MachineSpeeds> named = named_machine(command.machine);
   RunSetup setup = set_up(std::move(config), console.log());
   if (command.compute_ms_per_visit && setup.device != DeviceKind::kHost) {
     throw ConfigError("--compute-ms-per-visit waits in the host's memory: say --device cpu with it");
@@ -181,7 +183,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
   check_free_space(drives, make_plan(setup.model.spec(), plan).disk_bytes);
   plan.speeds = find_speeds(setup, workspace,
-                            {.machine_file = command.machine,
+                            {.machine = named,
                              .folders = drives,
                              .waiting_ms = command.compute_ms_per_visit,
                              .drives = DriveSpeeds::kMeasuredNow},

@@ -92,6 +92,10 @@ MachineSpeeds read_machine(const fs::path& file) {
   return speeds;
 }
 
+std::optional<MachineSpeeds> named_machine(const std::string& file) {
+  return file.empty() ? std::nullopt : std::optional(read_machine(file));
+}
+
 std::string machine_text(const MachineSpeeds& speeds, const std::string& measured_for) {
   Json json = Json::object();
   for (const MachineField& field : machine_fields()) json[std::string(field.name)] = speeds.*field.value;

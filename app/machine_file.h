@@ -12,6 +12,8 @@ namespace sluice {
 // Throws ConfigError naming the file and the key: one that is unknown, missing (those that may be 0
 // may be), or no number of its range. "measured_for" is for people and not looked at.
 MachineSpeeds read_machine(const std::filesystem::path& file);
+// What --machine names; nullopt where it was not given.
+std::optional<MachineSpeeds> named_machine(const std::string& file);
 // `measured_for` is JSON.
 std::string machine_text(const MachineSpeeds& speeds, const std::string& measured_for);
 

@@ -194,23 +194,20 @@ void say_what_takes_long(const RunSetup& setup, int micro_batches, const Log& lo
 
 void run_plan(const PlanCommand& command, Console& console) {
   RunConfig config = load_config(command.config, command.overrides);
+  const std::optional<MachineSpeeds> named = named_machine(command.machine);
   make_paths_absolute(config);
   RunSetup setup = set_up(std::move(config), console.log());
   const int64_t tokens = tokens_of_micro_batch(setup);
-  std::optional<MachineSpeeds> named;
-  if (!command.machine.empty()) named = read_machine(command.machine);
   std::optional<Resources> what_if;
   if (!command.what_if.empty()) {
     what_if = changed_resources(resources_of(plan_options_for(setup, named, {})), command.what_if, tokens);
   }
   const WorkspaceNeed workspace = workspace_for(setup, named);
   PlanOptions options = plan_options_for(setup, named, workspace.memory);
-  options.speeds = find_speeds(setup, workspace,
-                               {.machine_file = command.machine,
-                                .folders = store_drives(setup.config),
-                                .waiting_ms = {},
-                                .drive_count = options.drives},
-                               console.log());
+  options.speeds = find_speeds(
+      setup, workspace,
+      {.machine = named, .folders = store_drives(setup.config), .waiting_ms = {}, .drive_count = options.drives},
+      console.log());
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
   say_what_takes_long(setup, std::max(options.micro_batches, what_if ? what_if->micro_batches : 0), console.log());
   const Plan plan = make_plan(setup.model.spec(), options);

@@ -134,9 +134,9 @@ MachineSpeeds with_drives(MachineSpeeds machine, int drives) {
 std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
                                       const Log& log) {
   const int drives = wanted.drive_count > 0 ? wanted.drive_count : static_cast<int>(wanted.folders.size());
-  const std::optional<MachineSpeeds> machine = wanted.machine_file.empty()
-                                                   ? ThisMachine(setup, wanted.folders, log).speeds(wanted.drives)
-                                                   : with_drives(read_machine(wanted.machine_file), drives);
+  const std::optional<MachineSpeeds> machine = wanted.machine
+                                                   ? with_drives(*wanted.machine, drives)
+                                                   : ThisMachine(setup, wanted.folders, log).speeds(wanted.drives);
   if (!machine) return std::nullopt;
   StepSpeeds speeds{.machine = *machine, .visits = {}};
   if (wanted.waiting_ms) {

@@ -14,18 +14,17 @@ namespace sluice {
 enum class DriveSpeeds : uint8_t { kKept, kMeasuredNow };
 
 struct SpeedsWanted {
-  std::string machine_file;                    // --machine; empty: this machine
+  std::optional<MachineSpeeds> machine;        // that --machine names; nullopt: this machine's
   std::vector<std::filesystem::path> folders;  // of the store, one for each drive; they need not be there yet
   std::optional<double> waiting_ms;            // compute waits so long for a visit's forward, in place of computing
   DriveSpeeds drives = DriveSpeeds::kKept;
-  int drive_count = 0;  // that a machine file's speeds are asked for; 0: as many as folders
+  int drive_count = 0;  // that a named machine's speeds are asked for; 0: as many as folders
 };
 // A machine's speeds as if it had so many drives, where its file says how many it has: each like those.
 MachineSpeeds with_drives(MachineSpeeds machine, int drives);
 
 // The machine's speeds were measured before, or are now, its drives' again where those are old; visits are timed, or
-// follow from the file's compute_tflop_per_s. Nothing where neither can be: the log says why. Throws ConfigError for a
-// file that is wrong.
+// follow from the named machine's compute_tflop_per_s. Nothing where neither can be: the log says why.
 std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
                                       const Log& log);
 

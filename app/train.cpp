@@ -8,6 +8,7 @@
 
 #include "app/batches.h"
 #include "app/endurance.h"
+#include "app/machine_file.h"
 #include "app/metrics.h"
 #include "app/opening.h"
 #include "app/report.h"
@@ -31,7 +32,11 @@ namespace fs = std::filesystem;
 class Training {
  public:
   Training(const TrainOptions& options, Console& console)
-      : options_(options), console_(console), opening_(open_folder(options, console.log())), setup_(set_it_up()) {}
+      : options_(options),
+        console_(console),
+        machine_(named_machine(options.machine)),
+        opening_(open_folder(options, console.log())),
+        setup_(set_it_up()) {}
   ~Training() { setup_.model.leave_memory(); }  // which is the engine's
 
   TrainEnd run() {
@@ -66,6 +71,7 @@ class Training {
 
   const TrainOptions& options_;
   Console& console_;
+  std::optional<MachineSpeeds> machine_;  // that --machine names
   Opening opening_;
   MadeFolders folders_;  // of the run and its store: a refused run leaves none behind
   RunSetup setup_;
@@ -106,7 +112,7 @@ void Training::make_the_plan() {
       make_plan(setup_.model.spec(), *plan_options_);  // what does not fit is refused before a drive is tried
   if (!opening_.goes_on()) check_free_space(stores, plan.disk_bytes);
   plan_options_->speeds =
-      find_speeds(setup_, workspace, {.machine_file = options_.machine, .folders = stores}, console_.log());
+      find_speeds(setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}}, console_.log());
   if (!plan_options_->speeds) return;
   // For a large model this takes seconds: while the text is read and the store is made, and no longer.
   offers_ = std::async(std::launch::async, [&model = setup_.model.spec(), options = *plan_options_] {

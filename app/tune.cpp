@@ -197,7 +197,7 @@ void Tuning::add_batching(int64_t samples) {
   if (setups_.empty()) {
     drives_ = store_drives(setup->config);
     base_ = plan_options(*setup, workspace.memory);
-    speeds = find_speeds(*setup, workspace, {.machine_file = {}, .folders = drives_, .waiting_ms = {}}, console_.log());
+    speeds = find_speeds(*setup, workspace, {.machine = {}, .folders = drives_, .waiting_ms = {}}, console_.log());
     if (!speeds) throw ConfigError(fmt::format("{}: no step time can be predicted here", command_.config));
     base_.speeds = speeds;
     space_.total_bytes = base_.device_bytes + base_.host_bytes;

@@ -58,7 +58,9 @@ class Drives {
     run(BareOp::kWrite, whole, INT64_MAX);  // the first write of a block costs more than the next ones
     speeds.write_gb_per_s = run(BareOp::kWrite, INT64_MAX, kDriveNs);
     speeds.read_gb_per_s = run(BareOp::kRead, INT64_MAX, kDriveNs);
-    speeds.mixed_gb_per_s = run(BareOp::kAlternate, INT64_MAX, kDriveNs);
+    // No more than both alone: where other work slowed these down and has ended since, it would be.
+    const double mixed_gb_per_s = run(BareOp::kAlternate, INT64_MAX, kDriveNs);
+    speeds.mixed_gb_per_s = std::min(mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
     speeds.commit_ms = median_ns(kProbeNs, [this] { commit(); }) / 1e6;
     speeds.transfer_us = median_ns(kProbeNs / 4, [this] { one(files_.front(), IoOp::kRead, 4096); }) / 1e3;
   }

@@ -173,10 +173,25 @@ TEST_F(PredictionTest, from_a_file_that_is_wrong_is_refused_before_anything_is_m
   const Ended ended = train("run");
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("write_gb_per_s is missing"));
+  EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("measuring")));
   EXPECT_FALSE(fs::exists(file("run")));
   const Ended folder = train_here("run", {"--machine", file("")});
   EXPECT_EQ(folder.exit_code, 2);
   EXPECT_THAT(folder.last_error_line(), testing::HasSubstr("cannot be read as a JSON object"));
+}
+
+// As a shell's <(command) is.
+TEST_F(PredictionTest, takes_speeds_from_what_can_be_read_once_alone) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const std::string text = text_in("machine.json");
+  ASSERT_EQ(write(ends[1], text.data(), text.size()), std::ssize(text));
+  close(ends[1]);
+  const Ended ended = sluice(
+      {"plan", "@run.json", "--set", "sluice.placement.state=nvme", "--machine", "/dev/fd/" + std::to_string(ends[0])});
+  close(ends[0]);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::HasSubstr("nvme binds"));
 }
 
 TEST_F(PredictionTest, does_not_change_a_bit_of_what_is_trained) {
@@ -245,20 +260,21 @@ TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
 }
 
 TEST_F(PredictionTest, of_this_machine_is_measured_anew_for_whatever_changes_its_speeds) {
-  const auto measures = [&](const std::string& set) {
+  const auto words_of_plan = [&](const std::string& set) {
     const Ended ended = sluice({"plan", "@run.json", "--set", set});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    return ended.err.find("measuring this machine") != std::string::npos;
+    return ended.err;
   };
-  EXPECT_TRUE(measures("seed=0"));
+  const auto measures = testing::HasSubstr("measuring this machine");
+  EXPECT_THAT(words_of_plan("seed=0"), measures);
   for (const std::string change : {"bf16.enabled=false", "sluice.io_depth=8", "sluice.update_threads=2"}) {
-    EXPECT_TRUE(measures(change)) << change;
-    EXPECT_FALSE(measures(change)) << change;
+    EXPECT_THAT(words_of_plan(change), measures) << change;
+    EXPECT_THAT(words_of_plan(change), testing::Not(measures)) << change;
   }
-  EXPECT_FALSE(measures("seed=1"));
+  EXPECT_THAT(words_of_plan("seed=1"), testing::Not(measures));
   const MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"), 256 * kMiB);
   if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
-  EXPECT_TRUE(measures("sluice.nvme=[\"" + file("drive") + "\"]"));
+  EXPECT_THAT(words_of_plan("sluice.nvme=[\"" + file("drive") + "\"]"), measures);
 }
 
 }  // namespace

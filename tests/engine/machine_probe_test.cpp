@@ -3,9 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "core/bytes.h"
 #include "engine/device_probe.h"
 #include "tests/contract/every_device.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice::testing {
 namespace {
@@ -36,6 +42,40 @@ TEST(MachineProbe, of_two_drives_uses_both_folders) {
   options.store.queue.depth = kMaxQueueDepth;  // for each, and the queue is no deeper for both
   EXPECT_NO_THROW(probe_machine(options).validate());
   EXPECT_TRUE(std::filesystem::exists(second.path() / "new"));
+}
+
+// Slow with requests like the one before: as if other work had ended just before reads and writes were tried together.
+class SlowAlone final : public IoQueue {
+ public:
+  explicit SlowAlone(const IoQueueOptions& options) : IoQueue(options.depth), inner_(make_io_queue(options)) {}
+  void interrupt() override { inner_->interrupt(); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  void do_submit(const IoRequest& request) override {
+    if (request.op == before_) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    before_ = request.op;
+    inner_->submit(request);
+  }
+  void do_flush() override { inner_->flush(); }
+  size_t do_poll(std::span<IoCompletion> completions, Wait wait) override { return inner_->poll(completions, wait); }
+
+  std::unique_ptr<IoQueue> inner_;
+  IoOp before_ = IoOp::kSync;
+};
+
+TEST(MachineProbe, of_a_drive_that_other_work_has_just_left_alone_has_no_more_at_once_than_one_after_the_other) {
+  const TempFolder folder;
+  const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "drive", 64 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  StoreOptions store{.folder = folder.path() / "drive"};
+  store.queue.depth = 8;
+  store.make_queue = [](const IoQueueOptions& options) { return std::make_unique<SlowAlone>(options); };
+  MachineSpeeds speeds;
+  probe_drives(store, speeds);
+  EXPECT_LT(speeds.read_gb_per_s, 0.5);
+  EXPECT_LT(speeds.write_gb_per_s, 0.5);
+  EXPECT_LE(speeds.mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
 }
 
 class DeviceSpeedsOf : public OverDevices {};
