@@ -156,6 +156,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
   }
   std::error_code ignored;
   if (fs::is_directory(folder.path(), ignored)) opening.lock = folder.lock();
+  folder.check_files();
   opening.mode = choose_mode(options, folder, opening.stores(), log);
   if (opening.mode == OpenMode::kOpen) {
     opening.before = folder.load();

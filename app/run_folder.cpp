@@ -82,6 +82,23 @@ FolderLock RunFolder::lock() const {
   return held;
 }
 
+void RunFolder::check_files() const {
+  for (const auto& file : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file()}) {
+    std::error_code error;
+    const fs::file_status found = fs::status(file, error);
+    if (fs::exists(found) && !fs::is_regular_file(found)) {
+      throw ConfigError(fmt::format(
+          "{}: is no file, and a run writes one of that name: move it away, or give another folder with --out",
+          file.string()));
+    }
+    if (!fs::exists(found) || access(file.c_str(), W_OK) == 0) continue;
+    throw IoError({.action = "opening for writing",
+                   .path = file.string(),
+                   .error_number = errno,
+                   .advice = "make it writable, or give another folder with --out"});
+  }
+}
+
 std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
   if (config.sluice.nvme.empty()) return {folder_};
   return {config.sluice.nvme.begin(), config.sluice.nvme.end()};

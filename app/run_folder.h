@@ -53,6 +53,8 @@ class RunFolder {
 
   // One run at a time writes into a folder, wherever its store is. Throws ConfigError while another one does, IoError.
   FolderLock lock() const;
+  // Throws ConfigError, IoError where what stands there keeps a run from writing its files.
+  void check_files() const;
   // By its config.json: a run's, or somebody else's of that name.
   enum class Holds { kNothing, kRun, kOther };
   Holds holds() const;

@@ -163,6 +163,10 @@ void Training::open_engine() {
   options.probe_io = ProbeIo::kYes;
   options.store.make_queue = options_.make_queue;
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };
+  options.accept_store = [this](const StepState& committed) {
+    check_own_store(opening_, committed.step);
+    check_same_data(committed, data_->fingerprint(), folder());
+  };
   options.on_new_store = [this] { folder().forget(); };
   if (opening_.mode != OpenMode::kOpen) {
     for (const fs::path& store : opening_.stores()) folders_.make(store);
@@ -172,8 +176,6 @@ void Training::open_engine() {
     source = hugging_face_source(setup_.section.folder, setup_.model);
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
   console_.finish_progress();
-  check_own_store(opening_, engine_->step());
-  check_same_data(engine_->committed(), data_->fingerprint(), folder());
   data_->keep();
   setup_.model.use_memory(*engine_);
   for (size_t g = 0; g < setup_.groups.size(); ++g) {

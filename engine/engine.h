@@ -148,6 +148,8 @@ struct EngineOptions {
   std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
   std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;  // tests give others
   std::string trace_path;                                                      // empty: none
+  // Called with what a store that is opened has committed, before anything in it changes. What it throws refuses it.
+  std::function<void(const StepState&)> accept_store;
   // Called when a store has taken the place of whatever was there, before its first commit.
   std::function<void()> on_new_store;
   // Called while the store is created: chunks done, chunks in all.

@@ -172,6 +172,10 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   store_options.queue.depth = plan.options.io_depth;
   store_options.queue.log = options.log;
   store_options.log = options.log;
+  store_options.accept = [this](const RecordStore& found) {
+    check_progress(found, plan.options.progress_bytes);
+    if (options.accept_store) options.accept_store(found.committed());
+  };
   if (options.probe_io == ProbeIo::kYes && store_options.queue.backend == IoBackend::kAuto) probe(store_options);
   const bool is_there = find_store(store_options.folders()) == StoreExists::kYes;
   if (goes_on(options.open) && is_there) store = RecordStore::open(plan.geometry, identity(), store_options);
@@ -183,7 +187,6 @@ void Engine::Impl::open_store(const ParameterSource& source) {
                     store_options.folder.string()));
   }
   const bool opened = store != nullptr;
-  if (opened) check_progress(*store, plan.options.progress_bytes);
   if (!opened) {
     if (options.open == OpenMode::kCreate) store_options.existing = StoreOptions::Existing::kRefused;
     store = RecordStore::create(plan.geometry, identity(), store_options);

@@ -59,9 +59,14 @@ Executor::Executor(Parts parts) : parts_(std::move(parts)) {
   lanes_[static_cast<int>(Lane::kCompute)].limit = kComputeInFlight;
   begin_ns_.reserve(parts_.max_hops);
   end_ns_.reserve(parts_.max_hops);
-  if (parts_.trace) name_rows(*parts_.trace);
+  if (parts_.store != nullptr) set_store(*parts_.store);
   parts_.device->set_sink(this);
   thread_ = start_thread("the executor's thread", [this] { run(); });
+}
+
+void Executor::set_store(RecordStore& store) {
+  parts_.store = &store;
+  if (parts_.trace) name_rows(*parts_.trace);
 }
 
 void Executor::run() {

@@ -67,13 +67,13 @@ class Executor final : private CopySink {
     Device* device = nullptr;
     const Arena* host = nullptr;
     LaneWork* work = nullptr;
-    std::unique_ptr<TraceWriter> trace;  // null: none
+    std::unique_ptr<TraceWriter> trace;  // null: none; begun once there is a store: what is refused keeps its file
     int update_hops = 4;                 // at most this many in flight
     int max_hops = 0;                    // of any program that will run
   };
   explicit Executor(Parts parts);
   // Before the first begin(), where Parts had none: what has threads is there before a store is replaced.
-  void set_store(RecordStore& store) { parts_.store = &store; }
+  void set_store(RecordStore& store);
   ~Executor() override;  // waits for what is under way; never throws
 
   // Starts a unit. The program must outlive it; no unit may be running. kRehearsed: swap_out goes to slots that hold

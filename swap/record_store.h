@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -70,6 +71,8 @@ constexpr int64_t kMaxIoBlockBytes = int64_t{64} << 20;  // of what users may as
 // somebody, and what is committed to it would be gone when it is closed.
 enum class FileNames : uint8_t { kStay, kTakenAway };
 
+class RecordStore;
+
 struct StoreOptions {
   std::filesystem::path folder;  // of the first drive, which also has the table and the superblocks
   // One for each further drive, 15 at the most. Every record is split over all drives.
@@ -86,6 +89,9 @@ struct StoreOptions {
   enum class Existing : uint8_t { kReplaced, kRefused } existing = Existing::kReplaced;
   std::vector<int64_t> scratch_bytes{};  // of each scratch extent, multiples of 4096; each run's own choice
   int64_t caller_bytes = 0;              // of StepState::caller: a commit of no more allocates nothing
+  // For opening: looks at what is committed before anything is written. What it throws refuses the store, which stays
+  // as it was.
+  std::function<void(const RecordStore&)> accept{};
   Log log;
 
   std::vector<std::filesystem::path> folders() const;  // of all drives

@@ -323,6 +323,8 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
   store->impl_->check_length();
   const bool may_write = store->impl_->find_writable();
   if (store->impl_->load() == Impl::Content::kNone) return nullptr;
+  const auto& accept = store->impl_->options.accept;
+  if (accept) accept(*store);
   if (!may_write) return store;
   fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   store->impl_->burn_generation();

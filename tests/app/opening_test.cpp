@@ -24,7 +24,7 @@ class OpeningTest : public CommandTest {
     std::map<std::string, std::string> content;
     for (const auto& entry : fs::directory_iterator(file(name))) {
       const std::string leaf = entry.path().filename().string();
-      content[leaf] = text_in(name + "/" + leaf);
+      content[leaf] = entry.is_directory() ? "a folder" : text_in(name + "/" + leaf);
     }
     return content;
   }
@@ -48,6 +48,13 @@ TEST_F(OpeningTest, an_overwrite_that_is_refused_leaves_the_run_as_it_was) {
   // Known only when the text is already read.
   expect_refused(overwrite("other.txt", {"--trace", "@no-such-folder/trace.json"}), "no-such-folder");
   EXPECT_TRUE(content_of("run") == before);
+  fs::rename(file("run/metrics.jsonl"), file("kept.jsonl"));
+  fs::create_directory(file("run/metrics.jsonl"));
+  const auto without_metrics = content_of("run");
+  expect_refused(overwrite("text.txt", {}), "metrics.jsonl: is no file");
+  EXPECT_TRUE(content_of("run") == without_metrics);
+  fs::remove(file("run/metrics.jsonl"));
+  fs::rename(file("kept.jsonl"), file("run/metrics.jsonl"));
   ASSERT_EQ(train("whole").exit_code, 0);
   ASSERT_EQ(train("run", {"--resume"}).exit_code, 0);
   EXPECT_EQ(numbers(metrics("run")), numbers(metrics("whole")));
@@ -80,6 +87,28 @@ TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still
   fs::rename(file("text.txt"), file("moved.txt"));
   ASSERT_EQ(resume_on("moved.txt").exit_code, 0);
   EXPECT_EQ(metrics("run").size(), 7u);
+}
+
+// Not a byte: the store is not made longer for what the refused run would have kept there, a trace is not begun.
+TEST_F(OpeningTest, a_resume_that_is_refused_changes_no_file) {
+  ASSERT_EQ(train("run", {"--steps", "2", "--trace", "@run/trace.json"}).exit_code, 0);
+  write_other_text();
+  const auto before = content_of("run");
+  const std::string on_drive = R"(sluice.placement={"weights": "nvme", "gradient": "nvme", "activations": "nvme"})";
+  const auto resume = [&](const std::string& text, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"train",          "@run.json", "--data", "@" + text,  "--steps",       "6",
+                                    "--resume",       "--set",     on_drive, "--machine", "@machine.json", "--trace",
+                                    "@run/trace.json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return sluice(all);
+  };
+  expect_refused(resume("other.txt", {"--out", "@run"}), "the text is not the one");
+  EXPECT_TRUE(content_of("run") == before);
+  const std::vector<std::string> from_another = {"--out", "@another", "--set", "sluice.nvme=[\"" + file("run") + "\"]"};
+  expect_refused(resume("text.txt", from_another), "is another run's");
+  EXPECT_TRUE(content_of("run") == before);
+  ASSERT_EQ(resume("text.txt", {"--out", "@run"}).exit_code, 0);
+  EXPECT_FALSE(content_of("run") == before);
 }
 
 // They divide LibTorch's sums, so another machine's number of cores would change last digits.
