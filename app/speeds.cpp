@@ -174,7 +174,9 @@ std::string prediction_words(const Prediction& prediction, int64_t tokens_of_mic
   const char* const homes = of == CriticalOf::kTheseHomes ? "homes as they are, " : "";
   if (tokens) {
     const char* const compute = busiest.binds() ? "compute binds" : "compute takes longest";
-    fmt::format_to(out, "             {}{} where a step has more than {} tokens\n", homes, compute, *tokens);
+    const std::string where = *tokens > 1 ? fmt::format("where a step has more than {} tokens", *tokens)
+                                          : std::string("with any number of tokens a step");
+    fmt::format_to(out, "             {}{} {}\n", homes, compute, where);
   } else if (prediction.binding != LaneGroup::kCompute) {
     fmt::format_to(out, "             {}compute binds with no number of tokens a step{}\n", homes,
                    of == CriticalOf::kPlans ? " that these budgets hold" : "");

@@ -151,7 +151,7 @@ void Engine::Impl::leave(int64_t number) noexcept {
   if (turn.turn == nullptr || turn.number != number) return;  // its step was given up meanwhile
   try {
     if (turn.pass == Pass::kBackward) add_shared_contributions();
-  } catch (const Error&) {  // of the device; the next call throws it
+  } catch (...) {  // of the device; the next call throws it
     spent = std::current_exception();
   }
   turn.turn = nullptr;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/errors.h"
+#include "swap/store_format.h"
 
 namespace sluice {
 
@@ -46,7 +47,9 @@ std::unique_ptr<IoQueue> make_io_queue(const IoQueueOptions& options) {
 
 std::string explain_io_backend() {
   try {
-    return fmt::format("{}: a probing read went through", make_io_queue_uring({.depth = 4})->describe());
+    const AlignedBuffer page(4096);  // to be registered, as a run's memory is
+    const auto queue = make_io_queue_uring({.depth = 4, .memory = {page.span()}});
+    return fmt::format("{}: a probing read went through", queue->describe());
   } catch (const IoError& error) {
     return fmt::format("threads: io_uring cannot be had here ({})", error.what());
   }

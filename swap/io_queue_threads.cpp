@@ -70,6 +70,9 @@ class ThreadsQueue final : public IoQueue {
       if (threads_.size() < lines_.size()) refuse(error);  // a line without a thread would wait for ever
       say(options.log, LogLevel::kWarning,
           fmt::format("I/O by {} threads: no more can be started ({})", threads_.size(), error.code().message()));
+    } catch (...) {  // no memory for one
+      stop();
+      throw;
     }
   }
 

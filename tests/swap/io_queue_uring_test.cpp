@@ -19,6 +19,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/io_queue.h"
+#include "swap/store_format.h"
 #include "swap/uring_buffers.h"
 #include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/test_store.h"
@@ -30,7 +31,9 @@ using testing::HasSubstr;
 
 TEST(UringQueue, auto_takes_it_where_it_works) {
   EXPECT_THAT(make_io_queue({.depth = 3})->describe(), HasSubstr("io_uring, depth 3, unregistered"));
-  EXPECT_THAT(explain_io_backend(), HasSubstr("io_uring"));
+  const AlignedBuffer page(4096);
+  const auto with_memory = make_io_queue({.depth = 4, .memory = {page.span()}});
+  EXPECT_THAT(explain_io_backend(), HasSubstr(with_memory->describe()));
 }
 
 TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_it_fails) {
