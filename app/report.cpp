@@ -84,6 +84,7 @@ std::string summary(const RunSummary& run, const Ledger& ledger) {
                    std::abs(run.validation->unigram_nats - run.validation->loss),
                    run.validation->loss <= run.validation->unigram_nats ? "below" : "above");
   }
+  // The tiers are reserved whole when a run begins; the compute's temporaries come and go.
   for (const Tier tier : {Tier::kDevice, Tier::kHost}) {
     fmt::format_to(out, "{:<7} peak      {} ({} bytes) of {} ({} bytes)\n", name_of(tier),
                    format_bytes(ledger.peak(tier)), ledger.peak(tier), format_bytes(ledger.budget(tier)),
@@ -91,6 +92,8 @@ std::string summary(const RunSummary& run, const Ledger& ledger) {
   }
   fmt::format_to(out, "nvme    peak      {} ({} bytes)\n", format_bytes(ledger.peak(Tier::kNvme)),
                  ledger.peak(Tier::kNvme));
+  fmt::format_to(out, "workspace peak    {} of {} that the device keeps for temporaries\n",
+                 format_bytes(run.workspace_peak_bytes), format_bytes(run.workspace_bytes));
   text += run.endurance;
   const int64_t rss = peak_resident_bytes();
   fmt::format_to(out, "process peak      {}, of it {} outside the two budgets' arenas and tables (runtime)\n",

@@ -33,6 +33,7 @@ struct RunSummary {
   std::optional<Validation> validation;
   double seconds = 0;
   DeviceKind device = DeviceKind::kHost;
+  int64_t workspace_bytes = 0, workspace_peak_bytes = 0;  // of the device's: reserved for temporaries, used by them
   std::string endurance;  // lines of what was written to the drives
   Digests digests;
   std::string folder;

@@ -323,6 +323,8 @@ TrainEnd Training::finish(int signal) {
                           .validation = validation,
                           .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
                           .device = setup_.device,
+                          .workspace_bytes = std::ssize(engine_->workspace()),
+                          .workspace_peak_bytes = setup_.model.workspace_peak_bytes(),
                           .endurance = endurance(),
                           .digests = end.digests,
                           .folder = folder().path().string()},

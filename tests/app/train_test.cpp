@@ -48,6 +48,7 @@ TEST_F(TrainTest, shows_the_placement_first_and_the_summary_last) {
   EXPECT_THAT(ended.out, testing::HasSubstr("validation loss"));
   EXPECT_THAT(ended.out, testing::HasSubstr("unigram cross-entropy of the same"));
   EXPECT_THAT(ended.out, testing::HasSubstr("A continuation of \"line 7\":\nline 7"));
+  EXPECT_THAT(ended.out, testing::ContainsRegex("workspace peak    [1-9][0-9.]* [KM]iB of [1-9]"));
   EXPECT_THAT(ended.err, testing::HasSubstr("step 6/6"));
 }
 
