@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "app/commands.h"
 #include "app/setup.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/read_file.h"
 #include "swap/trim.h"
 
 namespace sluice {
@@ -15,6 +17,11 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool is_of_a_model(const std::string& config) {
+  const auto json = nlohmann::json::parse(config, nullptr, false);
+  return json.is_object() && json.contains("model_type");
+}
 
 // Whose files an export would replace, or leave a part of.
 void check_target(const fs::path& out, const fs::path& base_model) {
@@ -26,6 +33,10 @@ void check_target(const fs::path& out, const fs::path& base_model) {
     refuse("this is the folder of a run, whose config.json would be replaced");
   if (!base_model.empty() && fs::equivalent(out, base_model, not_there))
     refuse("the run began with the model there, which would be replaced");
+  if (const auto config = read_text(out / "config.json"); config && !is_of_a_model(*config))
+    refuse("the config.json there is no model's, and would be replaced");
+  if (fs::exists(out / "model.safetensors", not_there) && !fs::exists(out / "config.json", not_there))
+    refuse("a model.safetensors is there without a config.json, and would be replaced");
   if (fs::exists(out / "model.safetensors.index.json", not_there))
     refuse("a model in several files is there, parts of which would stay beside the exported one");
 }

@@ -51,14 +51,16 @@ void add_config(CLI::App& command, std::string& config, std::vector<std::string>
 }
 
 void add_machine(CLI::App& command, std::string& file) {
-  command.add_option("--machine", file,
-                     "Predict step times with the speeds of this JSON file (README), not with those measured here");
+  command
+      .add_option("--machine", file,
+                  "Predict step times with the speeds of this JSON file (README), not with those measured here")
+      ->check(check_name);
 }
 
 void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   CLI::App* command = app.add_subcommand("train", "Train a model, or go on with a run");
   add_config(*command, options.config, options.overrides);
-  command->add_option("--data", options.data, "File or folder of UTF-8 text, in place of data.path");
+  command->add_option("--data", options.data, "File or folder of UTF-8 text, in place of data.path")->check(check_name);
   command->add_option("--steps", options.steps, "Steps, counted from the start of the run (default: one epoch)")
       ->check(whole_number(1));
   command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)")
@@ -66,7 +68,8 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   command->add_option("--seed", options.seed, "Seed of initial values and order of samples, in place of the file's")
       ->check(whole_number(0));
   add_machine(*command, options.machine);
-  command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing");
+  command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing")
+      ->check(check_name);
   CLI::Option* const sample =
       command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
   command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")
@@ -112,7 +115,8 @@ void add_tune(CLI::App& app, TuneCommand& options, int& exit_code) {
       "else");
   add_config(*command, options.config, options.overrides);
   command->add_option("--data", options.data, "Try with this text's tokens (default: made-up ones)");
-  command->add_option("--out", options.out, "The file to write (default: NAME.tuned.json beside NAME.json)");
+  command->add_option("--out", options.out, "The file to write (default: NAME.tuned.json beside NAME.json)")
+      ->check(check_name);
   command
       ->add_option("--trials", options.trials, "Configurations that are tried for real, CONFIG among them (default: 3)")
       ->check(whole_number(1, 100));
@@ -128,7 +132,7 @@ void add_tune(CLI::App& app, TuneCommand& options, int& exit_code) {
 
 void add_generate(CLI::App& app, GenerateCommand& options) {
   CLI::App* command = app.add_subcommand("generate", "Continue a text with the model of a run");
-  command->add_option("DIR", options.folder, "Folder of the run")->required();
+  command->add_option("DIR", options.folder, "Folder of the run")->required()->check(check_name);
   command->add_option("--prompt", options.prompt, "The text to continue")->required();
   command->add_option("--tokens", options.tokens, "At most so many tokens")->check(whole_number(1))->required();
   command->add_option("--temperature", options.temperature, "0: always the likeliest token (default: 1)")
@@ -144,7 +148,7 @@ void add_generate(CLI::App& app, GenerateCommand& options) {
 void add_trim(CLI::App& checkpoint, TrimCommand& options) {
   CLI::App* command = checkpoint.add_subcommand(
       "trim", "Remove the store of a run that is no longer needed; its blocks are given back to the drive (TRIM)");
-  command->add_option("DIR", options.folder, "Folder of the run")->required();
+  command->add_option("DIR", options.folder, "Folder of the run")->required()->check(check_name);
   command->add_flag_callback(
       "--yes", [&options] { options.consent = TrimCommand::Consent::kGiven; }, "The run cannot be resumed afterwards");
   command->callback([&options] {
@@ -155,8 +159,9 @@ void add_trim(CLI::App& checkpoint, TrimCommand& options) {
 
 void add_report(CLI::App& app, ReportCommand& options) {
   CLI::App* command = app.add_subcommand("report", "One page about a run: what bound it, and what would help");
-  command->add_option("DIR", options.folder, "Folder of the run")->required();
-  command->add_option("--out", options.out, "The page to write (default: report.html in the run's folder)");
+  command->add_option("DIR", options.folder, "Folder of the run")->required()->check(check_name);
+  command->add_option("--out", options.out, "The page to write (default: report.html in the run's folder)")
+      ->check(check_name);
   command->callback([&options] {
     Console console;
     run_report(options, console);
@@ -168,8 +173,8 @@ void add_checkpoint(CLI::App& app, ExportCommand& options, TrimCommand& trim) {
   add_trim(*checkpoint, trim);
   CLI::App* command =
       checkpoint->add_subcommand("export", "Write a Hugging Face folder: config.json, model.safetensors");
-  command->add_option("DIR", options.folder, "Folder of the run")->required();
-  command->add_option("OUT", options.out, "Folder to write")->required();
+  command->add_option("DIR", options.folder, "Folder of the run")->required()->check(check_name);
+  command->add_option("OUT", options.out, "Folder to write")->required()->check(check_name);
   command->add_flag_callback(
       "--fp32", [&options] { options.values = ExportCommand::Values::kMaster; }, "The fp32 masters, not the weights");
   add_device(*command, options.overrides);

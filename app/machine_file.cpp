@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/pending_file.h"
+#include "core/read_file.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -20,14 +20,11 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 Json read_object(const fs::path& file) {
-  std::error_code ignored;
-  std::ifstream stream(file);
-  if (fs::is_directory(file, ignored)) stream.close();  // which can be opened
-  Json json = stream.is_open() ? Json::parse(stream, nullptr, false) : Json();
-  if (!stream || !json.is_object()) {
-    throw ConfigError(fmt::format("{}: cannot be read as a JSON object of a machine's speeds", file.string()));
-  }
-  return json;
+  const std::optional<std::string> text = read_text(file);
+  if (!text) throw ConfigError(fmt::format("{}: there is no such file of a machine's speeds", file.string()));
+  Json json = Json::parse(*text, nullptr, false);
+  if (json.is_object()) return json;
+  throw ConfigError(fmt::format("{}: is no JSON object of a machine's speeds", file.string()));
 }
 
 double number_of(const Json& json, std::string_view key, const fs::path& file) {

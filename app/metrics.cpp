@@ -71,6 +71,15 @@ std::ifstream open_metrics(const std::filesystem::path& path) {
   return file;
 }
 
+void check_read(const std::ifstream& file, const std::filesystem::path& path) {
+  if (!file.bad()) return;
+  throw IoError({.action = "read",
+                 .path = path.string(),
+                 .reason = "the system gave no more of it",
+                 .advice = "look at the drive and its file system, or move the file away: what it says of the steps so "
+                           "far is then not shown"});
+}
+
 int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind kind) {
   return std::max<int64_t>(0, resident - host - (kind == DeviceKind::kHost ? device : 0));
 }
@@ -107,6 +116,7 @@ void MetricsFile::keep_until(int64_t last_step, const Log& log) {
     if (!first_loss_) first_loss_ = loss.get<double>();
     last_loss_ = loss.get<double>();
   }
+  check_read(file, path_);
   if (damaged > 0 || steps < last_step) {
     say(log, LogLevel::kWarning,
         fmt::format("{} has lines of {} of the {} steps so far{}", path_.string(), steps, last_step,

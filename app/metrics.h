@@ -25,6 +25,8 @@ struct StepMetrics {
 
 // Open for reading; where there is none it is not open. Throws IoError where what is there cannot be read.
 std::ifstream open_metrics(const std::filesystem::path& path);
+// After its last line: throws IoError where that is not the file's end but where reading failed.
+void check_read(const std::ifstream& file, const std::filesystem::path& path);
 
 // Of so many resident bytes of this process, those that are in neither tier.
 int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind kind);

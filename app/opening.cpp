@@ -119,12 +119,14 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
 }
 
 // What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, the
-// threads among which sums are divided, and the shape of a model whose weights came from a Hugging Face folder.
+// threads and the tiles of the loss among which sums are divided, and the shape of a model whose weights came from a
+// Hugging Face folder.
 void take_over(Opening& opening) {
   RunConfig& config = opening.config;
   const RunConfig& before = *opening.before;
   if (!config.seed) config.seed = before.seed;
   if (config.sluice.compute_threads == 0) config.sluice.compute_threads = before.sluice.compute_threads;
+  if (config.sluice.loss_tile_tokens == 0) config.sluice.loss_tile_tokens = before.sluice.loss_tile_tokens;
   if (config.data.path.empty()) config.data.path = before.data.path;
   if (config.data.path == before.data.path) opening.cache = CacheUse::kWithoutText;
   const Json now = Json::parse(config.model);
@@ -169,6 +171,13 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
 
 void check_own_store(const Opening& opening, int64_t step) {
   if (opening.mode != OpenMode::kResume || step == 0) return;
+  const std::optional<uint64_t> own = opening.folder.store_number();
+  if (own && own == RecordStore::store_number(opening.stores().front())) {
+    throw ConfigError(
+        fmt::format("{}: the run's {} is gone, its store is at step {}: bring the file back, "
+                    "or begin again with --overwrite",
+                    opening.folder.path().string(), opening.folder.config_file().filename().string(), step));
+  }
   throw ConfigError(fmt::format(
       "{}: the store there has come to step {} and is another run's, since {} has no {}: name another folder "
       "in sluice.nvme, resume that run with its own --out, or begin again with --overwrite",

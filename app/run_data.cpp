@@ -12,6 +12,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/median.h"
+#include "core/read_file.h"
 #include "engine/plan.h"
 
 namespace sluice {
@@ -20,9 +21,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json read_json(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  Json json = Json::parse(file, nullptr, false);
-  if (!file || json.is_discarded()) throw ConfigError(fmt::format("{}: cannot be read as JSON", path.string()));
+  const std::optional<std::string> text = read_text(path);
+  if (!text) throw ConfigError(fmt::format("{}: there is no such file", path.string()));
+  Json json = Json::parse(*text, nullptr, false);
+  if (json.is_discarded()) throw ConfigError(fmt::format("{}: is no JSON", path.string()));
   return json;
 }
 
@@ -89,6 +91,7 @@ void read_metrics(const std::filesystem::path& path, RunData& run) {
       ++run.damaged_lines;
     }
   }
+  check_read(file, path);
 }
 
 void add_facts(const Json& config, RunData& run) {

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/pending_file.h"
+#include "core/read_file.h"
 #include "swap/drive.h"
 #include "swap/drive_folders.h"
 #include "swap/record_store.h"
@@ -83,19 +83,22 @@ FolderLock RunFolder::lock() const {
 }
 
 void RunFolder::check_files() const {
-  for (const auto& file : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file()}) {
-    std::error_code error;
-    const fs::file_status found = fs::status(file, error);
-    if (fs::exists(found) && !fs::is_regular_file(found)) {
-      throw ConfigError(fmt::format(
-          "{}: is no file, and a run writes one of that name: move it away, or give another folder with --out",
-          file.string()));
-    }
-    if (!fs::exists(found) || access(file.c_str(), W_OK) == 0) continue;
+  const auto check_access = [](const fs::path& path, int how, const char* advice) {
+    if (access(path.c_str(), how) == 0 || errno == ENOENT || errno == ENOTDIR) return;
     throw IoError({.action = "opening for writing",
-                   .path = file.string(),
+                   .path = path.string(),
                    .error_number = errno,
-                   .advice = "make it writable, or give another folder with --out"});
+                   .advice = fmt::format("{}, or give another folder with --out", advice)});
+  };
+  check_access(folder_, W_OK | X_OK, "make the folder writable");
+  check_access(metrics_file(), R_OK | W_OK, "make it readable and writable");
+  std::error_code not_there;
+  for (const auto& entry : fs::directory_iterator(folder_, not_there)) {
+    const fs::path& file = entry.path();
+    if (!is_own(file) || file.extension() == ".swap" || !entry.exists() || entry.is_regular_file()) continue;
+    throw ConfigError(fmt::format(
+        "{}: is no file, and a run writes one of that name: move it away, or give another folder with --out",
+        file.string()));
   }
 }
 
@@ -107,9 +110,9 @@ std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
 std::vector<fs::path> store_drives(const RunConfig& config) { return RunFolder(fs::current_path()).stores(config); }
 
 RunFolder::Holds RunFolder::holds() const {
-  std::ifstream file(config_file());
-  if (!file) return Holds::kNothing;
-  const SortedJson config = SortedJson::parse(file, nullptr, false);
+  const std::optional<std::string> text = read_text(config_file());
+  if (!text) return Holds::kNothing;
+  const SortedJson config = SortedJson::parse(*text, nullptr, false);
   return config.is_object() && !config.contains("sluice") ? Holds::kOther : Holds::kRun;
 }
 
@@ -144,10 +147,9 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
 }
 
 std::optional<uint64_t> RunFolder::store_number() const {
-  std::error_code ignored;
-  if (!fs::is_regular_file(store_number_file(), ignored)) return std::nullopt;
-  std::ifstream file(store_number_file());
-  const SortedJson json = SortedJson::parse(file, nullptr, false);
+  const std::optional<std::string> text = read_text(store_number_file());
+  if (!text) return std::nullopt;
+  const SortedJson json = SortedJson::parse(*text, nullptr, false);
   if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
   return json["number"].get<uint64_t>();
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 
 #include "app/run_data.h"
 #include "core/errors.h"
+#include "core/read_file.h"
 
 namespace sluice {
 namespace {
@@ -69,11 +69,10 @@ Timeline timeline_of(const Json& trace) {
 }  // namespace
 
 Timeline read_timeline(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return {};
-  std::ifstream file(path);
+  const std::optional<std::string> text = read_text(path);
+  if (!text) return {};
   try {
-    return timeline_of(Json::parse(file));
+    return timeline_of(Json::parse(*text));
   } catch (const Json::exception& wrong) {
     throw ConfigError(fmt::format("{}: is no trace of a step: {}", path.string(), wrong.what()));
   }

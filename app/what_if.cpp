@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -13,6 +12,7 @@
 #include "configs/batch.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/read_file.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -155,10 +155,10 @@ std::string kept_json(std::span<const Offer> offers, const StepTime& present, in
 }
 
 std::optional<WouldHelp> read_would_help(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) return std::nullopt;
+  const std::optional<std::string> text = read_text(file);
+  if (!text) return std::nullopt;
   try {
-    const Json json = Json::parse(stream);
+    const Json json = Json::parse(*text);
     WouldHelp help{.step_ms = json.at("step_ms"), .tokens_per_s = json.at("tokens_per_s"), .offers = {}};
     for (const Json& row : json.at("would_help")) {
       Help each{.with = row.at("words"), .step_ms = std::nullopt};

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "configs/batch.h"
 #include "configs/check_keys.h"
@@ -19,6 +17,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/geometry.h"
+#include "core/read_file.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -234,13 +233,10 @@ std::string read_model(const ConfigReader& reader) {
   return model->dump();
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  // A folder opens as a stream on Linux and fails on its first read.
-  if (!file || !(text << file.rdbuf()))
-    throw ConfigError(fmt::format("{}: cannot be read as a configuration file", path));
-  return text.str();
+std::string text_of(const std::string& path) {
+  const std::optional<std::string> text = read_text(path);
+  if (!text) throw ConfigError(fmt::format("{}: there is no such configuration file", path));
+  return *text;
 }
 
 }  // namespace
@@ -273,11 +269,11 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
 }
 
 RunConfig load_config(const std::string& path, std::span<const std::string> overrides) {
-  return parse_config(read_file(path), path, overrides);
+  return parse_config(text_of(path), path, overrides);
 }
 
 std::string overridden_document(const std::string& path, std::span<const std::string> overrides) {
-  return Json::parse(read_document(read_file(path), path, overrides)).dump(2) + "\n";
+  return Json::parse(read_document(text_of(path), path, overrides)).dump(2) + "\n";
 }
 
 }  // namespace sluice

@@ -19,6 +19,20 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
   return fmt::format("{}.{:08x}.tmp", path.string(), random());
 }
 
+const char* advice_for(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return "make room on this file system";
+    case EFBIG:
+      return "raise the limit on the size of a file (ulimit -f)";
+    case EIO:
+      return "look at the drive and its file system";
+    default:
+      return "make it and its folder writable, or choose another folder";
+  }
+}
+
 }  // namespace
 
 // Without a name where the file system knows that: then nothing stays behind however the process ends, but in the
@@ -76,8 +90,7 @@ void PendingFile::write_all(int64_t offset, std::string_view bytes) {
                      .bytes = static_cast<int64_t>(bytes.size()),
                      .error_number = moved < 0 ? errno : 0,
                      .reason = moved < 0 ? "" : "the file system took no byte of it and gave no error",
-                     .advice = moved < 0 && errno == EFBIG ? "raise the limit on the size of a file (ulimit -f)"
-                                                           : "make room on this file system"});
+                     .advice = advice_for(moved < 0 ? errno : ENOSPC)});
     }
     offset += moved;
     bytes.remove_prefix(static_cast<size_t>(moved));
@@ -86,12 +99,13 @@ void PendingFile::write_all(int64_t offset, std::string_view bytes) {
 
 void PendingFile::publish() {
   const auto failed = [&](const char* action) {
-    return IoError({.action = action,
-                    .path = path_.string(),
-                    .error_number = errno,
-                    .advice = "make it and its folder writable, or choose another folder"});
+    return IoError({.action = action, .path = path_.string(), .error_number = errno, .advice = advice_for(errno)});
   };
-  if (::fdatasync(file_) != 0) throw failed("fdatasync");
+  int synced;
+  do {
+    synced = ::fdatasync(file_);
+  } while (synced != 0 && errno == EINTR);
+  if (synced != 0) throw failed("fdatasync");
   if (!name_it()) throw failed("linkat");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw failed("rename");
   ::close(file_);

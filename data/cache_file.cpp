@@ -1,11 +1,11 @@
 #include "data/cache_file.h"
 
 #include <cstddef>
-#include <fstream>
-#include <iterator>
+#include <cstring>
 #include <span>
 
 #include "core/checksum.h"
+#include "core/read_file.h"
 
 namespace sluice {
 
@@ -43,14 +43,15 @@ std::unique_ptr<PendingFile> write_checked(const std::filesystem::path& path, ui
 }
 
 std::optional<CheckedBytes> read_checked(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  const std::optional<std::string> file = read_file(path);
   Header header;
-  if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return std::nullopt;
+  if (!file || file->size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, file->data(), sizeof header);
   if (header.magic != kMagic || header.version != kVersion ||
       header.header_crc != crc_of(bytes_of_header(header, offsetof(Header, header_crc)))) {
     return std::nullopt;
   }
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
+  std::string bytes = file->substr(sizeof header);
   if (bytes.size() != header.bytes || crc_of(bytes) != header.content_crc) return std::nullopt;
   return CheckedBytes{.fingerprint = header.fingerprint, .bytes = std::move(bytes)};
 }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "core/read_file.h"
 #include "models/safetensors.h"
 
 namespace sluice {
@@ -31,8 +31,7 @@ struct Folder {
 };
 
 std::set<std::string> shard_names(const std::string& index_path) {
-  std::ifstream file(index_path, std::ios::binary);
-  const nlohmann::json index = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json index = nlohmann::json::parse(read_text(index_path).value_or(""), nullptr, false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     throw ConfigError(fmt::format("{}: no \"weight_map\" object in it", index_path));
   }

@@ -2,14 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "core/errors.h"
 #include "core/nearest_name.h"
+#include "core/read_file.h"
 #include "models/hugging_face.h"
 
 namespace sluice {
@@ -219,20 +218,15 @@ Json parse_object(const std::string& text, const std::string& where) {
   return object;
 }
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file)
-    throw ConfigError(
-        fmt::format("model.path: {} cannot be read: a folder with config.json and safetensors files", path));
-  return text.str();
-}
-
 // Everything but keys that the section overrides.
 void read_folder_config(Gpt2Config& config, const std::string& folder, const Json& overrides) {
   const std::string path = folder + "/config.json";
-  const Json file = parse_object(read_text(path), path);
+  const std::optional<std::string> text = read_text(path);
+  if (!text) {
+    throw ConfigError(
+        fmt::format("model.path: there is no {}: give a folder with config.json and safetensors files", path));
+  }
+  const Json file = parse_object(*text, path);
   if (!file.contains("model_type") || file["model_type"] != "gpt2") {
     throw ConfigError(fmt::format("{}: model_type is {}: \"gpt2\" is what there is", path,
                                   file.contains("model_type") ? file["model_type"].dump() : "missing"));

@@ -1,7 +1,9 @@
 // What training does with a folder where something is already: nothing of a run is lost to a command that is refused.
 #include <thread>
 
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
@@ -87,6 +89,42 @@ TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still
   fs::rename(file("text.txt"), file("moved.txt"));
   ASSERT_EQ(resume_on("moved.txt").exit_code, 0);
   EXPECT_EQ(metrics("run").size(), 7u);
+}
+
+// The folder takes no file any more: known before the store, which is elsewhere, is replaced.
+TEST_F(OpeningTest, an_overwrite_in_a_folder_that_takes_no_files_leaves_the_run_as_it_was) {
+  MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"), 16 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::string store = "sluice.nvme=[\"" + file("store") + "\"]";
+  ASSERT_EQ(train("drive/run", {"--steps", "2", "--set", store}).exit_code, 0);
+  const auto before = content_of("store");
+  drive.make_read_only();
+  expect_refused(train("drive/run", {"--overwrite", "--set", store}), "Read-only file system");
+  drive.make_writable();
+  EXPECT_TRUE(content_of("store") == before);
+  EXPECT_EQ(train("drive/run", {"--resume", "--set", store}).exit_code, 0);
+}
+
+TEST_F(OpeningTest, a_run_whose_configuration_is_gone_is_not_called_anothers) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  fs::rename(file("run/config.json"), file("kept.json"));
+  expect_refused(train("run", {"--resume"}),
+                 "the run's config.json is gone, its store is at step 2: bring the file back");
+  fs::create_directory(file("run/config.json"));
+  expect_refused(sluice({"generate", "@run", "--prompt", "x", "--tokens", "1"}), "config.json: is a folder");
+  fs::remove(file("run/config.json"));
+  fs::rename(file("kept.json"), file("run/config.json"));
+  EXPECT_EQ(train("run", {"--resume"}).exit_code, 0);
+}
+
+// As the threads: they divide sums.
+TEST_F(OpeningTest, a_resumed_run_keeps_its_tiles_of_the_loss_unless_others_are_asked_for) {
+  const auto tile = [this] { return json_in("run/config.json")["sluice"]["loss_tile_tokens"].dump(); };
+  ASSERT_EQ(train("run", {"--steps", "1", "--set", "sluice.loss_tile_tokens=7"}).exit_code, 0);
+  ASSERT_EQ(train("run", {"--steps", "2", "--resume"}).exit_code, 0);
+  EXPECT_EQ(tile(), "7");
+  ASSERT_EQ(train("run", {"--steps", "3", "--resume", "--set", "sluice.loss_tile_tokens=8"}).exit_code, 0);
+  EXPECT_EQ(tile(), "8");
 }
 
 // Not a byte: the store is not made longer for what the refused run would have kept there, a trace is not begun.
@@ -212,6 +250,19 @@ TEST_F(OpeningTest, an_export_over_the_model_that_the_run_began_with_or_beside_p
   expect_refused(sluice({"checkpoint", "export", "@run", "@sharded"}), "a model in several files is there");
   EXPECT_EQ(sluice({"checkpoint", "export", "@run", "@other"}).exit_code, 0);
   EXPECT_EQ(sluice({"checkpoint", "export", "@run", "@other"}).exit_code, 0);  // once more, later
+}
+
+TEST_F(OpeningTest, an_export_over_files_that_are_no_models_is_refused) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  for (const char* name : {"project", "weights"}) fs::create_directory(file(name));
+  std::ofstream(file("project/config.json")) << R"({"name": "of a web page"})";
+  std::ofstream(file("weights/model.safetensors")) << "of somebody else";
+  for (const auto& [name, why] :
+       {std::pair("project", "is no model's"), std::pair("weights", "without a config.json")}) {
+    const auto before = content_of(name);
+    expect_refused(sluice({"checkpoint", "export", "@run", std::string("@") + name}), why);
+    EXPECT_TRUE(content_of(name) == before);
+  }
 }
 
 TEST_F(OpeningTest, seeds_that_no_configuration_can_hold_are_refused) {

@@ -101,6 +101,16 @@ TEST_F(RefusalsTest, a_bad_command_line_is_one_line) {
   }
 }
 
+TEST_F(RefusalsTest, a_name_that_is_empty_is_not_taken_for_none) {
+  for (const char* option : {"--out", "--data", "--machine", "--trace"}) {
+    const Ended ended = sluice({"train", "@run.json", option, ""});
+    EXPECT_EQ(ended.exit_code, 2) << option;
+    EXPECT_THAT(ended.last_error_line(),
+                testing::AllOf(testing::HasSubstr(option), testing::HasSubstr("a name is needed")));
+  }
+  EXPECT_EQ(sluice({"report", ""}).exit_code, 2);
+}
+
 TEST_F(RefusalsTest, an_integer_is_read_as_it_is_written_or_not_at_all) {
   const std::vector<std::vector<std::string>> options = {{"bench", "io", "--path", "@drive", "--depth"},
                                                          {"bench", "io", "--path", "@drive", "--rounds"},

@@ -229,11 +229,22 @@ TEST_F(ReportTest, of_metrics_that_are_there_and_cannot_be_read_is_refused) {
   const std::string before = text_in("run/report.html");
   fs::remove(file("run/metrics.jsonl"));
   fs::create_directory(file("run/metrics.jsonl"));
+  for (const auto& [ended, exit_code, why] :
+       {std::tuple(sluice({"report", "@run"}), 1, "Is a directory"),
+        std::tuple(train("run", {"--resume", "--steps", "2"}), 2, "is no file")}) {
+    EXPECT_EQ(ended.exit_code, exit_code);
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("metrics.jsonl"));
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(why));
+  }
+  EXPECT_EQ(text_in("run/report.html"), before);
+  // Opens, and fails as it is read: what could not be read is no end of the file.
+  fs::remove(file("run/metrics.jsonl"));
+  fs::create_symlink("/proc/self/mem", file("run/metrics.jsonl"));
   for (const Ended& ended : {sluice({"report", "@run"}), train("run", {"--resume", "--steps", "2"})}) {
     EXPECT_EQ(ended.exit_code, 1);
-    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("metrics.jsonl"));
-    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("Is a directory"));
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("read of " + file("run/metrics.jsonl") + " failed"));
   }
+  EXPECT_TRUE(fs::is_symlink(file("run/metrics.jsonl")));
   EXPECT_EQ(text_in("run/report.html"), before);
 }
 

@@ -333,7 +333,7 @@ TEST(BadFiles, a_file_that_is_not_there_is_named) {
     load_config("/no/such/run.json", {});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "/no/such/run.json: cannot be read as a configuration file");
+    EXPECT_STREQ(error.what(), "/no/such/run.json: there is no such configuration file");
   }
 }
 

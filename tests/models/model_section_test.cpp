@@ -87,7 +87,7 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
       {R"({"type": "gpt2", "vocab_size": 9, "tiling": {"embedding": 10}})",
        "model.tiling.embedding is 10: 1 (whole) to 9, model.vocab_size: the embedding is cut between its rows"},
       {R"({"path": 3})", "model.path is 3: a Hugging Face folder"},
-      {R"({"path": "/nowhere"})", "model.path: /nowhere/config.json cannot be read"},
+      {R"({"path": "/nowhere"})", "model.path: there is no /nowhere/config.json"},
   };
   for (const auto& [section, message] : cases) {
     EXPECT_EQ(refusal_of(section).substr(0, message.size()), message) << section;
