@@ -172,8 +172,12 @@ void Training::open_engine() {
     for (const fs::path& store : opening_.stores()) folders_.make(store);
   }
   ParameterSource source = setup_.model.initial_values(config.seed_or_default());
-  if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty())
-    source = hugging_face_source(setup_.section.folder, setup_.model);
+  if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty()) {
+    source = hugging_face_source(setup_.section.folder, setup_.model, [&](int64_t done, int64_t total) {
+      console_.progress(done, total, "looking at the weights");
+    });
+    console_.finish_progress();
+  }
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
   console_.finish_progress();
   data_->keep();

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -114,13 +117,56 @@ void check_all(const std::string& folder, const std::map<std::string, Found, std
   }
 }
 
+// The magnitude from which on rounding to the weights' type gives no number: half a step above its largest.
+float too_large_for(Precision precision) {
+  switch (precision) {
+    case Precision::kBf16:
+      return 0x1.FFp127F;
+    case Precision::kFp16:
+      return 65520;
+    case Precision::kFp32:
+      break;
+  }
+  return std::numeric_limits<float>::infinity();
+}
+
+// Before anything is made of them: a weight that is no number makes every loss none.
+void check_values(const std::map<std::string, Found, std::less<>>& tensors, Precision precision,
+                  const std::function<void(int64_t, int64_t)>& progress) {
+  constexpr int64_t kPieceElements = int64_t{1} << 20;
+  const float too_large = too_large_for(precision);
+  const auto elements_of = [](const Found& found) { return found.entry->bytes / bytes_of(*found.entry->dtype); };
+  int64_t total = 0, done = 0;
+  for (const auto& [name, found] : tensors) total += elements_of(found);
+  std::vector<float> values(static_cast<size_t>(std::min(kPieceElements, total)));
+  for (const auto& [name, found] : tensors) {
+    const int64_t elements = elements_of(found);
+    for (int64_t first = 0; first < elements; first += kPieceElements) {
+      const std::span<float> piece =
+          std::span(values).first(static_cast<size_t>(std::min(kPieceElements, elements - first)));
+      found.file->read(*found.entry, first, piece);
+      const auto wrong = std::ranges::find_if(piece, [&](float value) { return !(std::abs(value) < too_large); });
+      if (wrong != piece.end()) {
+        throw ConfigError(fmt::format(
+            "{}: tensor {}: element {} is {}, which {} does not hold: bring back the file that "
+            "was saved, or train in another precision",
+            found.file->path(), found.entry->name, first + (wrong - piece.begin()), *wrong, name_of(precision)));
+      }
+      done += std::ssize(piece);
+      if (progress) progress(done, total);
+    }
+  }
+}
+
 }  // namespace
 
-ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model) {
+ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model,
+                                    const std::function<void(int64_t, int64_t)>& progress) {
   auto opened = std::make_shared<Folder>();
   opened->files = open_files(folder);
   opened->parameters = tensors_of(opened->files, model.config());
   check_all(folder, opened->parameters, model);
+  check_values(opened->parameters, model.options().precision, progress);
   return model.tiles().cut([opened](const Parameter& parameter, int64_t first, std::span<float> into) {
     const auto found = opened->parameters.find(parameter.name);
     SLUICE_CHECK(found != opened->parameters.end(), "a parameter of another model");

@@ -32,9 +32,11 @@ std::string model_section_text(const ModelSection& section);
 
 // Streams weights from FOLDER/model.safetensors, or the shards that FOLDER/model.safetensors.index.json names; fp32,
 // fp16 and bf16 files; names with or without "transformer.". Missing, unexpected and misshapen tensors and damaged
-// files are refused here with a ConfigError that names file and tensor. Each call of the source reads its piece with
-// pread; nothing is kept.
-ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model);
+// files are refused here with a ConfigError that names file and tensor; so are values that are no numbers or too large
+// for the model's precision, for which all of them are read once (`progress`: elements done, elements in all). Each
+// call of the source reads its piece with pread; nothing is kept.
+ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model,
+                                    const std::function<void(int64_t, int64_t)>& progress = {});
 
 // Fills `into` with a whole parameter (index into Engine::geometry().parameters()), in the export's dtype.
 using ParameterReader = std::function<void(int parameter, std::span<std::byte> into)>;

@@ -69,14 +69,40 @@ struct DataBytes {
   int64_t begin = 0, bytes = 0;
 };
 
+// Json's own conversion cuts 72.7 to 72.
+std::vector<int64_t> whole_numbers(const Json& list) {
+  for (const Json& value : list) {
+    if (!value.is_number_integer()) throw Json::type_error::create(302, value.dump() + " is no whole number", &value);
+  }
+  return list.get<std::vector<int64_t>>();
+}
+
+// One behind the other, from the first byte to the last: else two would share bytes, or some would be nobody's.
+void check_places(const std::string& path, std::vector<SafetensorsEntry> entries, const DataBytes& data) {
+  std::ranges::stable_sort(entries, {}, [](const auto& entry) { return std::pair(entry.begin, entry.bytes); });
+  int64_t end = data.begin;
+  for (const SafetensorsEntry& entry : entries) {
+    if (entry.begin != end) {
+      refuse(path, fmt::format("tensor {} begins at byte {} of the data, where the one before it ends at {}",
+                               entry.name, entry.begin - data.begin, end - data.begin));
+    }
+    end += entry.bytes;
+  }
+  if (end == data.begin + data.bytes) return;
+  refuse(path, fmt::format("its tensors have {} bytes, behind the header are {}", end - data.begin, data.bytes));
+}
+
 SafetensorsEntry parse_entry(const std::string& path, const std::string& name, const Json& value,
                              const DataBytes& data) {
   SafetensorsEntry entry{.name = name, .dtype_name = {}, .dtype = {}, .shape = {}};
   std::array<int64_t, 2> range{};
   try {
     entry.dtype_name = value.at("dtype").get<std::string>();
-    entry.shape = value.at("shape").get<std::vector<int64_t>>();
-    range = value.at("data_offsets").get<std::array<int64_t, 2>>();
+    entry.shape = whole_numbers(value.at("shape"));
+    const std::vector<int64_t> offsets = whole_numbers(value.at("data_offsets"));
+    if (offsets.size() != 2)
+      refuse(path, fmt::format("tensor {}: data_offsets is {}", name, value["data_offsets"].dump()));
+    std::ranges::copy(offsets, range.begin());
   } catch (const Json::exception& error) {
     refuse(path, fmt::format("tensor {}: {}", name, error.what()));
   }
@@ -118,13 +144,16 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
     }
     std::string text(header_bytes, '\0');
     read_all(descriptor_, path, 8, std::as_writable_bytes(std::span(text)));
-    const Json header = Json::parse(text, nullptr, false);
+    // A byte 0 is the end to the parser.
+    const bool is_text = text.find('\0') == std::string::npos;
+    const Json header = is_text ? Json::parse(text, nullptr, false) : Json();
     if (!header.is_object()) refuse(path, "its header is no JSON object");
     const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
+    const DataBytes data{data_begin, status.st_size - data_begin};
     for (const auto& [name, value] : header.items()) {
-      if (name == "__metadata__") continue;
-      entries_.push_back(parse_entry(path, name, value, {data_begin, status.st_size - data_begin}));
+      if (name != "__metadata__") entries_.push_back(parse_entry(path, name, value, data));
     }
+    check_places(path, entries_, data);
   } catch (...) {
     close(descriptor_);
     throw;

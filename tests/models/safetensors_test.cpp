@@ -5,7 +5,9 @@
 
 #include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "core/errors.h"
@@ -88,6 +90,17 @@ TEST(Safetensors, damaged_files_are_refused_by_name) {
       {file_of(R"({"x":{"dtype":"F32","shape":[2]}})", "12345678"), "tensor x: "},
       {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "12345678"),
        "tensor x lies at bytes 8 to 0"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}})", "12345678"),
+       "tensor x: data_offsets is [0,8,8]"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", "12345678"), "tensor x: "},
+      {file_of(good + std::string("\0garbage", 8), "12345678"), "its header is no JSON object"},
+      {file_of(good, "123456789"), "its tensors have 8 bytes, behind the header are 9"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+               R"("y":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+               "12345678"),
+       "tensor y begins at byte 0 of the data, where the one before it ends at 8"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678"),
+       "tensor x begins at byte 4 of the data, where the one before it ends at 0"},
   };
   for (const auto& [content, message] : cases) {
     const std::string path = folder.write("x.safetensors", content);
@@ -152,11 +165,14 @@ class WrongFolder : public ::testing::Test {
     for (const SafetensorsEntry& entry : entries_) {
       bytes += std::accumulate(entry.shape.begin(), entry.shape.end(), int64_t{4}, std::multiplies<>());
     }
-    folder_.write("model.safetensors", safetensors_header(entries_) + std::string(static_cast<size_t>(bytes), '\0'));
+    std::string data(static_cast<size_t>(bytes), '\0');
+    std::memcpy(data.data() + 4 * 3, &fourth_, 4);
+    folder_.write("model.safetensors", safetensors_header(entries_) + data);
     return message_of<ConfigError>([&] { hugging_face_source(folder_.path().string(), model_); });
   }
   TempFolder folder_;
   Gpt2 model_;
+  float fourth_ = 0;  // of the first tensor
   std::vector<SafetensorsEntry> entries_;
 };
 
@@ -180,6 +196,25 @@ TEST_F(WrongFolder, misshapen_tensors_are_named_with_both_shapes) {
 TEST_F(WrongFolder, a_tensor_under_both_of_its_names_is_there_twice) {
   entries_.push_back({.name = "wte.weight", .dtype_name = {}, .dtype = DType::kFp32, .shape = {5, 2}});
   EXPECT_NE(refusal().find("is there twice"), std::string::npos) << refusal();
+}
+TEST_F(WrongFolder, values_that_the_precision_does_not_hold_are_named) {
+  const auto is_refused = [&](float value, Precision precision) {
+    model_ = Gpt2(model_.config(), {.precision = precision});
+    fourth_ = value;
+    const std::string words = "model.safetensors: tensor transformer.wte.weight: element 3 is ", text = refusal();
+    EXPECT_TRUE(text.find(words) != std::string::npos || text == "nothing was thrown") << text;
+    return text != "nothing was thrown";
+  };
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    EXPECT_TRUE(is_refused(std::numeric_limits<float>::quiet_NaN(), precision));
+    EXPECT_TRUE(is_refused(-std::numeric_limits<float>::infinity(), precision));
+    EXPECT_FALSE(is_refused(-65504, precision));
+  }
+  EXPECT_TRUE(is_refused(65520, Precision::kFp16));
+  EXPECT_FALSE(is_refused(std::nextafter(65520.0f, 0.0f), Precision::kFp16));
+  EXPECT_TRUE(is_refused(3.4e38f, Precision::kBf16));
+  EXPECT_FALSE(is_refused(3.39e38f, Precision::kBf16));
+  EXPECT_FALSE(is_refused(3.4e38f, Precision::kFp32));
 }
 TEST_F(WrongFolder, without_files_says_what_it_looked_for) {
   const TempFolder empty;
