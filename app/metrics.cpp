@@ -98,7 +98,11 @@ MetricsFile::~MetricsFile() { std::fclose(file_); }
 // the run goes on all the same.
 void MetricsFile::keep_until(int64_t last_step, const Log& log) {
   std::ifstream file = open_metrics(path_);
-  if (!file) return;
+  if (!file) {
+    if (last_step == 0) return;
+    return say(log, LogLevel::kWarning,
+               fmt::format("{} is not there: nothing is known of the {} steps so far", path_.string(), last_step));
+  }
   std::string kept, line;
   int64_t steps = 0, damaged = 0;
   for (; std::getline(file, line) && !file.eof(); line.clear()) {

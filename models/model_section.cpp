@@ -22,13 +22,20 @@ struct Key {
   Json (*get)(const Gpt2Config&);         // null pointer: never written
 };
 
+// One that is written as an integer and is one of 64 bits.
+std::optional<int64_t> integer_of(const Json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return std::nullopt;
+  return value.get<int64_t>();
+}
+
 template <auto kMember>
 constexpr Key integer(std::string_view name) {
   return {name, "a positive integer",
           [](Gpt2Config& config, const Json& value) {
-            if (!value.is_number_integer()) return false;
-            config.*kMember = value.get<int64_t>();
-            return true;
+            const std::optional<int64_t> number = integer_of(value);
+            if (number) config.*kMember = *number;
+            return number.has_value();
           },
           [](const Gpt2Config& config) { return Json(config.*kMember); }};
 }
@@ -39,8 +46,9 @@ constexpr Key integer_or_null(std::string_view name, std::string_view allowed) {
           [](Gpt2Config& config, const Json& value) {
             const Json& first = value.is_array() && !value.empty() ? value.front() : value;
             const int64_t none = Gpt2Config().*kMember;
-            if (!first.is_null() && !(first.is_number_integer() && first.get<int64_t>() > none)) return false;
-            config.*kMember = first.is_null() ? none : first.get<int64_t>();
+            const std::optional<int64_t> number = first.is_null() ? none : integer_of(first);
+            if (!number || (!first.is_null() && *number <= none)) return false;
+            config.*kMember = *number;
             return true;
           },
           [](const Gpt2Config& config) {
@@ -81,8 +89,9 @@ bool set_tiling(Gpt2Config& config, const Json& value) {
   if (!value.is_object()) return false;
   for (const auto& [name, tiles] : value.items()) {
     const bool linear = name == "linear";
-    if ((!linear && name != "embedding") || !tiles.is_number_integer()) return false;
-    (linear ? config.tiling.linear : config.tiling.embedding) = tiles.get<int64_t>();
+    const std::optional<int64_t> number = integer_of(tiles);
+    if ((!linear && name != "embedding") || !number) return false;
+    (linear ? config.tiling.linear : config.tiling.embedding) = *number;
   }
   return true;
 }

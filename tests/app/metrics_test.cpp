@@ -64,6 +64,15 @@ TEST_F(MetricsTest, lines_that_are_missing_are_told_of) {
   EXPECT_NE(said_.find("has lines of 1 of the 3 steps so far"), std::string::npos) << said_;
 }
 
+TEST_F(MetricsTest, that_are_gone_are_told_of) {
+  { const MetricsFile begun(path_, 0, log_); }
+  EXPECT_EQ(said_, "");
+  std::filesystem::remove(path_);
+  const MetricsFile metrics(path_, 3, log_);
+  EXPECT_NE(said_.find("metrics.jsonl is not there: nothing is known of the 3 steps so far"), std::string::npos)
+      << said_;
+}
+
 TEST_F(MetricsTest, a_final_line_is_dropped) {
   write(kOne + kTwo + "{\"final\":true}\n");
   const MetricsFile metrics(path_, 2, log_);

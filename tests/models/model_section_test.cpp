@@ -86,6 +86,10 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
        "model.tiling.linear is 6: 1 (whole) to 5, model.n_inner: the MLP is cut between its hidden features"},
       {R"({"type": "gpt2", "vocab_size": 9, "tiling": {"embedding": 10}})",
        "model.tiling.embedding is 10: 1 (whole) to 9, model.vocab_size: the embedding is cut between its rows"},
+      {R"({"type": "gpt2", "n_embd": 9223372036854775808})",
+       "model.n_embd is 9223372036854775808: allowed is a positive integer"},
+      {R"({"type": "gpt2", "n_inner": 18446744073709551615})", "model.n_inner is 18446744073709551615: "},
+      {R"({"type": "gpt2", "tiling": {"linear": 18446744073709551615}})", "model.tiling is "},
       {R"({"path": 3})", "model.path is 3: a Hugging Face folder"},
       {R"({"path": "/nowhere"})", "model.path: there is no /nowhere/config.json"},
   };
