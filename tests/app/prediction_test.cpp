@@ -149,7 +149,7 @@ TEST_F(PredictionTest, starts_from_drives_measured_within_the_hour_and_a_benchma
   const fs::path kept = fs::directory_iterator(file("cache/sluice"))->path();
   const OrderedJson at_first = ordered_json_of(read_whole(kept));
   OrderedJson wrong = at_first;
-  wrong["read_gb_per_s"] = 1e-3;
+  for (const char* speed : {"read_gb_per_s", "mixed_gb_per_s"}) wrong[speed] = 1e-3;
   std::ofstream(kept) << wrong;
   const Ended soon = sluice({"plan", "@run.json"});
   EXPECT_THAT(soon.err, testing::Not(says_again));
