@@ -14,6 +14,7 @@
 #include "configs/document.h"
 #include "configs/keys.h"
 #include "configs/read_optimizer.h"
+#include "configs/read_schedule.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/geometry.h"
@@ -59,37 +60,6 @@ void read_fp16(const ConfigReader& reader, RunConfig& config) {
       config.notes.push_back(fmt::format("not needed: \"{}\": \"{}\" {:g} stays as it is", name, kScale, fixed));
     }
   });
-}
-
-void read_schedule(const ConfigReader& reader, RunConfig& config) {
-  ScheduleConfig& schedule = config.schedule;
-  if (reader.find("scheduler") == nullptr) return;
-  if (reader.find("scheduler.type") == nullptr) reader.refuse_missing("scheduler.type");
-  reader.choice<ScheduleKind>("scheduler.type", schedule.kind,
-                              {{"WarmupLR", ScheduleKind::kWarmup}, {"WarmupDecayLR", ScheduleKind::kWarmupDecay}});
-  reader.choice<WarmupShape>("scheduler.params.warmup_type", schedule.shape,
-                             {{"log", WarmupShape::kLog}, {"linear", WarmupShape::kLinear}});
-  reader.number("scheduler.params.warmup_min_lr", schedule.min_lr, 0, kNoLimit);
-  reader.number("scheduler.params.warmup_max_lr", schedule.max_lr, 0, kNoLimit);
-  reader.integer("scheduler.params.warmup_num_steps", schedule.warmup_steps, 1);
-  constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
-  reader.integer(kTotal, schedule.total_steps, 1);
-  const bool decays = schedule.kind == ScheduleKind::kWarmupDecay;
-  if (!decays && reader.find(kTotal) != nullptr) reader.refuse(kTotal, *reader.find(kTotal));
-  if (decays && schedule.total_steps <= schedule.warmup_steps) {
-    throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", reader.name(), kTotal, schedule.total_steps,
-                                  find_key(kTotal)->allowed));
-  }
-  constexpr std::string_view kRate = "optimizer.params.lr";
-  double& rate = config.optimizer.learning_rate;
-  if (reader.find(kRate) != nullptr && rate != schedule.max_lr) {
-    config.notes.push_back(
-        fmt::format("not needed: \"{}\" {:g}: a scheduler's rate is \"scheduler.params.warmup_max_lr\", "
-                    "here {:g}, as in DeepSpeed",
-                    kRate, rate, schedule.max_lr));
-  }
-  rate = schedule.max_lr;
-  for (ParamGroupConfig& group : config.param_groups) group.optimizer.learning_rate = rate;
 }
 
 std::optional<HomeKind> home_of(const std::string& word) {

@@ -2,21 +2,46 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 namespace sluice {
+namespace {
+
+int64_t warmup_of(const ScheduleConfig& schedule) { return std::max<int64_t>(2, schedule.warmup_steps); }
+
+// The steps over which the rate falls.
+double decay_steps(const ScheduleConfig& schedule) {
+  return std::max(1.0, static_cast<double>(schedule.total_steps - warmup_of(schedule)));
+}
+
+// Of the warm-up, at iteration k from 0 to below its end.
+double warmup_share(const ScheduleConfig& schedule, int64_t k) {
+  const auto step = static_cast<double>(k), warmup = static_cast<double>(warmup_of(schedule));
+  return schedule.shape == WarmupShape::kLinear ? step / warmup : 1 / std::log(warmup) * std::log(step + 1);
+}
+
+double ratio_at(const ScheduleConfig& schedule, int64_t k) {
+  if (k < 0) return 0;
+  if (k < warmup_of(schedule)) return schedule.min_ratio + (1 - schedule.min_ratio) * warmup_share(schedule, k);
+  const auto step = static_cast<double>(k - warmup_of(schedule) + 1);
+  const double cosine = std::cos(std::numbers::pi * std::min(1.0, step / decay_steps(schedule)));
+  return schedule.end_ratio + (1 - schedule.end_ratio) * (1 + cosine) / 2;
+}
+
+double share_at(const ScheduleConfig& schedule, int64_t k) {
+  if (k < 0) return 0;
+  if (k < warmup_of(schedule)) return warmup_share(schedule, k);
+  if (schedule.kind == ScheduleKind::kWarmup) return 1;
+  return std::max(0.0, static_cast<double>(schedule.total_steps - k) / decay_steps(schedule));
+}
+
+}  // namespace
 
 double learning_rate_at(const ScheduleConfig& schedule, double constant, int64_t applied) {
   if (schedule.kind == ScheduleKind::kConstant) return constant;
-  const auto step = static_cast<double>(applied), warmup = static_cast<double>(schedule.warmup_steps);
-  double share = 1;
-  if (applied < schedule.warmup_steps) {
-    const bool linear = schedule.shape == WarmupShape::kLinear || schedule.warmup_steps < 2;
-    share = linear ? (step + 1) / warmup : std::log(step + 1) / std::log(warmup);
-  } else if (schedule.kind == ScheduleKind::kWarmupDecay) {
-    const auto total = static_cast<double>(schedule.total_steps);
-    share = std::max(0.0, (total - step) / std::max(1.0, total - warmup));
-  }
-  return schedule.min_lr + (schedule.max_lr - schedule.min_lr) * share;
+  const int64_t k = applied - 1;
+  if (schedule.kind == ScheduleKind::kWarmupCosine) return constant * ratio_at(schedule, k);
+  return schedule.min_lr + (schedule.max_lr - schedule.min_lr) * share_at(schedule, k);
 }
 
 }  // namespace sluice

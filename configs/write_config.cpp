@@ -79,6 +79,25 @@ Json optimizer_json(const RunConfig& config) {
   return object;
 }
 
+std::string_view name_of(ScheduleKind kind) {
+  if (kind == ScheduleKind::kWarmupCosine) return "WarmupCosineLR";
+  return kind == ScheduleKind::kWarmupDecay ? "WarmupDecayLR" : "WarmupLR";
+}
+
+Json scheduler_json(const ScheduleConfig& schedule) {
+  Json params = {{"warmup_num_steps", schedule.warmup_steps},
+                 {"warmup_type", schedule.shape == WarmupShape::kLog ? "log" : "linear"}};
+  if (schedule.kind == ScheduleKind::kWarmupCosine) {
+    params["warmup_min_ratio"] = schedule.min_ratio;
+    params["cos_min_ratio"] = schedule.end_ratio;
+  } else {
+    params["warmup_min_lr"] = schedule.min_lr;
+    params["warmup_max_lr"] = schedule.max_lr;
+  }
+  if (schedule.kind != ScheduleKind::kWarmup) params["total_num_steps"] = schedule.total_steps;
+  return {{"type", std::string(name_of(schedule.kind))}, {"params", params}};
+}
+
 Json fp16_json(const RunConfig& config) {
   if (config.precision != Precision::kFp16) return {{"enabled", false}};
   const LossScaleOptions& scale = config.loss_scale;
@@ -129,16 +148,7 @@ std::string to_json(const RunConfig& config) {
   object["train_micro_batch_size_per_gpu"] = config.batch.micro;
   object["gradient_accumulation_steps"] = config.batch.accumulation;
   object["optimizer"] = optimizer_json(config);
-  const ScheduleConfig& schedule = config.schedule;
-  if (schedule.kind != ScheduleKind::kConstant) {
-    const bool decays = schedule.kind == ScheduleKind::kWarmupDecay;
-    Json params = {{"warmup_min_lr", schedule.min_lr},
-                   {"warmup_max_lr", schedule.max_lr},
-                   {"warmup_num_steps", schedule.warmup_steps},
-                   {"warmup_type", schedule.shape == WarmupShape::kLog ? "log" : "linear"}};
-    if (decays) params["total_num_steps"] = schedule.total_steps;
-    object["scheduler"] = {{"type", decays ? "WarmupDecayLR" : "WarmupLR"}, {"params", params}};
-  }
+  if (config.schedule.kind != ScheduleKind::kConstant) object["scheduler"] = scheduler_json(config.schedule);
   object["gradient_clipping"] = config.gradient_clipping;
   object["bf16"] = {{"enabled", config.precision == Precision::kBf16}};
   object["fp16"] = fp16_json(config);

@@ -210,12 +210,21 @@ const Case kBadKeys[] = {
      R"(run.json: unknown key "sluice.placement.activation" (value "host"); did you mean )"
      R"("sluice.placement.activations"? Allowed in "sluice.placement": weights, state, gradient, activations)"},
     {"scheduler_of_another_kind", "scheduler.type=OneCycle",
-     R"(run.json: "scheduler.type" is "OneCycle"; allowed: "WarmupLR" or "WarmupDecayLR")"},
+     R"(run.json: "scheduler.type" is "OneCycle"; allowed: "WarmupLR", "WarmupDecayLR" or "WarmupCosineLR")"},
     {"scheduler_without_type", "scheduler.params.warmup_num_steps=3",
-     R"(run.json: "scheduler.type" is missing; allowed: "WarmupLR" or "WarmupDecayLR")"},
+     R"(run.json: "scheduler.type" is missing; allowed: "WarmupLR", "WarmupDecayLR" or "WarmupCosineLR")"},
     {"scheduler_that_ends_in_its_warm_up",
      R"(scheduler={"type":"WarmupDecayLR","params":{"warmup_num_steps":10,"total_num_steps":10}})",
-     R"(run.json: "scheduler.params.total_num_steps" is 10; allowed: an integer above warmup_num_steps, for WarmupDecayLR)"},
+     R"(run.json: "scheduler.params.total_num_steps" is 10; allowed: an integer above warmup_num_steps, )"
+     R"(for WarmupDecayLR and WarmupCosineLR)"},
+    {"a_cosines_largest_rate",
+     R"(scheduler={"type":"WarmupCosineLR","params":{"total_num_steps":2000,"warmup_max_lr":1}})",
+     R"(run.json: "scheduler.params.warmup_max_lr" is 1; allowed: a number, 0 or more, for WarmupLR and WarmupDecayLR)"},
+    {"a_ratio_of_another_scheduler", R"(scheduler={"type":"WarmupLR","params":{"cos_min_ratio":0.5}})",
+     R"(run.json: "scheduler.params.cos_min_ratio" is 0.5; allowed: a number, 0 or more, for WarmupCosineLR)"},
+    {"a_total_of_a_rate_that_stays", R"(scheduler={"type":"WarmupLR","params":{"total_num_steps":2000}})",
+     R"(run.json: "scheduler.params.total_num_steps" is 2000; allowed: an integer above warmup_num_steps, )"
+     R"(for WarmupDecayLR and WarmupCosineLR)"},
     {"several_that_are_not_there",
      R"(zero_optimization={"zero_quantized_weights":true,"zero_quantized_gradients":true})",
      R"(run.json: not supported yet: "zero_optimization.zero_quantized_weights" (several ranks), )"

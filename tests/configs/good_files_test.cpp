@@ -149,19 +149,6 @@ TEST(GoodFiles, a_vocabulary_that_the_byte_tokenizer_does_not_have_is_said_not_t
               testing::Not(testing::Contains(testing::HasSubstr("256 ids"))));
 }
 
-TEST(GoodFiles, a_rate_that_a_scheduler_overrules_is_said_not_to_be_needed) {
-  const std::string warmup = R"(scheduler={"type": "WarmupLR", "params": {"warmup_max_lr": 0.25}})";
-  const RunConfig other = parse(kSmallest, {"optimizer.params.lr=0.5", warmup});
-  EXPECT_THAT(other.notes, testing::ElementsAre(testing::HasSubstr(
-                               "\"optimizer.params.lr\" 0.5: a scheduler's rate is \"scheduler.params.warmup_max_lr\", "
-                               "here 0.25")));
-  EXPECT_EQ(other.optimizer.learning_rate, 0.25);
-  EXPECT_TRUE(parse(to_json(other)).notes.empty());
-  EXPECT_TRUE(parse(kSmallest, {"optimizer.params.lr=0.25", warmup}).notes.empty());
-  EXPECT_TRUE(parse(kSmallest, {warmup}).notes.empty());
-  EXPECT_TRUE(parse(kSmallest, {"optimizer.params.lr=0.5"}).notes.empty());
-}
-
 TEST(GoodFiles, what_a_loss_scale_that_stays_does_not_need_is_said) {
   const auto notes = [](const std::string& fp16) { return parse(kSmallest, {"fp16=" + fp16}).notes; };
   EXPECT_THAT(notes(R"({"enabled": true, "loss_scale": 128, "hysteresis": 3, "min_loss_scale": 2})"),
@@ -344,17 +331,6 @@ TEST(GoodFiles, every_key_that_a_file_gives_is_written) {
   }
 }
 
-TEST(GoodFiles, a_schedule_with_one_step_of_warm_up_begins_at_its_full_rate) {
-  const RunConfig config = parse(kSmallest, {"scheduler={\"type\":\"WarmupLR\",\"params\":{\"warmup_max_lr\":0.5,"
-                                             "\"warmup_min_lr\":0.1,\"warmup_num_steps\":1}}"});
-  for (const WarmupShape shape : {WarmupShape::kLog, WarmupShape::kLinear}) {
-    ScheduleConfig schedule = config.schedule;
-    schedule.shape = shape;
-    EXPECT_DOUBLE_EQ(learning_rate_at(schedule, 9, 0), 0.5);
-    EXPECT_DOUBLE_EQ(learning_rate_at(schedule, 9, 1), 0.5);
-  }
-}
-
 TEST(GoodFiles, numbers_are_written_with_all_their_digits) {
   const RunConfig config = parse(kSmallest, {"optimizer.params.lr=0.00012345678901234567"});
   EXPECT_EQ(parse(to_json(config)).optimizer.learning_rate, 0.00012345678901234567);
@@ -427,27 +403,6 @@ TEST(GoodFiles, whole_numbers_may_be_written_as_powers_of_ten) {
 TEST(GoodFiles, adam_without_a_decay_has_none_and_adamw_has_a_hundredth) {
   EXPECT_EQ(parse(kSmallest).optimizer.weight_decay, 0.01);
   EXPECT_EQ(parse(kSmallest, {"optimizer.type=Adam"}).optimizer.weight_decay, 0);
-}
-
-TEST(GoodFiles, a_schedule_warms_up_decays_and_reads_back) {
-  const RunConfig config =
-      parse(kSmallest, {R"(scheduler={"type":"WarmupDecayLR","params":{"warmup_max_lr":0.5,"warmup_min_lr":0.1,)"
-                        R"("warmup_num_steps":4,"total_num_steps":12,"warmup_type":"linear"}})"});
-  const auto rate = [&](int64_t applied) { return learning_rate_at(config.schedule, 9, applied); };
-  EXPECT_DOUBLE_EQ(rate(0), 0.2);
-  EXPECT_DOUBLE_EQ(rate(3), 0.5);
-  EXPECT_DOUBLE_EQ(rate(4), 0.5);
-  EXPECT_DOUBLE_EQ(rate(8), 0.3);
-  EXPECT_DOUBLE_EQ(rate(12), 0.1);
-  EXPECT_DOUBLE_EQ(rate(50), 0.1);
-  EXPECT_EQ(parse(to_json(config).c_str()).schedule, config.schedule);
-  ScheduleConfig log = config.schedule;
-  log.kind = ScheduleKind::kWarmup;
-  log.shape = WarmupShape::kLog;
-  EXPECT_DOUBLE_EQ(learning_rate_at(log, 9, 0), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(log, 9, 1), 0.3);
-  EXPECT_DOUBLE_EQ(learning_rate_at(log, 9, 1000), 0.5);
-  EXPECT_EQ(learning_rate_at({}, 9, 7), 9);
 }
 
 TEST(GoodFiles, the_presets_load) {

@@ -1,0 +1,68 @@
+#include "configs/read_schedule.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+
+#include "configs/keys.h"
+#include "core/errors.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kRate = "optimizer.params.lr";
+
+// Those of another type of scheduler.
+void refuse_keys(const ConfigReader& reader, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    const std::string path = fmt::format("scheduler.params.{}", key);
+    if (const auto* value = reader.find(path)) reader.refuse(path, *value);
+  }
+}
+
+// Where there is a largest rate of the schedule's own, the optimizer's does not count.
+void take_largest_rate(const ConfigReader& reader, RunConfig& config) {
+  ScheduleConfig& schedule = config.schedule;
+  double& rate = config.optimizer.learning_rate;
+  constexpr std::string_view kLargest = "scheduler.params.warmup_max_lr";
+  if (schedule.kind == ScheduleKind::kWarmup && reader.find(kLargest) == nullptr) schedule.max_lr = rate;
+  reader.number(kLargest, schedule.max_lr, 0, kNoLimit);
+  if (reader.find(kRate) != nullptr && rate != schedule.max_lr) {
+    config.notes.push_back(
+        fmt::format("not needed: \"{}\" {:g}: a scheduler's rate is \"{}\", here {:g}, as in DeepSpeed", kRate, rate,
+                    kLargest, schedule.max_lr));
+  }
+  rate = schedule.max_lr;
+  for (ParamGroupConfig& group : config.param_groups) group.optimizer.learning_rate = rate;
+}
+
+}  // namespace
+
+void read_schedule(const ConfigReader& reader, RunConfig& config) {
+  ScheduleConfig& schedule = config.schedule;
+  if (reader.find("scheduler") == nullptr) return;
+  if (reader.find("scheduler.type") == nullptr) reader.refuse_missing("scheduler.type");
+  reader.choice<ScheduleKind>("scheduler.type", schedule.kind,
+                              {{"WarmupLR", ScheduleKind::kWarmup},
+                               {"WarmupDecayLR", ScheduleKind::kWarmupDecay},
+                               {"WarmupCosineLR", ScheduleKind::kWarmupCosine}});
+  const bool cosine = schedule.kind == ScheduleKind::kWarmupCosine, ends = schedule.kind != ScheduleKind::kWarmup;
+  if (cosine) refuse_keys(reader, {"warmup_min_lr", "warmup_max_lr"});
+  if (!cosine) refuse_keys(reader, {"warmup_min_ratio", "cos_min_ratio"});
+  if (!ends) refuse_keys(reader, {"total_num_steps"});
+  reader.choice<WarmupShape>("scheduler.params.warmup_type", schedule.shape,
+                             {{"log", WarmupShape::kLog}, {"linear", WarmupShape::kLinear}});
+  reader.number("scheduler.params.warmup_min_lr", schedule.min_lr, 0, kNoLimit);
+  reader.number("scheduler.params.warmup_min_ratio", schedule.min_ratio, 0, kNoLimit);
+  reader.number("scheduler.params.cos_min_ratio", schedule.end_ratio, 0, kNoLimit);
+  reader.integer("scheduler.params.warmup_num_steps", schedule.warmup_steps, 1);
+  constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
+  reader.integer(kTotal, schedule.total_steps, 1);
+  if (ends && schedule.total_steps <= schedule.warmup_steps) {
+    throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", reader.name(), kTotal, schedule.total_steps,
+                                  find_key(kTotal)->allowed));
+  }
+  if (!cosine) take_largest_rate(reader, config);
+}
+
+}  // namespace sluice
