@@ -15,8 +15,8 @@ void note_good_step(const Options& options, StepState& state) {
   state.skipped_in_a_row = 0;
   if (options.kind == Options::Kind::kStatic) return;
   if (options.patience == Options::Patience::kAnewAfterGoodStep) state.hysteresis_left = options.hysteresis;
-  if (++state.good_steps < options.window) return;
-  state.good_steps = 0;
+  const int64_t after_the_first = state.good_steps++;
+  if (after_the_first == 0 || after_the_first % options.window != 0) return;
   state.hysteresis_left = options.hysteresis;
   state.loss_scale = std::min(2 * state.loss_scale, kLargestLossScale);
 }
@@ -53,7 +53,6 @@ void begin_loss_scale(const Options& options, StepState& state) {
   }
   if (state.step == 0) state.loss_scale = options.first;
   state.loss_scale = std::max(state.loss_scale, options.least);
-  state.good_steps = std::min(state.good_steps, options.window - 1);
   const bool counted = state.hysteresis_left >= 1 && state.hysteresis_left <= options.hysteresis;
   if (!counted) state.hysteresis_left = options.hysteresis;
 }

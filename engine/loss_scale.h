@@ -1,8 +1,11 @@
 // The loss scale: what the loss is multiplied with before the backward, so that small gradients are not zero in fp16.
-// It changes as the incumbent's users know it. Pure functions on the part of StepState that is theirs.
+// Pure functions on the part of StepState that is theirs.
 //
-// A step with a non-finite gradient is skipped. Dynamic: it also halves the scale, but for the first hysteresis - 1 of
-// them since that patience was granted; so many good steps in a row as the window has double it. Static: it stays.
+// A step with a non-finite gradient is skipped. Static: the scale stays. Dynamic: it changes as DeepSpeed's does
+// (0.19.5, DynamicLossScaler in deepspeed/runtime/fp16/loss_scaler.py). A skipped step halves it, but for the first
+// hysteresis - 1 of them since that patience was granted. A window of good steps beyond the first in a row doubles it,
+// and so does every window after that one: with a window of 3 the 4th, 7th, 10th. DeepSpeed's stops a run at the first
+// skip that finds the least scale, this one's user has ten.
 #pragma once
 #include <cstdint>
 

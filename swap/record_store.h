@@ -54,7 +54,7 @@ struct StepState {
   int64_t skipped_steps = 0;
   int64_t skipped_in_a_row = 0;     // up to now, while the loss scale could not be lowered
   double loss_scale = 1;            // of the next step
-  int64_t good_steps = 0;           // in a row, since a step was skipped or the loss scale raised
+  int64_t good_steps = 0;           // in a row, since a step was skipped
   int64_t hysteresis_left = 0;      // the loss scale falls when so many more steps have been skipped; 0: it does not
   int64_t data_position = 0;        // samples consumed
   std::vector<std::byte> caller{};  // up to kMaxCallerBytes of the embedder's own

@@ -17,7 +17,8 @@ using enum HomeKind;
 using Kind = LossScaleOptions::Kind;
 using Patience = LossScaleOptions::Patience;
 
-// '.' a good step, '!' one that overflows; after each, the scale of the next step.
+// '.' a good step, '!' one that overflows; after each, the scale of the next step. Those of dynamic scales are what
+// DeepSpeed 0.19.5's DynamicLossScaler, run by itself with these options, has as cur_scale after each update_scale.
 struct ScheduleCase {
   const char* what;
   LossScaleOptions options;
@@ -27,10 +28,14 @@ struct ScheduleCase {
 
 const ScheduleCase kSchedules[] = {
     {"a static scale stays", {.kind = Kind::kStatic, .first = 128}, "..!!.", {128, 128, 128, 128, 128}},
-    {"doubles after a window of good steps, and again after the next",
+    {"doubles after a window of good steps beyond the first, and again after each window",
      {.kind = Kind::kDynamic, .first = 8, .window = 3},
-     "......",
-     {8, 8, 16, 16, 16, 32}},
+     "..........",
+     {8, 8, 8, 16, 16, 16, 32, 32, 32, 64}},
+    {"a window of 1: every good step but the first in a row doubles",
+     {.kind = Kind::kDynamic, .first = 8, .window = 1},
+     "....",
+     {8, 16, 32, 64}},
     {"hysteresis 1: every overflow halves",
      {.kind = Kind::kDynamic, .first = 64, .window = 3, .hysteresis = 1},
      "!!.!",
@@ -41,27 +46,39 @@ const ScheduleCase kSchedules[] = {
      {64, 32, 16, 16, 8}},
     {"the window is counted from the last overflow",
      {.kind = Kind::kDynamic, .first = 64, .window = 3, .hysteresis = 1},
-     "..!..!...",
-     {64, 64, 32, 32, 32, 16, 16, 16, 32}},
+     "..!..!.......",
+     {64, 64, 32, 32, 32, 16, 16, 16, 16, 32, 32, 32, 64}},
+    {"a step short of the window raises nothing",
+     {.kind = Kind::kDynamic, .first = 64, .window = 3, .hysteresis = 1},
+     "..!...!....",
+     {64, 64, 32, 32, 32, 32, 16, 16, 16, 16, 32}},
+    {"an overflow between raises begins the count anew",
+     {.kind = Kind::kDynamic, .first = 16, .window = 2, .hysteresis = 1},
+     "...!.....!...",
+     {16, 16, 32, 16, 16, 16, 32, 32, 64, 32, 32, 32, 64}},
     {"patience comes back where the scale is raised",
      {.kind = Kind::kDynamic, .first = 64, .window = 2, .hysteresis = 2},
-     "!.!..!!",
-     {64, 64, 32, 32, 64, 64, 32}},
+     "!.!...!!",
+     {64, 64, 32, 32, 32, 64, 64, 32}},
     {"consecutive hysteresis: patience comes back with every good step",
      {.kind = Kind::kDynamic, .first = 64, .window = 9, .hysteresis = 2, .patience = Patience::kAnewAfterGoodStep},
      "!.!.!!",
      {64, 64, 64, 64, 64, 32}},
+    {"consecutive hysteresis and raises",
+     {.kind = Kind::kDynamic, .first = 64, .window = 2, .hysteresis = 2, .patience = Patience::kAnewAfterGoodStep},
+     "!...!!...!",
+     {64, 64, 64, 128, 128, 64, 64, 64, 128, 128}},
     {"never below the least",
      {.kind = Kind::kDynamic, .first = 12, .least = 4, .window = 9, .hysteresis = 1},
      "!!!",
      {6, 4, 4}},
-    {"never beyond the largest",
+    {"never beyond the largest, which DeepSpeed's has not",
      {.kind = Kind::kDynamic, .first = kLargestLossScale, .window = 1},
      "..",
      {kLargestLossScale, kLargestLossScale}},
 };
 
-TEST(LossScale, follows_the_schedule_that_its_users_know) {
+TEST(LossScale, is_deepspeeds_after_every_step) {
   for (const ScheduleCase& each : kSchedules) {
     StepState state;
     begin_loss_scale(each.options, state);
@@ -94,7 +111,7 @@ TEST(LossScale, goes_on_from_a_store_under_other_options) {
   begin_loss_scale({.kind = Kind::kDynamic, .first = 8, .least = 2, .window = 4, .hysteresis = 2}, state);
   EXPECT_EQ(state.loss_scale, 32);
   EXPECT_EQ(state.hysteresis_left, 2);
-  EXPECT_EQ(state.good_steps, 3);
+  EXPECT_EQ(state.good_steps, 5);
   begin_loss_scale({.kind = Kind::kDynamic, .first = 128, .least = 64}, state);
   EXPECT_EQ(state.loss_scale, 64);
   begin_loss_scale({.kind = Kind::kStatic, .first = 16}, state);
@@ -186,7 +203,7 @@ TEST_F(Fp16, updates_early_with_the_scale_of_the_step_and_is_right_where_nothing
   Engine engine(model_, options(folder, UpdateMode::kSpeculative), toy_source());
   for (int64_t step = 1; step <= 6; ++step) {
     const StepEnd end = engine.train_step(1e-2, toy_compute(model_, step));
-    EXPECT_EQ(end.loss_scale, kNeverOverflows * static_cast<double>(int64_t{1} << (step - 1) / 2));
+    EXPECT_EQ(end.loss_scale, kNeverOverflows * static_cast<double>(int64_t{1} << (step - 2) / 2));
     EXPECT_EQ(end.speculated, Speculated::kRight);
   }
 }

@@ -38,7 +38,7 @@ struct Weights {
   bool contributed = false;
 };
 
-// The incumbent's dynamic loss scale, as its users know it from its iteration counts.
+// DeepSpeed's dynamic loss scale, by counts of iterations as its DynamicLossScaler (0.19.5) has it.
 class ReferenceScale {
  public:
   explicit ReferenceScale(const LossScaleOptions& options)
@@ -54,7 +54,8 @@ class ReferenceScale {
       if (hysteresis_ > 1) --hysteresis_;
       last_overflow_ = iteration_;
     } else {
-      const bool raise = (iteration_ - last_overflow_) % options_.window == 0;
+      const int64_t stable = iteration_ - last_overflow_ - 1;
+      const bool raise = stable > 0 && stable % options_.window == 0;
       if (consecutive || raise) hysteresis_ = options_.hysteresis;
       if (raise) value_ *= 2;
     }
