@@ -39,7 +39,7 @@ constexpr KeyInfo kKeys[] = {
     {"optimizer.params.eps", KeyKind::kValue, "a number above 0, 1.2e-38 at the least as in fp32"},
     {"optimizer.params.momentum", KeyKind::kValue, "a number from 0 to below 1, for SGD"},
     {"optimizer.params.weight_decay", KeyKind::kValue, "a number, 0 or more"},
-    {"optimizer.params.adam_w_mode", KeyKind::kValue, "true or false, which is for Adam"},
+    {"optimizer.params.adam_w_mode", KeyKind::kValue, "true or false, for Adam and AdamW"},
     {"optimizer.param_groups", KeyKind::kList,
      "a list of objects, as [{\"params\": [\"*.bias\", \"*.ln_*.weight\"], \"weight_decay\": 0}]"},
     {"optimizer.param_groups.params", KeyKind::kValue, "a list of patterns of parameters' names, as [\"*.bias\"]"},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -10,23 +12,38 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The hyper-parameters that each type knows beside lr and weight_decay, and its defaults, which are the incumbent's.
+// The hyper-parameters that each type knows beside lr and weight_decay, and its defaults: those of DeepSpeed 0.19.5's
+// optimizers for state that is offloaded (deepspeed/ops: adam/cpu_adam.py, adagrad/cpu_adagrad.py, lion/cpu_lion.py),
+// and of torch.optim.SGD, which it takes as it is.
 struct OptimizerType {
   std::string_view name;
   AdamOptions defaults;
   bool betas, eps, momentum;
 };
 const OptimizerType kOptimizerTypes[] = {
-    {"AdamW", {.kind = AdamKind::kAdamW}, true, true, false},
+    {"AdamW", {.kind = AdamKind::kAdamW, .weight_decay = 0}, true, true, false},
     {"Adam", {.kind = AdamKind::kAdam, .weight_decay = 0}, true, true, false},
     {"Adagrad",
      {.kind = AdamKind::kAdagrad, .learning_rate = 1e-2, .epsilon = 1e-10, .weight_decay = 0},
      false,
      true,
      false},
-    {"Lion", {.kind = AdamKind::kLion, .beta2 = 0.99, .weight_decay = 0}, true, false, false},
+    {"Lion", {.kind = AdamKind::kLion, .weight_decay = 0}, true, false, false},
     {"SGD", {.kind = AdamKind::kSgd, .weight_decay = 0}, false, false, true},
 };
+
+// DeepSpeed takes its optimizers' names in any case.
+const OptimizerType& read_type(const ConfigReader& reader) {
+  constexpr std::string_view kType = "optimizer.type";
+  const Json* value = reader.find(kType);
+  if (value == nullptr) return kOptimizerTypes[0];
+  const std::string given = value->is_string() ? value->get<std::string>() : "";
+  const auto lower = [](unsigned char letter) { return std::tolower(letter); };
+  const auto named = [&](const OptimizerType& type) { return std::ranges::equal(type.name, given, {}, lower, lower); };
+  const auto* type = std::ranges::find_if(kOptimizerTypes, named);
+  if (type == std::end(kOptimizerTypes)) reader.refuse(kType, *value);
+  return *type;
+}
 
 void read_betas(const ConfigReader& reader, AdamOptions& optimizer) {
   const Json* betas = reader.find("betas");
@@ -63,46 +80,57 @@ void read_patterns(const ConfigReader& reader, std::vector<std::string>& pattern
   }
 }
 
-// DeepSpeed's Adam is AdamW unless its adam_w_mode is false.
+// As DeepSpeed 0.19.5 decides (deepspeed/runtime/engine.py, _configure_basic_optimizer): "AdamW" whatever adam_w_mode
+// says, and "Adam" unless it is false, have the decay of AdamW.
 AdamKind read_adam_kind(const ConfigReader& reader, const OptimizerType& type, RunConfig& config) {
   constexpr std::string_view kMode = "optimizer.params.adam_w_mode";
-  if (reader.find(kMode) == nullptr) {
-    const Json* decay = reader.find("optimizer.params.weight_decay");
-    if (type.defaults.kind == AdamKind::kAdam && decay != nullptr && *decay != 0) {
-      config.notes.push_back(
-          "\"optimizer.type\" \"Adam\" adds weight_decay to the gradient (L2), as in PyTorch; DeepSpeed's takes it "
-          "from the weights unless \"adam_w_mode\" is false: that is \"AdamW\" here");
-    }
-    return type.defaults.kind;
-  }
-  AdamKind kind = type.defaults.kind;
-  reader.flag(kMode, [&](bool decoupled) {
-    const bool allowed = decoupled ? kind == AdamKind::kAdam || kind == AdamKind::kAdamW : kind == AdamKind::kAdam;
-    if (!allowed) {
-      reader.refuse(kMode, decoupled, fmt::format(", and not with \"optimizer.type\" \"{}\"", type.name));
-    }
-    if (decoupled) kind = AdamKind::kAdamW;
+  const AdamKind kind = type.defaults.kind;
+  bool decoupled = true;
+  reader.flag(kMode, [&](bool yes) {
+    decoupled = yes;
+    if (kind != AdamKind::kAdam && kind != AdamKind::kAdamW)
+      reader.refuse(kMode, yes, fmt::format(", and not with \"optimizer.type\" \"{}\"", type.name));
   });
-  return kind;
+  if (kind == AdamKind::kAdamW && !decoupled) {
+    config.notes.push_back(fmt::format(
+        "not needed: \"{}\" false: \"optimizer.type\" \"AdamW\" takes weight_decay from the weights whatever "
+        "it says, as in DeepSpeed; \"Adam\" with it adds weight_decay to the gradient (L2)",
+        kMode));
+  }
+  const Json* decay = reader.find("optimizer.params.weight_decay");
+  if (kind == AdamKind::kAdam && reader.find(kMode) == nullptr && decay != nullptr && *decay != 0) {
+    config.notes.push_back(
+        "\"optimizer.type\" \"Adam\" takes weight_decay from the weights, as \"AdamW\" does and as in DeepSpeed; "
+        "\"adam_w_mode\" false adds it to the gradient (L2), as PyTorch's Adam does");
+  }
+  return kind == AdamKind::kAdam && decoupled ? AdamKind::kAdamW : kind;
+}
+
+// Where the file says nothing of it, which PyTorch's users would take for another value.
+void default_decay(const ConfigReader& reader, RunConfig& config) {
+  constexpr std::string_view kDecay = "optimizer.params.weight_decay";
+  if (config.optimizer.kind != AdamKind::kAdamW || reader.find("optimizer.type") == nullptr) return;
+  if (reader.find(kDecay) != nullptr) return;
+  const Json* torch_adam = reader.find("optimizer.params.torch_adam");
+  const bool torch = torch_adam != nullptr && *torch_adam == true;
+  if (torch) config.optimizer.weight_decay = 0.01;
+  config.notes.push_back(
+      torch ? fmt::format("\"{}\" is not given: 0.01, as of PyTorch's AdamW, which \"torch_adam\" asks for", kDecay)
+            : fmt::format("\"{}\" is not given: 0, as in DeepSpeed; PyTorch's AdamW has 0.01", kDecay));
 }
 
 }  // namespace
 
 void read_optimizer(const ConfigReader& reader, RunConfig& config) {
   AdamOptions& optimizer = config.optimizer;
-  const OptimizerType* type = &kOptimizerTypes[0];
-  reader.choice<const OptimizerType*>("optimizer.type", type,
-                                      {{"AdamW", &kOptimizerTypes[0]},
-                                       {"Adam", &kOptimizerTypes[1]},
-                                       {"Adagrad", &kOptimizerTypes[2]},
-                                       {"Lion", &kOptimizerTypes[3]},
-                                       {"SGD", &kOptimizerTypes[4]}});
-  optimizer = type->defaults;
-  optimizer.kind = read_adam_kind(reader, *type, config);
+  const OptimizerType& type = read_type(reader);
+  optimizer = type.defaults;
+  optimizer.kind = read_adam_kind(reader, type, config);
+  default_decay(reader, config);
   if (const Json* params = reader.find("optimizer.params")) {
     const ConfigReader own(*params, reader.name(), {"optimizer.params.", "optimizer.params."});
     own.number("lr", optimizer.learning_rate, 0, kNoLimit);
-    read_hyper_parameters(own, *type, optimizer);
+    read_hyper_parameters(own, type, optimizer);
   }
   const Json* groups = reader.find("optimizer.param_groups");
   for (size_t i = 0; groups != nullptr && i < groups->size(); ++i) {
@@ -112,7 +140,7 @@ void read_optimizer(const ConfigReader& reader, RunConfig& config) {
         config.param_groups.emplace_back(ParamGroupConfig{.patterns = {}, .optimizer = optimizer});
     read_patterns(own, group.patterns);
     own.number("lr_factor", group.lr_factor, 0, kNoLimit);
-    read_hyper_parameters(own, *type, group.optimizer);
+    read_hyper_parameters(own, type, group.optimizer);
   }
 }
 

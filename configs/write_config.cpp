@@ -70,6 +70,7 @@ Json optimizer_json(const RunConfig& config) {
   const std::string type(options.kind == AdamKind::kAdamW ? "AdamW" : name_of(optimizer_of(options.kind)));
   Json params = {{"lr", options.learning_rate}};
   add_hyper_parameters(options, params);
+  if (options.kind == AdamKind::kAdam) params["adam_w_mode"] = false;  // the type alone would be AdamW
   Json object = {{"type", type}, {"params", params}};
   for (const ParamGroupConfig& group : config.param_groups) {
     Json keys = {{"params", group.patterns}, {"lr_factor", group.lr_factor}};

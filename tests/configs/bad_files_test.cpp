@@ -247,7 +247,7 @@ const Case kBadKeys[] = {
      R"(queue_depth, thread_count, intra_op_parallelism, single_submit, overlap_events)"},
     {"section_that_is_a_number", "aio=3", R"(run.json: "aio" is 3; allowed: an object)"},
     {"decay_of_another_type", R"(optimizer={"type":"Lion","params":{"adam_w_mode":true}})",
-     R"(run.json: "optimizer.params.adam_w_mode" is true; allowed: true or false, which is for Adam, and not with )"
+     R"(run.json: "optimizer.params.adam_w_mode" is true; allowed: true or false, for Adam and AdamW, and not with )"
      R"("optimizer.type" "Lion")"},
 };
 INSTANTIATE_TEST_SUITE_P(Table, BadKey, testing::ValuesIn(kBadKeys), kName);

@@ -25,7 +25,8 @@ const std::string kFull = R"({
   "data": {"path": "/books", "tokenizer": "sentencepiece", "vocab_size": 331, "sequence_length": 33, "shuffle": false,
            "validation_fraction": 0.125},
   "train_batch_size": 12, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": "auto",
-  "optimizer": {"type": "Adam", "params": {"lr": 3e-4, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
+  "optimizer": {"type": "Adam", "params": {"lr": 3e-4, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1,
+                                           "adam_w_mode": false}},
   "gradient_clipping": 0.5, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "steps_per_print": 7,
   "seed": 11, "endurance": {"terabytes_written": 600, "days": 365},
   "sluice": {"device": "cpu", "device_memory": "2MiB", "host_memory": 3145728, "nvme": ["/local_nvme"], "chunk_elements": 1000,
@@ -157,19 +158,6 @@ TEST(GoodFiles, what_a_loss_scale_that_stays_does_not_need_is_said) {
   EXPECT_TRUE(notes(R"({"enabled": true, "loss_scale": 0, "hysteresis": 3})").empty());
   EXPECT_TRUE(notes(R"({"enabled": true, "loss_scale": 128})").empty());
   EXPECT_TRUE(notes(R"({"enabled": false, "loss_scale": 128, "hysteresis": 3})").empty());
-}
-
-TEST(GoodFiles, adam_decays_as_its_mode_says) {
-  const auto read = [](const std::string& params) {
-    return parse(kSmallest, {R"(optimizer={"type": "Adam", "params": )" + params + "}"});
-  };
-  EXPECT_EQ(read(R"({"adam_w_mode": true, "weight_decay": 0.1})").optimizer.kind, AdamKind::kAdamW);
-  EXPECT_TRUE(read(R"({"adam_w_mode": true, "weight_decay": 0.1})").notes.empty());
-  EXPECT_EQ(read(R"({"adam_w_mode": false, "weight_decay": 0.1})").optimizer.kind, AdamKind::kAdam);
-  EXPECT_EQ(read(R"({"weight_decay": 0.1})").optimizer.kind, AdamKind::kAdam);
-  EXPECT_THAT(read(R"({"weight_decay": 0.1})").notes,
-              testing::ElementsAre(testing::HasSubstr("that is \"AdamW\" here")));
-  EXPECT_TRUE(read("{}").notes.empty());
 }
 
 TEST(GoodFiles, fp16_has_a_dynamic_loss_scale_with_the_incumbents_defaults) {
@@ -352,23 +340,6 @@ TEST(GoodFiles, budgets_default_to_shares_of_the_memory_that_is_free) {
   EXPECT_EQ(config.sluice.compute_threads, 2);
 }
 
-TEST(GoodFiles, every_optimizer_has_the_incumbents_defaults_and_writes_its_own_parameters) {
-  const auto with = [](std::vector<std::string> overrides) { return parse(kSmallest, std::move(overrides)); };
-  const RunConfig adagrad = with({"optimizer.type=Adagrad", "optimizer.params.eps=1e-9"});
-  EXPECT_EQ(adagrad.optimizer.kind, AdamKind::kAdagrad);
-  EXPECT_EQ(adagrad.optimizer.learning_rate, 1e-2);
-  EXPECT_EQ(adagrad.optimizer.epsilon, 1e-9);
-  const RunConfig lion = with({"optimizer.type=Lion", "optimizer.params.weight_decay=0.3"});
-  EXPECT_EQ(lion.optimizer.kind, AdamKind::kLion);
-  EXPECT_EQ(lion.optimizer.beta2, 0.99);
-  EXPECT_EQ(lion.optimizer.weight_decay, 0.3);
-  const RunConfig sgd = with({"optimizer.type=SGD", "optimizer.params.momentum=0.9"});
-  EXPECT_EQ(sgd.optimizer.kind, AdamKind::kSgd);
-  EXPECT_EQ(sgd.optimizer.momentum, 0.9);
-  EXPECT_EQ(sgd.optimizer.weight_decay, 0);
-  for (const RunConfig& config : {adagrad, lion, sgd}) EXPECT_EQ(to_json(parse(to_json(config))), to_json(config));
-}
-
 TEST(GoodFiles, update_threads_leave_a_core_for_the_drives_and_one_for_the_compute) {
   const auto threads = [](std::vector<std::string> overrides, int cores) {
     RunConfig config = parse(kSmallest, std::move(overrides));
@@ -398,11 +369,6 @@ TEST(GoodFiles, overrides_replace_add_and_nest_and_later_ones_win) {
 
 TEST(GoodFiles, whole_numbers_may_be_written_as_powers_of_ten) {
   EXPECT_EQ(parse(kSmallest, {"sluice.chunk_elements=1e6"}).sluice.chunk_elements, 1000000);
-}
-
-TEST(GoodFiles, adam_without_a_decay_has_none_and_adamw_has_a_hundredth) {
-  EXPECT_EQ(parse(kSmallest).optimizer.weight_decay, 0.01);
-  EXPECT_EQ(parse(kSmallest, {"optimizer.type=Adam"}).optimizer.weight_decay, 0);
 }
 
 TEST(GoodFiles, the_presets_load) {
