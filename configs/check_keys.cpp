@@ -41,6 +41,7 @@ class KeyCheck {
       if (deepspeed != nullptr) look_at_deepspeed(*deepspeed, value);
       if (known != nullptr || deepspeed != nullptr) continue;
       if (!is_deepspeed_section(path)) refuse_unknown(path, value);
+      if (value.is_null()) continue;
       if (!value.is_object()) refuse_value(path, value, "an object");
       look_at(value, path);
     }
@@ -59,7 +60,7 @@ class KeyCheck {
 
  private:
   void look_at_known(const KeyInfo& known, const std::string& path, const Json& value) {
-    if (known.kind == KeyKind::kValue) return;
+    if (known.kind == KeyKind::kValue || value.is_null()) return;
     const bool list = known.kind == KeyKind::kList;
     const bool objects = std::ranges::all_of(value, [](const Json& each) { return each.is_object(); });
     if (list ? !value.is_array() || !objects : !value.is_object()) refuse_value(path, value, known.allowed);
@@ -72,7 +73,8 @@ class KeyCheck {
   void look_at_deepspeed(const DeepSpeedKey& key, const Json& value) {
     if (asks_nothing(value)) return;
     if (key.fate == DeepSpeedKey::Fate::kNotThere) {
-      if (value == Json::parse(key.asks_nothing)) return;
+      const Json nothing = Json::parse(key.asks_nothing);
+      if (nothing.is_array() ? std::ranges::find(nothing, value) != nothing.end() : value == nothing) return;
       not_there_.push_back(fmt::format("\"{}\" ({})", key.path, key.reason));
       return;
     }

@@ -20,7 +20,7 @@ const ConfigReader::Json* ConfigReader::find(std::string_view path) const {
     at = &*found;
     from = dot + 1;
   }
-  return at;
+  return at->is_null() ? nullptr : at;
 }
 
 void ConfigReader::refuse(std::string_view path, const Json& value, const std::string& more) const {

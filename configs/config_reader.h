@@ -1,5 +1,5 @@
-// Typed values out of a configuration file's JSON, by the paths of their keys. What is not there keeps what it had; a
-// value that is not allowed throws ConfigError with the file's name, the key, the value and what is allowed.
+// Typed values out of a configuration file's JSON, by the paths of their keys. What is not there, or null, keeps what
+// it had; a value that is not allowed throws ConfigError with the file's name, the key, the value and what is allowed.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -24,6 +24,7 @@ class ConfigReader {
   ConfigReader(const Json& document, const std::string& name, Within within = {})
       : document_(document), name_(name), within_(std::move(within)) {}
 
+  // Null where the key is not there or its value is null.
   const Json* find(std::string_view path) const;
 
   [[noreturn]] void refuse(std::string_view path, const Json& value, const std::string& more = "") const;

@@ -9,10 +9,11 @@ namespace sluice {
 struct DeepSpeedKey {
   // A key without keys below it in this list stands for all below it.
   std::string_view path;
-  // Not needed: read, and a note says why. Not there: refused, unless its value asks for nothing, as null does of both.
+  // Not needed: read, and a note says why. Not there: refused, unless its value asks for nothing.
   enum class Fate { kNotNeeded, kNotThere } fate;
   std::string_view reason;
-  std::string_view asks_nothing = "false";  // of kNotThere, as JSON; beside null and {"enabled": false}
+  std::string_view asks_nothing =
+      "false";  // of kNotThere, as JSON, or a list of such; beside null and {"enabled": false}
 };
 
 std::span<const DeepSpeedKey> deepspeed_keys();

@@ -117,6 +117,13 @@ std::string_view leaf_of(std::string_view path) {
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
+bool is_below(std::string_view path, std::string_view section) {
+  return section.empty() || (path.size() > section.size() && path.starts_with(section) && path[section.size()] == '.');
+}
+bool contains(const std::vector<std::string_view>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 }  // namespace
 
 const KeyInfo* find_key(std::string_view path) {
@@ -145,14 +152,21 @@ std::string nearest_key(std::string_view path) {
 }
 
 std::string keys_of(std::string_view section) {
-  std::vector<std::string_view> names;
-  const auto look_at = [&](std::string_view key) {
-    if (section_of(key) == section) names.push_back(leaf_of(key));
-  };
-  for (const KeyInfo& key : kKeys) look_at(key.path);
-  if (names.empty()) {
-    for (const DeepSpeedKey& key : deepspeed_keys()) look_at(key.path);
+  std::vector<std::string_view> names, others;
+  for (const KeyInfo& key : kKeys) {
+    if (section_of(key.path) == section) names.push_back(leaf_of(key.path));
   }
+  for (const DeepSpeedKey& key : deepspeed_keys()) {
+    if (key.fate == DeepSpeedKey::Fate::kNotThere || !is_below(key.path, section)) continue;
+    const std::string_view below = key.path.substr(section.empty() ? 0 : section.size() + 1);
+    const std::string_view name = below.substr(0, below.find('.'));
+    if (!contains(names, name) && !contains(others, name)) others.push_back(name);
+  }
+  constexpr size_t kMostOthers = 12;
+  if (others.size() > kMostOthers) {
+    others = {"and those of DeepSpeed's that are not needed here"};
+  }
+  names.insert(names.end(), others.begin(), others.end());
   return fmt::format("{}", fmt::join(names, ", "));
 }
 

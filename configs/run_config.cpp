@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "configs/check_keys.h"
 #include "configs/config_reader.h"
 #include "configs/document.h"
+#include "configs/fill_in_auto.h"
 #include "configs/keys.h"
 #include "configs/read_optimizer.h"
 #include "configs/read_schedule.h"
@@ -197,6 +199,15 @@ void read_offload(const ConfigReader& reader, RunConfig& config) {
   }
 }
 
+// DeepSpeed's default was none before 0.19.3 and is 1 from there on (deepspeed/runtime/constants.py).
+void read_clipping(const ConfigReader& reader, RunConfig& config) {
+  constexpr std::string_view kClipping = "gradient_clipping";
+  reader.number(kClipping, config.gradient_clipping, 0, kNoLimit);
+  if (reader.find(kClipping) != nullptr || reader.find("zero_optimization") == nullptr) return;
+  config.notes.push_back(fmt::format(
+      "\"{}\" is not given: nothing is clipped, as in DeepSpeed before 0.19.3; later ones clip at 1", kClipping));
+}
+
 std::string read_model(const ConfigReader& reader) {
   const Json* model = reader.find("model");
   if (model == nullptr) reader.refuse_missing("model");
@@ -212,9 +223,9 @@ std::string text_of(const std::string& path) {
 }  // namespace
 
 RunConfig parse_config(const std::string& text, const std::string& name, std::span<const std::string> overrides) {
-  const std::string checked = read_document(text, name, overrides);
   RunConfig config;
-  config.notes = check_keys(checked, name);
+  const std::string checked = fill_in_auto(read_document(text, name, overrides), name, config.notes);
+  std::ranges::copy(check_keys(checked, name), std::back_inserter(config.notes));
   const Json document = Json::parse(checked);
   const ConfigReader reader(document, name);
   config.model = read_model(reader);
@@ -227,7 +238,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   derive_batch(config.batch, name);
   read_optimizer(reader, config);
   read_schedule(reader, config);
-  reader.number("gradient_clipping", config.gradient_clipping, 0, kNoLimit);
+  read_clipping(reader, config);
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
   read_fp16(reader, config);
   reader.integer("steps_per_print", config.steps_per_print, 1);

@@ -25,7 +25,7 @@ struct ScheduleConfig {
 //   kWarmupDecay   the same, but then g = (total - k) / max(1, total - w), never below 0
 //   kWarmupCosine  constant * r: r = 0 at k = -1; below w min_ratio + (1 - min_ratio) * g; then
 //                  end_ratio + (1 - end_ratio) * (1 + cos(pi * p)) / 2, p = (k - w + 1) / max(1, total - w), 1 at most
-// So the first two steps have the least rate.
+// So the first two steps have the least rate (kWarmupCosine: 0, and then that of min_ratio).
 double learning_rate_at(const ScheduleConfig& schedule, double constant, int64_t applied);
 
 }  // namespace sluice

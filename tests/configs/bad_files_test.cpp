@@ -170,7 +170,10 @@ TEST_P(BadKey, is_refused_with_the_nearest_known_or_the_reason) {
 
 constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
-    "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, sluice";
+    "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, sluice, "
+    "and those of DeepSpeed's that are not needed here";
+constexpr const char* kOptimizerKeys =
+    "lr, betas, eps, momentum, weight_decay, adam_w_mode, torch_adam, fused, foreach, set_grad_none";
 constexpr const char* kSluiceKeys =
     "device, device_memory, host_memory, nvme, chunk_elements, commit_interval, io_backend, io_block, io_depth, "
     "placement, "
@@ -188,8 +191,9 @@ const Case kBadKeys[] = {
      std::string(R"(run.json: unknown key "device_memory" (value "64MiB"); did you mean "sluice.device_memory"? )") +
          "Allowed at the top: " + kTopKeys},
     {"typo_two_levels_down", "optimizer.params.beta=[0.9,0.95]",
-     R"(run.json: unknown key "optimizer.params.beta" (value [0.9,0.95]); did you mean "optimizer.params.betas"? )"
-     R"(Allowed in "optimizer.params": lr, betas, eps, momentum, weight_decay, adam_w_mode)"},
+     std::string(
+         R"(run.json: unknown key "optimizer.params.beta" (value [0.9,0.95]); did you mean "optimizer.params.betas"? )") +
+         R"(Allowed in "optimizer.params": )" + kOptimizerKeys},
     {"typo_in_a_group", R"(optimizer.param_groups=[{"params":["*"],"weight_decays":0}])",
      R"(run.json: unknown key "optimizer.param_groups.weight_decays" (value 0); did you mean )"
      R"("optimizer.param_groups.weight_decay"? Allowed in "optimizer.param_groups": params, lr_factor, betas, eps, )"
@@ -201,9 +205,12 @@ const Case kBadKeys[] = {
      std::string(R"(run.json: unknown key "optimiser" (value )") +
          R"({"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"e...); did you mean "optimizer"? )" +
          "Allowed at the top: " + kTopKeys},
-    {"nothing_like_it", "optimizer.params.max_grad_norm=1",
-     R"(run.json: unknown key "optimizer.params.max_grad_norm" (value 1). Allowed in )"
-     R"("optimizer.params": lr, betas, eps, momentum, weight_decay, adam_w_mode)"},
+    {"nothing_like_it", "optimizer.params.trust_coefficient=1",
+     std::string(R"(run.json: unknown key "optimizer.params.trust_coefficient" (value 1). Allowed in )") +
+         R"("optimizer.params": )" + kOptimizerKeys},
+    {"clipping_by_the_optimizer", "optimizer.params.max_grad_norm=1",
+     R"(run.json: not supported yet: "optimizer.params.max_grad_norm" (clipping by the optimizer; "gradient_clipping" )"
+     R"(clips); leave it out)"},
     {"half_of_its_letters_elsewhere", "world_size=2",
      std::string(R"(run.json: unknown key "world_size" (value 2). Allowed at the top: )") + kTopKeys},
     {"typo_in_placement", "sluice.placement.activation=host",
@@ -239,7 +246,12 @@ const Case kBadKeys[] = {
      R"(consecutive_hysteresis, min_loss_scale)"},
     {"typo_in_offload", R"(zero_optimization.offload_optimizer={"nvme_pth":"/d"})",
      R"(run.json: unknown key "zero_optimization.offload_optimizer.nvme_pth" (value "/d"); did you mean )"
-     R"("zero_optimization.offload_optimizer.nvme_path"? Allowed in "zero_optimization.offload_optimizer": device, nvme_path)"},
+     R"("zero_optimization.offload_optimizer.nvme_path"? Allowed in "zero_optimization.offload_optimizer": device, nvme_path, )"
+     R"(pin_memory, buffer_count, fast_init, pipeline, pipeline_read, pipeline_write, ratio, super_offload, )"
+     R"(cpuadam_cores_perc)"},
+    {"typo_among_many", "zero_optimization.stagee=3",
+     R"(run.json: unknown key "zero_optimization.stagee" (value 3); did you mean "zero_optimization.stage"? Allowed in )"
+     R"("zero_optimization": stage, offload_optimizer, offload_param, and those of DeepSpeed's that are not needed here)"},
     {"offload_elsewhere", R"(zero_optimization.offload_param={"device":"disk"})",
      R"(run.json: "zero_optimization.offload_param.device" is "disk"; allowed: "none", "cpu" or "nvme")"},
     {"typo_in_what_is_not_needed", "aio.queue_dept=8",

@@ -1,0 +1,84 @@
+#include "configs/fill_in_auto.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/errors.h"
+#include "cpu_adam/adam.h"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Filled {
+  std::string_view path;
+  std::string_view value;  // as JSON; null: as if the key were not there
+  std::string_view why;
+};
+constexpr Filled kFilled[] = {
+    {"gradient_clipping", "1.0", "the Trainer's default of max_grad_norm"},
+    {"optimizer.params.betas", "[0.9, 0.999]", "the Trainer's default"},
+    {"optimizer.params.eps", "1e-8", "the Trainer's default"},
+    {"optimizer.params.weight_decay", "0.0", "the Trainer's default"},
+    {"scheduler.params.warmup_min_lr", "0", "as the Trainer takes it"},
+    {"scheduler.params.warmup_num_steps", "1", "as of a Trainer without --warmup_steps"},
+    {"bf16.enabled", "false", "as of a Trainer without --bf16; write true for bf16"},
+    {"fp16.enabled", "false", "as of a Trainer without --fp16; write true for fp16"},
+    {"amp.enabled", "false", "the Trainer's default"},
+    {"zero_optimization.stage", "null", "no stage is needed, one rank has all"},
+    {"zero_optimization.offload_optimizer.device", "null", "the budgets decide"},
+    {"zero_optimization.offload_param.device", "null", "the budgets decide"},
+    {"zero_optimization.offload_optimizer.nvme_path", "null", "sluice.nvme names the drives"},
+    {"zero_optimization.offload_param.nvme_path", "null", "sluice.nvme names the drives"},
+};
+
+struct ToWrite {
+  std::string_view path;
+  std::string_view what;
+};
+constexpr ToWrite kToWrite[] = {
+    {"optimizer.params.lr", "write the rate (the Trainer's default is 5e-5)"},
+    {"scheduler.params.total_num_steps", "write the number of steps of the whole run"},
+};
+
+Json::json_pointer pointer_of(std::string_view path) {
+  std::string text = fmt::format("/{}", path);
+  std::ranges::replace(text, '.', '/');
+  return Json::json_pointer(text);
+}
+
+bool is_auto(const Json& document, std::string_view path) {
+  const Json::json_pointer at = pointer_of(path);
+  return document.contains(at) && document.at(at) == "auto";
+}
+
+}  // namespace
+
+std::string fill_in_auto(const std::string& text, const std::string& name, std::vector<std::string>& notes) {
+  Json document = Json::parse(text);
+  std::vector<std::string> to_write;
+  for (const ToWrite& each : kToWrite) {
+    if (is_auto(document, each.path)) to_write.push_back(fmt::format("\"{}\": {}", each.path, each.what));
+  }
+  if (!to_write.empty()) {
+    throw ConfigError(
+        fmt::format("{}: \"auto\" that Hugging Face's Trainer alone can fill in: {}", name, fmt::join(to_write, "; ")));
+  }
+  const auto fill = [&](std::string_view path, const Json& value, std::string_view why) {
+    if (!is_auto(document, path)) return;
+    document[pointer_of(path)] = value;
+    notes.push_back(value.is_null() ? fmt::format("\"{}\" \"auto\" is not needed: {}", path, why)
+                                    : fmt::format("\"{}\" \"auto\": {} is taken, {}", path, value.dump(), why));
+  };
+  for (const Filled& each : kFilled) fill(each.path, Json::parse(each.value), each.why);
+  const Json::json_pointer rate = pointer_of("optimizer.params.lr");
+  const Json given = document.contains(rate) ? document.at(rate) : Json(AdamOptions{}.learning_rate);
+  fill("scheduler.params.warmup_max_lr", given, "the optimizer's rate");
+  return document.dump();
+}
+
+}  // namespace sluice
