@@ -111,7 +111,9 @@ TEST_F(TrainTest, fp16_skips_steps_and_lowers_its_scale_and_a_resumed_run_goes_o
   EXPECT_EQ(lines[0]["skipped"], true);
   EXPECT_EQ(lines[1]["loss_scale"], 1073741824.0);  // a hysteresis of 2
   EXPECT_EQ(lines[2]["loss_scale"], 536870912.0);
-  EXPECT_EQ(lines[19]["skipped"], false);
+  // It finds its scale, and from there on is raised and lowered by turns.
+  const auto is_trained = [](const Json& line) { return line["skipped"] == false; };
+  EXPECT_GE(std::count_if(lines.begin(), lines.begin() + 20, is_trained), 3);
   EXPECT_LT(lines[19]["loss"], lines[0]["loss"]);
   for (size_t i = 0; i < 20; ++i) EXPECT_EQ(again[i]["loss_scale"], lines[i]["loss_scale"]) << i;
   EXPECT_THAT(whole.err, testing::HasSubstr("SKIPPED"));

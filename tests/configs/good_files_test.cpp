@@ -315,7 +315,8 @@ TEST(GoodFiles, every_key_that_a_file_gives_is_written) {
   for (const auto& [key, value] : given.items()) {
     if (key == "/zero_optimization/stage") continue;  // said not to be needed
     EXPECT_TRUE(written.contains(key)) << key;
-    if (value.is_number() || value.is_boolean()) EXPECT_EQ(written.value(key, nlohmann::json()), value) << key;
+    if (!value.is_number() && !value.is_boolean()) continue;
+    EXPECT_EQ(written.value(key, nlohmann::json()), value) << key;
   }
 }
 
