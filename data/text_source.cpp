@@ -1,18 +1,15 @@
 #include "data/text_source.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <span>
 
 #include "core/checksum.h"
 #include "core/errors.h"
+#include "data/input_file.h"
 #include "data/utf8.h"
 
 namespace sluice {
@@ -23,42 +20,16 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBlockBytes = int64_t{1} << 20;
 
-[[noreturn]] void fail(const std::string& action, const fs::path& path, int error_number) {
-  throw IoError({.action = action,
-                 .path = path.string(),
-                 .error_number = error_number,
-                 .advice = "make it readable, or move it out of the text"});
+constexpr const char* kAdvice = "make it readable, or move it out of the text";
+
+InputFile open_text(const fs::path& path) { return InputFile(path, {.path = path, .advice = kAdvice}); }
+
+// Appends up to `bytes` from `offset`; fewer only at the file's end.
+void append(const InputFile& file, int64_t offset, int64_t bytes, std::string& into) {
+  const size_t start = into.size();
+  into.resize(start + static_cast<size_t>(bytes));
+  into.resize(start + file.read(offset, std::as_writable_bytes(std::span(into).subspan(start))));
 }
-
-class InputFile {
- public:
-  explicit InputFile(const fs::path& path) : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (file_ < 0) fail("open", path, errno);
-  }
-  ~InputFile() { ::close(file_); }
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-
-  // Appends up to `bytes` from `offset`; fewer only at the file's end.
-  void read(int64_t offset, int64_t bytes, std::string& into) const {
-    const size_t start = into.size();
-    into.resize(start + static_cast<size_t>(bytes));
-    size_t done = 0;
-    while (done < static_cast<size_t>(bytes)) {
-      const ssize_t got = ::pread(file_, into.data() + start + done, static_cast<size_t>(bytes) - done,
-                                  static_cast<off_t>(offset) + static_cast<off_t>(done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail("read", path_, errno);
-      if (got == 0) break;
-      done += static_cast<size_t>(got);
-    }
-    into.resize(start + done);
-  }
-
- private:
-  fs::path path_;
-  int file_;
-};
 
 uint32_t crc_of(uint32_t so_far, std::string_view text) {
   return crc32c(so_far, std::as_bytes(std::span(text.data(), text.size())));
@@ -72,13 +43,13 @@ struct Scan {
 
 // Reads the whole file; stops at the first byte that is no text.
 Scan scan(const fs::path& path) {
-  const InputFile file(path);
+  const InputFile file = open_text(path);
   Scan result;
   std::string block;  // begins with what the last block left of a character
   int64_t offset = 0;
   for (;;) {
     const size_t carried = block.size();
-    file.read(offset, kBlockBytes, block);
+    append(file, offset, kBlockBytes, block);
     const size_t fresh = block.size() - carried;
     offset += static_cast<int64_t>(fresh);
     result.crc = crc_of(result.crc, std::string_view(block).substr(carried));
@@ -124,7 +95,9 @@ std::vector<fs::path> walk_or_throw(const fs::path& folder, SkippedFiles& skippe
   try {
     return walk(folder, skipped);
   } catch (const fs::filesystem_error& error) {
-    fail("read folder", error.path1().empty() ? folder : error.path1(), error.code().value());
+    const fs::path& named = error.path1().empty() ? folder : error.path1();
+    throw IoError(
+        {.action = "read folder", .path = named.string(), .error_number = error.code().value(), .advice = kAdvice});
   }
 }
 
@@ -180,13 +153,13 @@ TextSource TextSource::open(const fs::path& path, const Progress& progress) {
 }
 
 void TextSource::read(const TextFile& file, const std::function<void(std::string_view)>& take) const {
-  const InputFile input(file.path);
+  const InputFile input = open_text(file.path);
   std::string buffer;
   int64_t offset = 0;
   while (offset < file.bytes || !buffer.empty()) {
     const int64_t wanted = std::min(kMaxPieceBytes - static_cast<int64_t>(buffer.size()), file.bytes - offset);
     const size_t before = buffer.size();
-    input.read(offset, wanted, buffer);
+    append(input, offset, wanted, buffer);
     if (static_cast<int64_t>(buffer.size() - before) != wanted) {
       throw CorruptionError(fmt::format("{} became shorter while it was read ({} bytes before): start again",
                                         file.path.string(), file.bytes));
@@ -204,9 +177,9 @@ void TextSource::read(const TextFile& file, const std::function<void(std::string
 }
 
 std::string TextSource::read_range(const TextFile& file, int64_t offset, int64_t bytes) const {
-  const InputFile input(file.path);
+  const InputFile input = open_text(file.path);
   std::string text;
-  input.read(offset, bytes, text);
+  append(input, offset, bytes, text);
   size_t first = 0;
   while (first < text.size() && (static_cast<uint8_t>(text[first]) & 0xC0) == 0x80) ++first;
   text.erase(0, first);

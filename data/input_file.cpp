@@ -1,0 +1,52 @@
+#include "data/input_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/errors.h"
+
+namespace sluice {
+
+namespace {
+
+[[noreturn]] void fail(const char* action, const InputFile::InErrors& in_errors, int64_t offset = -1) {
+  throw IoError({.action = action,
+                 .path = in_errors.path.string(),
+                 .offset = offset,
+                 .error_number = errno,
+                 .advice = in_errors.advice});
+}
+
+}  // namespace
+
+InputFile::InputFile(const std::filesystem::path& path, InErrors in_errors)
+    : in_errors_(std::move(in_errors)), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (file_ < 0) fail("open", in_errors_);
+}
+
+InputFile::~InputFile() { ::close(file_); }
+
+int64_t InputFile::bytes() const {
+  struct stat status {};
+  if (::fstat(file_, &status) != 0) fail("fstat", in_errors_);
+  return status.st_size;
+}
+
+size_t InputFile::read(int64_t offset, std::span<std::byte> into) const {
+  size_t done = 0;
+  while (done < into.size()) {
+    const int64_t from = offset + static_cast<int64_t>(done);
+    const ssize_t got = ::pread(file_, into.data() + done, into.size() - done, static_cast<off_t>(from));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", in_errors_, from);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+}  // namespace sluice
