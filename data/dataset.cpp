@@ -127,10 +127,11 @@ Dataset Dataset::prepare(const PrepareOptions& options) {
   if (!parts.stream) {
     if (fs::exists(tokens)) {
       say(options.log, LogLevel::kInfo,
-          tokens.string() + " is damaged or was made from another text or settings: it is made anew");
+          tokens.string() +
+              " is damaged, or was made from another text or settings or by another version: it is made anew");
     }
     parts.new_tokens = write_tokens(options, text, *parts.tokenizer);
-    parts.stream = TokenStream::open(parts.new_tokens->temporary(), std::nullopt);
+    parts.stream = TokenStream::open(parts.new_tokens->temporary(), std::nullopt, tokens);
   }
   if (!parts.stream)
     throw CorruptionError(tokens.string() + " is not what was just written: look at the drive's health (dmesg)");
@@ -161,8 +162,10 @@ Dataset::Dataset(const DataOptions& options, Parts parts) : options_(options), p
 void Dataset::sample_from(int64_t first_token, std::span<int64_t> inputs, std::span<int64_t> targets) const {
   const auto length = static_cast<size_t>(options_.sequence_length);
   SLUICE_CHECK(inputs.size() == length && targets.size() == length, "a sample has S inputs and S targets");
-  parts_.stream->read(first_token, inputs);
-  parts_.stream->read(first_token + 1, targets);
+  std::vector<int64_t> ids(length + 1);
+  parts_.stream->read(first_token, ids);
+  std::copy(ids.begin(), ids.end() - 1, inputs.begin());
+  std::copy(ids.begin() + 1, ids.end(), targets.begin());
 }
 
 void Dataset::training_sample(int64_t sample, std::span<int64_t> inputs, std::span<int64_t> targets) const {
@@ -177,10 +180,10 @@ void Dataset::validation_sample(int64_t sample, std::span<int64_t> inputs, std::
 
 double Dataset::validation_unigram_nats(std::span<const int64_t> samples) const {
   std::vector<int64_t> counts(static_cast<size_t>(parts_.tokenizer->vocabulary_size()));
+  std::vector<int64_t> inputs(static_cast<size_t>(options_.sequence_length)), targets(inputs.size());
   for (const int64_t sample : samples) {
-    SLUICE_CHECK(sample >= 0 && sample < validation_samples_, "a validation sample");
-    const int64_t first = validation_first_ + sample * options_.sequence_length;
-    for (int64_t i = 1; i <= options_.sequence_length; ++i) ++counts[static_cast<size_t>(parts_.stream->at(first + i))];
+    validation_sample(sample, inputs, targets);
+    for (const int64_t id : targets) ++counts[static_cast<size_t>(id)];
   }
   return unigram_nats(counts);
 }

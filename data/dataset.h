@@ -3,7 +3,8 @@
 // Every document is followed by the tokenizer's end_of_document. The last validation_fraction of the tokens is the
 // validation part. In each part, sample i takes tokens [i*S, i*S + S]: S inputs and S targets, shifted by one.
 //
-// Immutable; const members may be called from any thread. Memory: the tokens are memory-mapped, all else is bounded.
+// Immutable; const members may be called from any thread. Memory: the tokens stay in their file, of which a thousandth
+// is kept (TokenStream); all else is bounded.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -36,8 +37,9 @@ struct PrepareOptions {
 
 class Dataset {
  public:
-  // What has to be made anew stays in temporary files until keep(): a command that is refused later on leaves the caches
-  // of the run that is there. Throws ConfigError (options, text, too little text for one sample), IoError.
+  // What has to be made anew stays in temporary files until keep(): a command that is refused later on leaves the
+  // caches of the run that is there. Throws ConfigError (options, text, too little text for one sample), IoError,
+  // CorruptionError (the drive does not keep what was just written).
   static Dataset prepare(const PrepareOptions& options);
   // Puts what was made anew in place of the folder's caches. Throws IoError.
   void keep();
@@ -46,13 +48,12 @@ class Dataset {
   const DataOptions& options() const { return options_; }
   int64_t tokens() const { return parts_.stream->size(); }
   int64_t text_bytes() const { return parts_.text_bytes; }  // 0 where the cache was taken without the text
-  int64_t mapped_bytes() const { return parts_.stream->mapped_bytes(); }
   // Of text and settings: runs with equal fingerprints train on the same tokens.
   uint32_t fingerprint() const { return parts_.stream->fingerprint(); }
   int64_t training_samples() const { return training_samples_; }
   int64_t validation_samples() const { return validation_samples_; }
 
-  // Fills S inputs and S targets of one sample.
+  // Fills S inputs and S targets of one sample. Throws what TokenStream::read throws, as all that reads tokens does.
   void training_sample(int64_t sample, std::span<int64_t> inputs, std::span<int64_t> targets) const;
   void validation_sample(int64_t sample, std::span<int64_t> inputs, std::span<int64_t> targets) const;
   // Entropy in nats per token of the unigram distribution of these validation samples' targets: the least loss of any

@@ -1,19 +1,21 @@
-// A file of token ids, memory-mapped: `uint16` ids where the vocabulary allows it, else `uint32`.
+// A file of token ids: `uint16` where the vocabulary allows it, else `uint32`. What is read is verified each time.
 //
-// file = header (64 B) + ids; header = magic, version, bytes per id, count, fingerprint of what it was made from,
-// CRC32C of the ids, CRC32C of the header. A PendingFile until it is published: a file under the final name is whole,
-// and two processes making the same file do each other no harm.
+// file = header (64 B) + ids + CRC32C of each block of kTokenBlockBytes of ids (the last may be shorter); header =
+// magic, version, bytes per id, count, fingerprint of what it was made from, CRC32C of the blocks' sums, CRC32C of the
+// header. A PendingFile until it is published: a file under the final name is whole, and two processes making the same
+// file do each other no harm.
 #pragma once
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "data/cache_file.h"
 
 namespace sluice {
+
+constexpr int64_t kTokenBlockBytes = 4096;  // a short sample costs one or two blocks
 
 class TokenWriter {
  public:
@@ -29,28 +31,29 @@ class TokenWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Move-only owner of the mapping; reading is thread-safe. The pages belong to the page cache, not to a budget.
+// Move-only owner of the open file; reading is thread-safe. Of the file only the blocks' sums are kept in memory, a
+// thousandth of it; the pages belong to the page cache, not to a budget.
 class TokenStream {
  public:
   // nullopt: no such file, or not whole, or made from something else (then `fingerprint` differs; nullopt takes any).
-  static std::optional<TokenStream> open(const std::filesystem::path& path, std::optional<uint32_t> fingerprint);
+  // Reads all of it: a run that ended because of a damaged block, and is resumed, must not meet that block again.
+  // `in_errors` is the file's name in errors where it has none of its own yet. Throws IoError.
+  static std::optional<TokenStream> open(const std::filesystem::path& path, std::optional<uint32_t> fingerprint,
+                                         const std::filesystem::path& in_errors = {});
   ~TokenStream();
   TokenStream(TokenStream&& other) noexcept;
   TokenStream& operator=(TokenStream&& other) noexcept;
 
-  int64_t size() const { return count_; }
-  int64_t mapped_bytes() const { return mapped_bytes_; }
-  uint32_t fingerprint() const { return fingerprint_; }
-  int32_t at(int64_t index) const;
-  // Copies ids [first, first + into.size()).
+  int64_t size() const;
+  uint32_t fingerprint() const;
+  // Copies ids [first, first + into.size()). Throws IoError where the file cannot be read or has become shorter,
+  // CorruptionError where it holds other bytes than were written.
   void read(int64_t first, std::span<int64_t> into) const;
 
  private:
-  TokenStream() = default;
-  const std::byte* base_ = nullptr;
-  int64_t mapped_bytes_ = 0, count_ = 0;
-  int bytes_per_id_ = 2;
-  uint32_t fingerprint_ = 0;
+  struct Impl;
+  explicit TokenStream(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
 };
 
 }  // namespace sluice

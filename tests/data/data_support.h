@@ -12,6 +12,12 @@
 
 namespace sluice {
 
+inline void flip_bit(const std::filesystem::path& file, size_t offset) {
+  std::string content = read_whole(file);
+  content.at(offset) ^= 1;
+  std::ofstream(file, std::ios::binary) << content;
+}
+
 // Lines of made-up words with indentation: the same for the same argument.
 inline std::string made_up_code(int lines) {
   static constexpr std::string_view kParts[] = {"ret", "value", "off", "set", "buf", "fer",  "key", "in",

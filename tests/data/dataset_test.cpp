@@ -5,11 +5,12 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <numeric>
 #include <thread>
 
+#include "core/checksum.h"
 #include "core/errors.h"
-#include "core/topology.h"
 #include "data/cache_file.h"
 #include "data/unigram.h"
 #include "tests/data/data_support.h"
@@ -18,6 +19,7 @@
 namespace sluice {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class DatasetTest : public testing::Test {
@@ -26,7 +28,8 @@ class DatasetTest : public testing::Test {
     return Dataset::prepare({.data = data_,
                              .cache_folder = folder_.path() / "run",
                              .use = use_,
-                             .progress = [this](int64_t done, int64_t total) { progress_.emplace_back(done, total); }});
+                             .progress = [this](int64_t done, int64_t total) { progress_.emplace_back(done, total); },
+                             .log = [this](LogLevel, const std::string& line) { said_ += line + "\n"; }});
   }
   Dataset prepare() {
     Dataset dataset = prepare_only();
@@ -39,16 +42,12 @@ class DatasetTest : public testing::Test {
   int64_t files_of_the_run() const {
     return std::distance(std::filesystem::directory_iterator(folder_.path() / "run"), {});
   }
-  static void flip_bit(const std::filesystem::path& file, size_t offset) {
-    std::string content = read_whole(file);
-    content.at(offset) ^= 1;
-    std::ofstream(file, std::ios::binary) << content;
-  }
 
   TempFolder folder_;
   DataOptions data_{.path = folder_.path() / "text", .sequence_length = 4};
   CacheUse use_ = CacheUse::kIfUnchanged;
   std::vector<std::pair<int64_t, int64_t>> progress_;
+  std::string said_;
 };
 
 std::vector<int64_t> sequence(int64_t first, int64_t count) {
@@ -165,6 +164,48 @@ TEST_F(DatasetTest, any_flipped_bit_and_any_torn_file_is_noticed_and_made_anew) 
   EXPECT_EQ(files_of_the_run(), 2) << "no temporary file stays";
 }
 
+TEST_F(DatasetTest, tokens_of_an_older_version_are_made_anew_and_that_is_said) {
+  folder_.write("text/a.txt", "some text");
+  prepare();
+  const std::string whole = read_whole(cached("tokens.cache"));
+  const auto older = [](std::string bytes) {
+    bytes[8] = 1;
+    const uint32_t crc = crc32c(0, std::as_bytes(std::span(bytes).first(60)));
+    std::memcpy(bytes.data() + 60, &crc, sizeof crc);
+    return bytes;
+  };
+  for (const std::string& content : {older(whole), older(whole.substr(0, whole.size() - 4))}) {  // without sums at last
+    for (const CacheUse use : {CacheUse::kIfUnchanged, CacheUse::kWithoutText}) {
+      folder_.write("run/tokens.cache", content);
+      use_ = use;
+      said_.clear();
+      prepare();
+      EXPECT_EQ(read_whole(cached("tokens.cache")), whole);
+      EXPECT_THAT(said_, AllOf(HasSubstr(cached("tokens.cache").string() + " is damaged"),
+                               HasSubstr("by another version: it is made anew")));
+    }
+  }
+}
+
+// Also of tokens that were made anew, in a file without a name.
+TEST_F(DatasetTest, tokens_damaged_under_a_run_end_it_and_are_made_anew_when_it_is_resumed) {
+  folder_.write("text/a.txt", made_up_code(2000));
+  std::vector<int64_t> inputs(4), targets(4), before(4);
+  for (const bool made_anew : {true, false}) {
+    use_ = CacheUse::kWithoutText;
+    const Dataset dataset = prepare();
+    EXPECT_EQ(tokenized(), made_anew);
+    dataset.training_sample(0, before, targets);
+    flip_bit(cached("tokens.cache"), 70);
+    EXPECT_THAT(message_of<CorruptionError>([&] { dataset.training_sample(0, inputs, targets); }),
+                HasSubstr(cached("tokens.cache").string()));
+    dataset.training_sample(dataset.training_samples() - 1, inputs, targets);
+    prepare().training_sample(0, inputs, targets);
+    EXPECT_TRUE(tokenized());
+    EXPECT_EQ(inputs, before);
+  }
+}
+
 TEST_F(DatasetTest, a_resumed_run_keeps_its_tokens_when_the_text_has_changed_or_gone) {
   folder_.write("text/a.txt", "some text");
   const uint32_t fingerprint = prepare().fingerprint();
@@ -177,45 +218,6 @@ TEST_F(DatasetTest, a_resumed_run_keeps_its_tokens_when_the_text_has_changed_or_
   EXPECT_FALSE(tokenized());
   flip_bit(cached("tokens.cache"), 70);
   EXPECT_THAT(message_of<ConfigError>([&] { prepare(); }), HasSubstr("is not there"));
-}
-
-TEST_F(DatasetTest, ids_beyond_16_bits_are_kept) {
-  const auto file = folder_.path() / "wide";
-  TokenWriter writer(file, 70000, 9);
-  const std::vector<int32_t> ids = {0, 65535, 65536, 69999};
-  writer.append(ids);
-  writer.finish()->publish();
-  const auto stream = TokenStream::open(file, 9);
-  ASSERT_TRUE(stream);
-  std::vector<int64_t> back(4);
-  stream->read(0, back);
-  EXPECT_EQ(back, (std::vector<int64_t>{0, 65535, 65536, 69999}));
-  EXPECT_FALSE(TokenStream::open(file, 8)) << "made from something else";
-}
-
-TEST_F(DatasetTest, opening_a_long_stream_checks_it_without_making_it_resident) {
-  const auto file = folder_.path() / "long";
-  TokenWriter writer(file, 256, 1);
-  const std::vector<int32_t> ids(size_t{1} << 20, 77);
-  for (int i = 0; i < 48; ++i) writer.append(ids);
-  writer.finish()->publish();
-  const int64_t before_bytes = resident_bytes();
-  auto stream = TokenStream::open(file, 1);
-  ASSERT_TRUE(stream);
-  EXPECT_EQ(stream->mapped_bytes(), 64 + (int64_t{96} << 20));
-  EXPECT_LT(resident_bytes() - before_bytes, int64_t{16} << 20);
-  stream.reset();
-  flip_bit(file, (size_t{96} << 20) + 63);
-  EXPECT_FALSE(TokenStream::open(file, 1)) << "the last byte is checked";
-}
-
-TEST_F(DatasetTest, a_writer_that_does_not_finish_leaves_nothing_behind) {
-  {
-    TokenWriter writer(folder_.path() / "tokens", 256, 1);
-    const std::vector<int32_t> ids(1000, 1);
-    writer.append(ids);
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
 TEST_F(DatasetTest, a_failing_write_is_an_error_and_leaves_no_file) {
