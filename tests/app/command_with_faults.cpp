@@ -1,11 +1,16 @@
 #include "tests/app/command_with_faults.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,6 +46,21 @@ class ActingQueue : public IoQueue {
   int64_t left_bytes_;
 };
 
+// The run's token ids, beside its store: cut off, or other bytes in every block of them.
+void damage_tokens(int store, const std::string& fault) {
+  const auto path = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", store));
+  const int tokens = open((path.parent_path() / "tokens.cache").c_str(), O_RDWR | O_CLOEXEC);
+  if (tokens < 0) std::_Exit(kFaultNotPossible);
+  const off_t end = fault == "cut-tokens-after-bytes" ? 0 : lseek(tokens, 0, SEEK_END);
+  if (end == 0 && ftruncate(tokens, 64) != 0) std::_Exit(kFaultNotPossible);
+  constexpr std::array<char, 4096> kOther{};
+  for (off_t at = 64; at < end; at += std::ssize(kOther)) {
+    const off_t bytes = std::min<off_t>(std::ssize(kOther), end - at);
+    if (pwrite(tokens, kOther.data(), static_cast<size_t>(bytes), at) != bytes) std::_Exit(kFaultNotPossible);
+  }
+  close(tokens);
+}
+
 ActingQueue::Action action_named(const std::string& fault) {
   if (fault == "interrupt-after-bytes") return [](const IoRequest&) { std::raise(SIGINT); };
   if (fault == "terminate-after-bytes") return [](const IoRequest&) { std::raise(SIGTERM); };
@@ -56,6 +76,9 @@ ActingQueue::Action action_named(const std::string& fault) {
       const off_t bytes = lseek(request.file, 0, SEEK_END);
       if (ftruncate(request.file, whole ? 0 : bytes / 8192 * 4096) != 0) std::_Exit(kFaultNotPossible);
     };
+  }
+  if (fault == "change-tokens-after-bytes" || fault == "cut-tokens-after-bytes") {
+    return [fault](const IoRequest& request) { damage_tokens(request.file, fault); };
   }
   if (fault == "pull-drive-after-bytes") {
     return [](const IoRequest& request) {

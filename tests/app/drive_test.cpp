@@ -38,6 +38,20 @@ int64_t fixed_bytes(const fs::path& run) {
   return bytes;
 }
 
+TEST_F(DriveTest, token_ids_that_change_or_go_under_a_run_end_it_and_it_goes_on_to_the_same_bits) {
+  const std::string expected = whole_run();
+  for (const char* fault : {"change-tokens-after-bytes", "cut-tokens-after-bytes"}) {
+    const Ended ended = train_with({fault, half_traffic_}, "run");
+    EXPECT_EQ(ended.exit_code, 1) << fault << "\n" << ended.err;
+    EXPECT_THAT(ended.last_error_line(), AllOf(HasSubstr(file("run/tokens.cache")), HasSubstr("--resume"))) << fault;
+    const Ended resumed = train("run", {"--resume"});
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_THAT(resumed.err, AllOf(HasSubstr("it is made anew"), HasSubstr("resuming after step ")));
+    EXPECT_EQ(numbers(metrics("run")), expected) << fault;
+    fs::remove_all(file("run"));
+  }
+}
+
 TEST_F(DriveTest, a_full_disk_under_the_runs_folder_ends_the_run_and_it_goes_on_when_there_is_room) {
   const std::vector<std::string> steps = {"--steps", "20"};
   const Ended whole = train("whole", steps);
