@@ -104,11 +104,22 @@ void apply_override(Json& document, const std::string& override_text) {
   }
 }
 
+// The system's calls take a byte 0 for the end of a path.
+void refuse_zero_bytes(const Json& document, const std::string& name) {
+  const Json flat = document.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    if (!value.is_string() || value.get_ref<const std::string&>().find('\0') == std::string::npos) continue;
+    throw ConfigError(
+        fmt::format("{}: \"{}\" is {}: a text without a byte 0 is allowed", name, pointer.substr(1), value.dump()));
+  }
+}
+
 }  // namespace
 
 std::string read_document(const std::string& text, const std::string& name, std::span<const std::string> overrides) {
   Json document = parse_text(text, name);
   for (const std::string& each : overrides) apply_override(document, each);
+  refuse_zero_bytes(document, name);
   try {
     return document.dump();
   } catch (const Json::type_error&) {

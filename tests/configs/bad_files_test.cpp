@@ -1,4 +1,5 @@
 // Configurations that are wrong, and the exact line that each one gets.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -347,6 +348,12 @@ TEST(BadFiles, an_override_that_is_none_is_refused) {
   EXPECT_EQ(error_of(kGood, {"=3"}), "--set =3: not path.to.key=value");
   EXPECT_EQ(error_of(kGood, {"data.sequence_length.x=3"}),
             "--set data.sequence_length.x=3: \"data.sequence_length\" is not an object");
+}
+
+TEST(BadFiles, a_text_with_a_byte_0_is_refused) {
+  EXPECT_THAT(error_of(kGood, {R"(sluice.trace="tr\u0000b")"}),
+              testing::HasSubstr(R"("sluice/trace" is "tr\u0000b": a text without a byte 0 is allowed)"));
+  EXPECT_THAT(error_of(kGood, {R"(sluice.nvme=["a\u0000b"])"}), testing::HasSubstr(R"("sluice/nvme/0" is "a\u0000b")"));
 }
 
 TEST(BadFiles, a_file_that_is_not_there_is_named) {
