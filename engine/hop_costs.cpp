@@ -14,20 +14,24 @@ double ms_of(int64_t bytes, double gb_per_s) { return static_cast<double>(bytes)
 
 }  // namespace
 
-std::vector<HopCost> UnitCosts::of_step(Commits commits) const {
-  std::vector<HopCost> costs;
-  costs.reserve(unit_.program.hops().size());
-  for (const Hop& hop : unit_.program.hops()) costs.push_back(of(hop, commits));
-  return costs;
+UnitCosts::UnitCosts(const Plan& plan, const StepSpeeds& speeds, const UnitProgram& unit, UnitKind kind)
+    : plan_(plan), speeds_(speeds), machine_(speeds.machine), unit_(unit), kind_(kind) {
+  for (const Commits commits : {Commits::kNo, Commits::kYes}) {
+    if (commits == Commits::kNo && plan.commit_interval == 1) continue;
+    std::vector<HopCost>& costs = of_step_[static_cast<size_t>(commits)];
+    costs.reserve(unit.program.hops().size());
+    for (const Hop& hop : unit.program.hops()) costs.push_back(of(hop, commits));
+  }
 }
 
 std::vector<double> UnitCosts::average_work_ms() const {
   const double commits = 1.0 / plan_.commit_interval;
+  const std::vector<HopCost>&with = of_step(Commits::kYes), &without = of_step(Commits::kNo);
   std::vector<double> work_ms;
-  work_ms.reserve(unit_.program.hops().size());
-  for (const Hop& hop : unit_.program.hops()) {
-    double ms = commits * of(hop, Commits::kYes).work_ms;
-    if (plan_.commit_interval > 1) ms += (1 - commits) * of(hop, Commits::kNo).work_ms;
+  work_ms.reserve(with.size());
+  for (size_t hop = 0; hop < with.size(); ++hop) {
+    double ms = commits * with[hop].work_ms;
+    if (!without.empty()) ms += (1 - commits) * without[hop].work_ms;
     work_ms.push_back(ms);
   }
   return work_ms;

@@ -17,11 +17,10 @@ enum class Commits : uint8_t { kNo, kYes };
 // Views: all must outlive it. Any thread.
 class UnitCosts {
  public:
-  UnitCosts(const Plan& plan, const StepSpeeds& speeds, const UnitProgram& unit, UnitKind kind)
-      : plan_(plan), speeds_(speeds), machine_(speeds.machine), unit_(unit), kind_(kind) {}
+  UnitCosts(const Plan& plan, const StepSpeeds& speeds, const UnitProgram& unit, UnitKind kind);
 
-  // Of each hop, in a step that commits or in one that does not.
-  std::vector<HopCost> of_step(Commits commits) const;
+  // Of each hop, in a step that commits or, where not every step does, in one that does not.
+  const std::vector<HopCost>& of_step(Commits commits) const { return of_step_[static_cast<size_t>(commits)]; }
   // The work of each hop in ms, of an average step: commits are spread over their interval.
   std::vector<double> average_work_ms() const;
 
@@ -38,6 +37,7 @@ class UnitCosts {
   const MachineSpeeds& machine_;
   const UnitProgram& unit_;
   UnitKind kind_;
+  std::array<std::vector<HopCost>, 2> of_step_;  // by Commits
 };
 
 // Is there one more of this hop with each micro-batch?

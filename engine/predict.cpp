@@ -62,9 +62,8 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
   const double commits = 1.0 / plan.commit_interval;
   for (const auto& [which, share] : {std::pair(Commits::kYes, commits), std::pair(Commits::kNo, 1 - commits)}) {
     if (share <= 0) continue;
-    const std::vector<HopCost> hops = costs.of_step(which);
     const Simulation simulation =
-        simulate(unit.program, {.costs = hops, .lanes = lanes, .cores = speeds.machine.cores});
+        simulate(unit.program, {.costs = costs.of_step(which), .lanes = lanes, .cores = speeds.machine.cores});
     prediction.step_ms += share * simulation.total_ms;
     for (size_t lane = 0; lane < kLaneCount; ++lane) prediction.busy_ms[lane] += share * simulation.busy_ms[lane];
   }
