@@ -122,15 +122,13 @@ void Hazards::fill(const Range& range, int hop) {
 void Hazards::fill(Arena& arena, const Range& range, int hop) {
   if (Segment* segment = arena.exactly(range)) return fill(*segment, range, hop);
   Segments& segments = arena.segments;
-  arena.split(range.begin);
-  const auto last = arena.split(range.end);
-  const auto first = segments.lower_bound(range.begin);
+  const auto first = arena.split(range.begin), last = arena.split(range.end);
   for (auto it = first; it != last; ++it) {
     wait_for_all(it->second, hop);
     arena.forget(*it);
   }
   segments.erase(first, last);
-  segments.emplace(range.begin, Segment{.end = range.end, .content = range.content, .writer = hop});
+  segments.emplace_hint(last, range.begin, Segment{.end = range.end, .content = range.content, .writer = hop});
 }
 
 void Hazards::fill(Segment& segment, const Range& range, int hop) {

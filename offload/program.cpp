@@ -21,7 +21,12 @@ std::string_view name_of(Verb verb) {
 
 int Program::emit(const Hop& hop, std::span<const Range> reads, std::span<const Range> fills) {
   SLUICE_CHECK(first_successor_.empty(), "a program is finished");
-  if (!hazards_) hazards_ = std::make_unique<Hazards>();
+  if (!hazards_) {
+    hazards_ = std::make_unique<Hazards>();
+    hops_.reserve(kFirstHops);
+    first_predecessor_.reserve(kFirstHops);
+    predecessors_.reserve(2 * kFirstHops);
+  }
   const int id = static_cast<int>(hops_.size());
   const std::span<const int32_t> waits = hazards_->add(id, hop, reads, fills);
   predecessors_.insert(predecessors_.end(), waits.begin(), waits.end());

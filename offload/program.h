@@ -84,6 +84,7 @@ class Program {
   static std::string describe(const Hop& hop, std::string_view visit_name);
 
  private:
+  static constexpr size_t kFirstHops = 512;  // that there is room for from the first one on
   static std::span<const int32_t> slice(const std::vector<int32_t>& items, const std::vector<int32_t>& first, int hop);
 
   std::vector<Hop> hops_;
