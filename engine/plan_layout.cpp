@@ -1,6 +1,7 @@
 // The planner's last part: offsets for every home and ring, and the tables that people read.
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "core/errors.h"
 #include "engine/planner.h"
@@ -83,8 +84,6 @@ void Planner::assign_offsets(Plan& plan) const {
   choose_update_times(plan);
   choose_read_ahead(plan);
   assign_scratch(plan);
-  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.format(), options_.drives, plan.scratch_bytes);
-  describe(plan);
 }
 
 // Extents of the store's scratch: gradients in the order of their updates, then tensors.
@@ -191,6 +190,7 @@ void Planner::assign_device(Plan& plan) const {
 }
 
 void Planner::describe(Plan& plan) const {
+  plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.format(), options_.drives, plan.scratch_bytes);
   Uses uses(plan.uses);
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
     const int partition = static_cast<int>(p);
@@ -238,19 +238,20 @@ void Planner::describe(Plan& plan) const {
   uses.add(Tier::kHost, "records passing", plan.host_staging.bytes);
   uses.add(Tier::kHost, "gradients passing", plan.host_gradients.bytes);
   uses.add(Tier::kHost, "boundary tensors passing", plan.host_boundary.bytes);
+  uses.add(Tier::kHost, "tables", plan.table_bytes);
 }
 
 // What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval.
 void Planner::count_moves(Plan& plan, const UnitProgram& steady) const {
   const UnitKind kind = unclipped_kind(plan);
   constexpr std::array<const char*, kLaneCount> kLinks = {"nvme read", "nvme write", "upload", "download"};
-  const auto add = [&plan](const char* link, std::string what, int64_t bytes) {
+  const auto add = [&plan](const char* link, std::string_view what, int64_t bytes) {
     for (MoveRow& row : plan.moves) {
       if (row.link != link || row.what != what) continue;
       row.bytes += bytes;
       return;
     }
-    plan.moves.push_back({link, std::move(what), bytes});
+    plan.moves.push_back({link, std::string(what), bytes});
   };
   plan.written_bytes_per_step = static_cast<double>(RecordStore::commit_bytes(static_cast<int64_t>(plan.chunks.size()),
                                                                               plan.options.progress_bytes)) /
@@ -267,7 +268,7 @@ void Planner::count_moves(Plan& plan, const UnitProgram& steady) const {
       plan.written_bytes_per_step += due * static_cast<double>(moved);
     }
     const bool tensor = hop.group == Group::kActivations;
-    add(kLinks[lane], tensor ? "activations and their gradients" : std::string(name_of(hop.group)), bytes);
+    add(kLinks[lane], tensor ? "activations and their gradients" : name_of(hop.group), bytes);
   }
 }
 

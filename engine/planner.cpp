@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
 constexpr int64_t kLeastTableBytesOfAChunk = 1024;  // less than any plan needs, about 1500: its homes, records, hops
-constexpr double kFewEarly = 0.25;                 // of updates
+constexpr double kFewEarly = 0.25;                  // of updates
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -277,7 +277,7 @@ std::optional<Planner::Settled> Planner::settle_from(int64_t table_bytes, Budget
     const bool too_many = guessed && table_bytes > needed.bytes + needed.bytes / 32 + little;
     if (needed.bytes <= table_bytes && !too_many) {
       plan->table_bytes = table_bytes;
-      plan->uses.push_back({Tier::kHost, "tables", table_bytes});
+      describe(*plan);
       count_moves(*plan, needed.steady);
       plan->options.device_bytes = budgets.device_bytes;
       plan->options.host_bytes = budgets.host_bytes;
