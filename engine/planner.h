@@ -90,6 +90,7 @@ class Planner {
   };
   struct Room {
     int64_t device = 0, host = 0;  // bytes left
+    bool operator==(const Room&) const = default;
   };
 
   static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room

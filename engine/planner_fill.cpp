@@ -5,17 +5,23 @@
 
 namespace sluice {
 
-// What is left goes to homes in the fixed order, then to rings.
+// What is left goes to homes in the fixed order, then to rings. Those are no deeper than homes ask for until one moves,
+// which takes room.
 void Planner::fill(Plan& plan, Room room, StateToDevice state) const {
+  Room sized = room;
+  const auto shrink = [&] {
+    if (room != sized) shrink_rings(plan, room);
+    sized = room;
+  };
   fill_device(plan, room);
-  shrink_rings(plan, room);  // what has a home on the device passes through no ring: room for more of it
+  shrink();  // what has a home on the device passes through no ring: room for more of it
   fill_device(plan, room);
   fill_graphs(plan, room);
-  shrink_rings(plan, room);  // the weights that came with them do not pass either
+  shrink();  // the weights that came with them do not pass either
   fill_graphs(plan, room);
   if (state == StateToDevice::kWhereItFits) fill_state(plan, room);
   fill_host(plan, room);
-  shrink_rings(plan, room);
+  shrink();
   fill_host(plan, room);
   deepen_rings(plan, room);
 }
