@@ -156,21 +156,21 @@ Planner::Needs Planner::needs(const Plan& plan) const {
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
     const int chunk = static_cast<int>(c);
-    if (homes.weights == Home::kHost) needs.host_fixed += plan.record_bytes(chunk, Group::kWeights);
-    if (homes.state == Home::kHost) needs.host_fixed += plan.record_bytes(chunk, Group::kState);
+    const int64_t weights = plan.record_bytes(chunk, Group::kWeights), state = plan.record_bytes(chunk, Group::kState);
+    if (homes.weights == Home::kHost) needs.host_fixed += weights;
+    if (homes.state == Home::kHost) needs.host_fixed += state;
     if (homes.gradient == Home::kHost) needs.host_fixed += gradient_home_bytes(plan, chunk);
     if (homes.gradient == Home::kDevice) needs.device_fixed += gradient_home_bytes(plan, chunk);
     if (homes.updated_on_device()) {
-      needs.device_fixed += plan.record_bytes(chunk, Group::kState);
-      needs.staging.pass(plan.record_bytes(chunk, Group::kState), plan.record_bytes(chunk, Group::kWeights));
+      needs.device_fixed += state;
+      needs.staging.pass(state, weights);
     }
     if (homes.gradient == Home::kNvme) {
       needs.gradient_slot = std::max(needs.gradient_slot, gradient_block_bytes(plan, chunk));
     }
-    if (homes.weights == Home::kNvme) needs.staging.pass(0, plan.record_bytes(chunk, Group::kWeights));
+    if (homes.weights == Home::kNvme) needs.staging.pass(0, weights);
     // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
-    needs.update_slot = std::max({needs.update_slot, plan.update_layout(chunk).bytes,
-                                  plan.record_bytes(chunk, Group::kWeights) + plan.record_bytes(chunk, Group::kState)});
+    needs.update_slot = std::max({needs.update_slot, plan.update_layout(chunk).bytes, weights + state});
   }
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
     const int partition = static_cast<int>(p);
@@ -290,8 +290,7 @@ std::optional<Planner::Settled> Planner::settle_from(int64_t table_bytes, Budget
 }
 
 // What is left beside homes and one buffer of each ring; below zero where they do not fit.
-Planner::Room Planner::room_beside(const Plan& plan, Budgets budgets) const {
-  const Needs least = needs(plan);
+Planner::Room Planner::room_beside(const Needs& least, Budgets budgets) const {
   const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
   const int64_t device_arena = budgets.device_bytes / arena_rounding * arena_rounding - options_.own_device_bytes;
   return {device_arena - options_.workspace_bytes - least.device_fixed - least.weights_group - least.open_group -
@@ -305,14 +304,13 @@ std::optional<Plan> Planner::place(Budgets budgets, int64_t elements, const Pric
   Plan plan = draft(elements);
   if (pricing.early == EarlyUpdates::kNone) plan.options.speculated_share = 0;
   if (pricing.early == EarlyUpdates::kFew) plan.options.speculated_share = kFewEarly;
-  spill_to_host(plan, budgets);
-  Room room = room_beside(plan, budgets);
-  if (room.host < 0) spill(plan, budgets, room);
+  const Needs least = spill(plan, budgets);
+  Room room = room_beside(least, budgets);
   if (room.device < 0 || room.host < 0) return std::nullopt;
   if (pricing.prices != nullptr) {
-    plan = balance(plan, budgets, pricing, room);
+    plan = balance(plan, least, budgets, pricing);
   } else {
-    size_rings(plan, needs(plan), room);
+    size_rings(plan, least, room);
     fill(plan, room, pricing.state);
   }
   assign_offsets(plan);

@@ -118,11 +118,11 @@ class Planner {
   // Where they need more than the limit, a part of it that does.
   Tables tables(const Plan& plan, int64_t limit) const;
   Needs needs(const Plan& plan) const;
-  Room room_beside(const Plan& plan, Budgets budgets) const;
+  Room room_beside(const Needs& least, Budgets budgets) const;
 
-  // What does not fit leaves the device, then host memory (planner_spill.cpp).
-  void spill_to_host(Plan& plan, Budgets budgets) const;
-  void spill(Plan& plan, Budgets budgets, Room& room) const;
+  // What does not fit leaves the device, then host memory (planner_spill.cpp). What the plan then needs.
+  Needs spill_to_host(Plan& plan, Budgets budgets) const;
+  Needs spill(Plan& plan, Budgets budgets) const;
   void spill_to_device(Plan& plan, Room& room) const;
   struct InHost {  // what may leave host memory
     Home* home = nullptr;
@@ -153,7 +153,7 @@ class Planner {
   struct Shares;
   struct Shared;
   struct Quotas;
-  Plan balance(const Plan& plan, Budgets budgets, const Pricing& pricing, Room room) const;
+  Plan balance(const Plan& plan, const Needs& least, Budgets budgets, const Pricing& pricing) const;
   std::optional<Shared> share_memory(const Plan& draft, Budgets budgets, Shares shares, Room rings) const;
   Room room_for_homes(Plan& plan, Budgets budgets, Room rings) const;
   static Room ring_bytes(const Plan& plan);

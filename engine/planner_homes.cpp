@@ -326,8 +326,8 @@ Planner::Room Planner::ring_bytes(const Plan& plan) {
 
 // Sizes the rings that these homes ask for, of as many bytes, and says what they leave to homes that may be chosen.
 Planner::Room Planner::room_for_homes(Plan& plan, Budgets budgets, Room rings) const {
-  const Room beside = room_beside(plan, budgets), chosen = chosen_bytes(plan);
   const Needs least = needs(plan);
+  const Room beside = room_beside(least, budgets), chosen = chosen_bytes(plan);
   const Room room = {beside.device + chosen.device, beside.host + chosen.host};
   Room depth = {rings.device - least.weights_group - least.open_group - least.boundary,
                 rings.host - least.update_slot - least.staging.slot - least.gradient_slot - least.tensor_slot};
@@ -375,20 +375,22 @@ Planner::Passing Planner::passing(const Plan& plan) const {
 // Homes and rings. What passes through rings takes memory for them as soon as there is any, which no linear program
 // knows: it is asked with them, and without each that its answer has. Where none of its answers is better than the
 // fixed order, that decides.
-Plan Planner::balance(const Plan& plan, Budgets budgets, const Pricing& pricing, Room room) const {
+Plan Planner::balance(const Plan& plan, const Needs& least, Budgets budgets, const Pricing& pricing) const {
   const HomePrices& prices = *pricing.prices;
+  const Room beside = room_beside(least, budgets);
   Plan best = plan;
-  size_rings(best, needs(best), room);
+  Room room = beside;
+  size_rings(best, least, room);
   Room rings = ring_bytes(best);
   fill(best, room, pricing.state);
-  double least = burden_ms(times_of(best, prices));
+  double least_ms = burden_ms(times_of(best, prices));
   if (pricing.depth == RingDepth::kWanted) {
     Plan deep = plan;
-    const Room beside = room_beside(plan, budgets), chosen = chosen_bytes(plan);
+    const Room chosen = chosen_bytes(plan);
     Room all = {beside.device + chosen.device, beside.host + chosen.host};
-    size_rings(deep, needs(deep), all);
+    size_rings(deep, least, all);
     rings = ring_bytes(deep);
-    least = std::numeric_limits<double>::infinity();  // no homes by the fixed order leave so much to rings
+    least_ms = std::numeric_limits<double>::infinity();  // no homes by the fixed order leave so much to rings
   }
   const bool records = pricing.state == StateToDevice::kWhereItFits && may_update_on_device();
   // Says what passes with the homes found; where none are, what might.
@@ -399,8 +401,8 @@ Plan Planner::balance(const Plan& plan, Budgets budgets, const Pricing& pricing,
     const Passing found = passing(tried->plan);
     fill(tried->plan, tried->left, pricing.state);
     const double burden = burden_ms(times_of(tried->plan, prices));
-    if (burden >= least) return found;
-    least = burden;
+    if (burden >= least_ms) return found;
+    least_ms = burden;
     best = std::move(tried->plan);
     best.homes_by = HomesBy::kSpeeds;
     return found;

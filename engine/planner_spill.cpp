@@ -8,26 +8,32 @@ namespace sluice {
 
 // Sums that several visits contribute to start on the device; what does not fit there goes to host memory, the largest
 // first.
-void Planner::spill_to_host(Plan& plan, Budgets budgets) const {
+Planner::Needs Planner::spill_to_host(Plan& plan, Budgets budgets) const {
   std::vector<size_t> order(plan.open_slots.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return plan.open_slots[a].elements > plan.open_slots[b].elements; });
+  Needs least = needs(plan);
   for (size_t slot : order) {
-    if (room_beside(plan, budgets).device >= 0) return;
+    if (room_beside(least, budgets).device >= 0) break;
     plan.open_slots[slot].home = Home::kHost;
+    least = needs(plan);
   }
+  return least;
 }
 
 // Gradients and activations start in host memory; what does not fit there goes to the device, and to NVMe what that has
 // no room for. A gradient moves over NVMe twice in a step, and so does an activation, but compute waits for it: it goes
 // last.
 // First go gradients that the next forward needs last, and activations that rest longest between forward and backward.
-void Planner::spill(Plan& plan, Budgets budgets, Room& room) const {
+Planner::Needs Planner::spill(Plan& plan, Budgets budgets) const {
+  const Needs least = spill_to_host(plan, budgets);
+  Room room = room_beside(least, budgets);
+  if (room.host >= 0) return least;
   spill_to_device(plan, room);
   if (room.host < 0) spill_to_nvme(gradients_in_host(plan), room);
   if (room.host < 0) spill_to_nvme(activations_in_host(plan), room);
-  room = room_beside(plan, budgets);
+  return needs(plan);
 }
 
 void Planner::spill_to_device(Plan& plan, Room& room) const {
