@@ -325,7 +325,7 @@ Planner::Tables Planner::tables(const Plan& plan, int64_t limit) const {
   UnitProgram steady;
   for (UnitKind kind : unit_kinds(plan)) {
     if (bytes > limit) break;
-    UnitProgram unit = build_unit(model_, plan, kind);
+    UnitProgram unit = build_unit({model_, uses_, plan}, kind);
     bytes += unit.memory_bytes();
     longest = std::max(longest, unit.program.hops().size());
     if (kind == unclipped_kind(plan)) steady = std::move(unit);

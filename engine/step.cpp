@@ -30,7 +30,7 @@ namespace {
 
 class Step {
  public:
-  Step(const ModelSpec& model, const Plan& plan, UnitKind kind);
+  Step(const PlannedModel& planned, UnitKind kind);
 
   // The parts of a unit.
   WeightsOnDevice fetch(int visit);  // through their update where this unit has not updated them yet
@@ -68,7 +68,7 @@ class Step {
 
   const ModelSpec& model_;
   const Plan& plan_;
-  ModelUses uses_;
+  const ModelUses& uses_;
   UnitKind kind_;
   Verbs verbs_;
   Passage passage_;
@@ -84,27 +84,27 @@ class Step {
   std::vector<int> unwritten_;    // updated chunks whose records at home in memory have no write yet
 };
 
-Step::Step(const ModelSpec& model, const Plan& plan, UnitKind kind)
-    : model_(model),
-      plan_(plan),
-      uses_(model),
+Step::Step(const PlannedModel& planned, UnitKind kind)
+    : model_(planned.model),
+      plan_(planned.plan),
+      uses_(planned.uses),
       kind_(kind),
-      verbs_(model, plan),
-      passage_({model, uses_, plan}, verbs_, kind),
-      turns_({.planned = {model, uses_, plan}, .verbs = verbs_, .passage = passage_}, kind),
+      verbs_(model_, plan_),
+      passage_(planned, verbs_, kind),
+      turns_({.planned = planned, .verbs = verbs_, .passage = passage_}, kind),
       half_(update_half(kind)),
       homes_last_(updates_wait_for_buffers()),
-      update_ring_(plan.host_update.offset, plan.host_update.bytes),
-      weights_ring_(plan.device_weights.offset, plan.device_weights.bytes),
-      open_ring_(plan.device_open.offset, plan.device_open.bytes),
-      updated_(model.partitions.size(), Updated::kNo) {
+      update_ring_(plan_.host_update.offset, plan_.host_update.bytes),
+      weights_ring_(plan_.device_weights.offset, plan_.device_weights.bytes),
+      open_ring_(plan_.device_open.offset, plan_.device_open.bytes),
+      updated_(model_.partitions.size(), Updated::kNo) {
   if (!updates_early(kind)) return;
-  for (int visit = static_cast<int>(model.visits.size()) - 1; visit >= 0; --visit) {
-    for (int p : model.visits[visit].partitions) {
+  for (int visit = static_cast<int>(model_.visits.size()) - 1; visit >= 0; --visit) {
+    for (int p : model_.visits[visit].partitions) {
       const Partition& partition = verbs_.partition(p);
       if (uses_.first_visit[p] != visit) continue;
       for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
-        if (plan.speculated(c)) speculative_.push_back(c);
+        if (plan_.speculated(c)) speculative_.push_back(c);
       }
     }
   }
@@ -381,9 +381,9 @@ OpenOnDevice Step::backward(int visit, const WeightsOnDevice& weights) {
 }  // namespace
 
 // A unit: [updates of step k beside forward k+1] [backward k+1, clip, first reads for the updates to come].
-UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) {
-  Step step(model, plan, kind);
-  const int last = static_cast<int>(model.visits.size()) - 1;
+UnitProgram build_unit(const PlannedModel& planned, UnitKind kind) {
+  Step step(planned, kind);
+  const int last = static_cast<int>(planned.model.visits.size()) - 1;
   for (int visit = 0; visit < last; ++visit) {
     const WeightsOnDevice weights = step.fetch(visit);
     if (kind != UnitKind::kDrain) step.forward(visit, weights);
@@ -407,6 +407,11 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) 
   step.clip();
   step.prefetch();
   return step.take();
+}
+
+UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) {
+  const ModelUses uses(model);
+  return build_unit(PlannedModel{model, uses, plan}, kind);
 }
 
 }  // namespace sluice

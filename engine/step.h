@@ -83,6 +83,8 @@ struct PlannedModel {
   const ModelUses& uses;
   const Plan& plan;
 };
+// As above, where the model's uses are known already.
+UnitProgram build_unit(const PlannedModel& planned, UnitKind kind);
 
 // Boundary tensors of one turn, and sums of their gradients, that pass through the device's boundary ring, relative to
 // the start of its buffer; -1: the tensor has its place elsewhere. In the order of takes and gives.
