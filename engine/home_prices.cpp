@@ -1,5 +1,7 @@
 #include "engine/home_prices.h"
 
+#include <memory>
+
 #include "core/errors.h"
 #include "engine/planner.h"
 #include "engine/predict.h"
@@ -17,7 +19,10 @@ LaneTimes minus(LaneTimes a, const LaneTimes& b) {
 class Pricer {
  public:
   Pricer(const ModelSpec& model, const PlanOptions& options, int commit_interval)
-      : model_(model), options_(options), micro_batches_(options.micro_batches) {
+      : model_(model),
+        options_(options),
+        known_(std::make_shared<Planner::Known>(model)),
+        micro_batches_(options.micro_batches) {
     options_.commit_interval = commit_interval;
     options_.micro_batches = 1;
     options_.chunk_elements = kWholePartitions;
@@ -55,13 +60,14 @@ class Pricer {
 
   const ModelSpec& model_;
   PlanOptions options_;
+  const std::shared_ptr<Planner::Known> known_;
   int micro_batches_;
 };
 
 Pricer::Bill Pricer::bill() const {
-  const Plan plan = Planner(model_, options_).roomy();
+  const Plan plan = Planner(model_, options_, known_).roomy();
   const UnitKind kind = unclipped_kind(plan);
-  const UnitProgram unit = build_unit(model_, plan, kind);
+  const UnitProgram unit = build_unit({model_, known_->uses, plan}, kind);
   const std::vector<double> work_ms = UnitCosts(plan, *options_.speeds, unit, kind).average_work_ms();
   Bill bill{.partitions = std::vector<LaneTimes>(model_.partitions.size()),
             .tensors = std::vector<LaneTimes>(model_.tensors.size())};

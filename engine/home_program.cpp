@@ -95,12 +95,17 @@ class Solver {
     add_constraint(lp_.get(), row.data(), LE, there_are / unit);
   }
   void share_out() {
+    std::vector<int> columns;
+    Row ones;
     for (size_t c = 0; c < program_.classes.size(); ++c) {
       const HomeClass& each = program_.classes[c];
-      Row row(columns_ + 1, 0);
-      for (size_t home = 0; home < each.homes.size(); ++home) row[first_column_[c] + home] = 1;
-      if (each.beside) row[first_column_[*each.beside]] = 1;
-      add_constraint(lp_.get(), row.data(), EQ, 1);
+      columns.clear();
+      if (each.beside) columns.push_back(first_column_[*each.beside]);
+      for (size_t home = 0; home < each.homes.size(); ++home) {
+        columns.push_back(first_column_[c] + static_cast<int>(home));
+      }
+      ones.assign(columns.size(), 1);
+      add_constraintex(lp_.get(), static_cast<int>(columns.size()), ones.data(), columns.data(), EQ, 1);
     }
   }
 
@@ -126,6 +131,14 @@ std::optional<HomeSolution> solve(const HomeProgram& program) {
   auto shares = Solver(program, std::move(sums)).solve();
   if (!shares) return std::nullopt;
   return HomeSolution{std::move(*shares)};
+}
+
+const std::optional<HomeSolution>& HomeSolver::solve(const HomeProgram& program) {
+  const std::pair bytes(program.device_bytes, program.host_bytes);
+  const auto [first, last] = solved_.equal_range(bytes);
+  const auto known = std::find_if(first, last, [&](const auto& each) { return each.second.program == program; });
+  if (known != last) return known->second.solution;
+  return solved_.emplace(bytes, Solved{program, sluice::solve(program)})->second.solution;
 }
 
 }  // namespace sluice

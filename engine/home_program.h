@@ -5,7 +5,9 @@
 // the longest alone (GroupForms: a maximum over sums of the lanes' work), within the bytes of both tiers; of equals,
 // the choice with the least work of all resources together.
 #pragma once
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/hop_costs.h"
@@ -19,6 +21,7 @@ double burden_ms(const GroupTimes& times);
 struct ClassAtHome {
   double device_bytes = 0, host_bytes = 0;
   LaneTimes work_ms{};
+  bool operator==(const ClassAtHome&) const = default;
 };
 struct HomeClass {
   using Homes = std::vector<ClassAtHome>;
@@ -26,6 +29,7 @@ struct HomeClass {
   // Whatever share of that class is at its first home, as much of this one is there with it: in no home of its own, its
   // memory and its work counted with the other's.
   std::optional<size_t> beside;
+  bool operator==(const HomeClass&) const = default;
 };
 
 struct HomeProgram {
@@ -33,6 +37,7 @@ struct HomeProgram {
   double device_bytes = 0, host_bytes = 0;  // for all of them
   LaneTimes rest_ms{};                      // work that is there whatever the homes
   MachineSpeeds machine;
+  bool operator==(const HomeProgram&) const = default;
 };
 
 struct HomeSolution {
@@ -42,5 +47,20 @@ struct HomeSolution {
 
 // Nothing: the bytes do not suffice whatever the homes.
 std::optional<HomeSolution> solve(const HomeProgram& program);
+
+// The same, of programs that it has solved before at once: plans of one search ask for the same again and again. For
+// one thread.
+class HomeSolver {
+ public:
+  // Valid as long as the solver.
+  const std::optional<HomeSolution>& solve(const HomeProgram& program);
+
+ private:
+  struct Solved {
+    HomeProgram program;
+    std::optional<HomeSolution> solution;
+  };
+  std::multimap<std::pair<double, double>, Solved> solved_;  // by the bytes of both tiers
+};
 
 }  // namespace sluice

@@ -30,6 +30,7 @@ struct MachineSpeeds {
   double compute_cores = 0;  // while a visit computes
   double copy_cores = 0;     // of one copy under way, or while a gradient closes
 
+  bool operator==(const MachineSpeeds&) const = default;
   // The drives' speeds, times so many.
   void scale_drives(double times);
   // Throws ConfigError naming the first value that is not a number above 0; summed_ns_per_element, compute_tflop_per_s,

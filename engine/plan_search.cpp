@@ -119,7 +119,7 @@ PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
 
 std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   const Wish wish = wish_for(choice);
-  std::optional<Plan> plan = Planner(model_, wish.options).attempt(budgets(), wish.pricing);
+  std::optional<Plan> plan = Planner(model_, wish.options, known_).attempt(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   plan->options.placement = options_.placement;  // as asked for
   table_bytes_[kind_of(choice)] = plan->table_bytes;
@@ -132,7 +132,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
 // leaves it no memory, nothing is said. Infinity: there is no such plan.
 std::optional<double> PlanSearch::glance_ms(const Choice& choice) {
   const Wish wish = wish_for(choice);
-  const std::optional<Plan> plan = Planner(model_, wish.options).glance(budgets(), wish.pricing);
+  const std::optional<Plan> plan = Planner(model_, wish.options, known_).glance(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   if (plan->homes_by != choice.homes) return std::numeric_limits<double>::infinity();
   return predict(model_, *plan, *options_.speeds).step_ms;
@@ -232,7 +232,7 @@ PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
   Candidate best = best_homes(start);
-  if (Planner(model_, options_).may_update_on_device()) {
+  if (Planner(model_, options_, known_).may_update_on_device()) {
     Choice elsewhere = start.choice;
     elsewhere.state = StateToDevice::kWhereForced;
     consider_from(elsewhere, best);

@@ -3,6 +3,7 @@
 // else those defaults. Internal to engine/.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -26,7 +27,8 @@ FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options);
 class PlanSearch {
  public:
   // Both must outlive it. Options are valid.
-  PlanSearch(const ModelSpec& model, const PlanOptions& options) : model_(model), options_(options) {}
+  PlanSearch(const ModelSpec& model, const PlanOptions& options)
+      : model_(model), options_(options), known_(std::make_shared<Planner::Known>(model)) {}
   // Nothing where the budgets cannot hold it.
   std::optional<Plan> best();
 
@@ -91,6 +93,7 @@ class PlanSearch {
 
   const ModelSpec& model_;
   const PlanOptions& options_;
+  const std::shared_ptr<Planner::Known> known_;
   std::map<std::pair<int, std::optional<double>>, HomePrices> prices_;  // by commit interval and share of early updates
   std::map<Kind, int64_t> table_bytes_;                                 // of the last plan of each kind
 };

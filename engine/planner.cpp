@@ -55,7 +55,8 @@ std::optional<int64_t> smallest(int64_t high, Works works) {
 
 }  // namespace
 
-Planner::Planner(const ModelSpec& model, const PlanOptions& options) : model_(model), options_(options), uses_(model) {}
+Planner::Planner(const ModelSpec& model, const PlanOptions& options, std::shared_ptr<Known> known)
+    : model_(model), options_(options), known_(std::move(known)), uses_(known_->uses) {}
 
 int64_t Planner::slot_bytes(int64_t elements) const {
   return record_bytes(options_.format(), Group::kState, elements) +
@@ -94,9 +95,17 @@ int64_t Planner::kept_bytes(const Plan& plan, int partition) const {
   return plan.weights_bytes(plan.geometry.partitions()[partition].elements);
 }
 
+const Geometry& Planner::geometry(int64_t elements) const {
+  auto made = known_->geometries.find(elements);
+  if (made == known_->geometries.end()) {
+    made = known_->geometries.emplace(elements, Geometry(model_.partitions, elements)).first;
+  }
+  return made->second;
+}
+
 // Everything at its lowest tier, but for what the user forces.
 Plan Planner::draft(int64_t elements) const {
-  Plan plan(Geometry(model_.partitions, elements));
+  Plan plan(geometry(elements));
   plan.options = options_;
   plan.options.chunk_elements = elements;
   plan.chunks.resize(plan.geometry.chunks().size());

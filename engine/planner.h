@@ -9,6 +9,8 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 
 #include "engine/home_prices.h"
@@ -42,8 +44,18 @@ class Planner {
  public:
   static constexpr int kBoundaryBuffers = 3;  // how deep the device's ring for boundary tensors is where there is room
 
-  // Both must outlive the planner.
-  Planner(const ModelSpec& model, const PlanOptions& options);
+  // What plans of one model have in common, whatever their options: made once for all planners of a search. For one
+  // thread.
+  struct Known {
+    explicit Known(const ModelSpec& model) : uses(model) {}
+    ModelUses uses;
+    std::map<int64_t, Geometry> geometries;  // by the elements of a chunk
+    HomeSolver homes;
+  };
+  // Model and options must outlive the planner, which is for one thread.
+  Planner(const ModelSpec& model, const PlanOptions& options)
+      : Planner(model, options, std::make_shared<Known>(model)) {}
+  Planner(const ModelSpec& model, const PlanOptions& options, std::shared_ptr<Known> known);
 
   // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
   // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so. Where
@@ -96,6 +108,7 @@ class Planner {
   static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room
 
   // In the order of place(). First a draft, tried in several ways until one settles with its tables (planner.cpp).
+  const Geometry& geometry(int64_t chunk_elements) const;
   Plan draft(int64_t chunk_elements) const;
   void force_homes(Plan& plan) const;
   static void update_on_device(Plan& plan, int chunk);
@@ -195,7 +208,8 @@ class Planner {
 
   const ModelSpec& model_;
   const PlanOptions& options_;
-  ModelUses uses_;
+  const std::shared_ptr<Known> known_;
+  const ModelUses& uses_;
 };
 
 }  // namespace sluice

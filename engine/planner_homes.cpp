@@ -14,6 +14,7 @@ namespace {
 constexpr int kRounds = 6;         // rings depend on homes, and homes on what rings leave
 constexpr double kNothing = 1e-9;  // of a share: solutions are floating-point numbers
 constexpr Group kChunkGroups[] = {Group::kState, Group::kWeights, Group::kGradient};
+constexpr size_t kMostPrices = 64;  // of an item at all of its homes, and of what is beside it
 
 // How many of these elements or bytes are still to be given to a home.
 class Quota {
@@ -41,6 +42,7 @@ struct Priced {
 Key key_of(const HomePrices& prices, const Priced& priced, ChunkGroups groups) {
   const auto& [group, item, amount] = priced;
   Key key{group, {}};
+  key.second.reserve(kMostPrices);
   const auto append = [&](Group each) {
     for (const LaneTimes& home : prices.of(each).items[item]) {
       for (const double ms : home) key.second.push_back(static_cast<float>(ms / amount));
@@ -194,7 +196,7 @@ Planner::Shares Planner::shares_of(const Plan& plan, const HomePrices& prices, P
       Key key = key_of(prices, {group, priced, static_cast<double>(amount) / part},
                        passing.records ? ChunkGroups::kTogether : ChunkGroups::kApart);
       key.second.push_back(static_cast<float>(homes.size()));
-      const auto [at, is_new] = found.emplace(std::move(key), shares.alike.size());
+      const auto [at, is_new] = found.try_emplace(std::move(key), shares.alike.size());
       if (is_new) {
         shares.alike.push_back({.group = group, .homes = homes});
         shares.program.classes.push_back({.homes = HomeClass::Homes(homes.size())});
@@ -348,7 +350,7 @@ std::optional<Planner::Shared> Planner::share_memory(const Plan& draft, Budgets 
   for (int round = 0; round < kRounds; ++round) {
     shares.program.device_bytes = static_cast<double>(limit.device);
     shares.program.host_bytes = static_cast<double>(limit.host);
-    const std::optional<HomeSolution> solution = solve(shares.program);
+    const std::optional<HomeSolution>& solution = known_->homes.solve(shares.program);
     if (!solution) return std::nullopt;
     plan = draft;
     share_out(plan, shares, *solution);
