@@ -63,7 +63,7 @@ std::string_view name_of(Group group) {
   return {};
 }
 
-std::span<const Plane> planes_of(RecordFormat format, Group group) {
+std::span<const Plane> planes_of(const RecordFormat& format, Group group) {
   const bool wide = format.precision == Precision::kFp32;
   switch (group) {
     case Group::kWeights:
@@ -93,7 +93,7 @@ std::span<const Plane> planes_of(RecordFormat format, Group group) {
   return {};
 }
 
-int64_t bytes_per_element(RecordFormat format, Group group) {
+int64_t bytes_per_element(const RecordFormat& format, Group group) {
   int64_t sum = 0;
   for (const Plane& plane : planes_of(format, group)) sum += plane.bytes_per_element;
   return sum;

@@ -45,8 +45,8 @@ constexpr int kMaxPlanes = 3;
 
 // weights: 1 plane; state: bf16 residual+moments (10 B), fp16 master+moments (12 B), fp32 moments (8 B); 4 B less where
 // there is one moment, 2 B less for each moment in bf16.
-std::span<const Plane> planes_of(RecordFormat format, Group group);
-int64_t bytes_per_element(RecordFormat format, Group group);
+std::span<const Plane> planes_of(const RecordFormat& format, Group group);
+int64_t bytes_per_element(const RecordFormat& format, Group group);
 // What an update must read and write: both records and the closed gradient; fp16 weights follow from their master.
 int64_t bytes_updated_per_element(RecordFormat format, DType gradient);
 

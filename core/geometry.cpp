@@ -113,7 +113,7 @@ RecordLayout record_layout(RecordFormat format, Group group, int64_t elements) {
   return layout;
 }
 
-int64_t record_bytes(RecordFormat format, Group group, int64_t elements) {
+int64_t record_bytes(const RecordFormat& format, Group group, int64_t elements) {
   int64_t bytes = 0;
   for (const Plane& plane : planes_of(format, group)) {
     bytes += round_up(elements * plane.bytes_per_element, kPlaneAlignmentBytes);

@@ -99,6 +99,6 @@ struct RecordLayout {
 };
 RecordLayout record_layout(RecordFormat format, Group group, int64_t elements);
 // RecordLayout::bytes alone.
-int64_t record_bytes(RecordFormat format, Group group, int64_t elements);
+int64_t record_bytes(const RecordFormat& format, Group group, int64_t elements);
 
 }  // namespace sluice
