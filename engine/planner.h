@@ -168,7 +168,7 @@ class Planner {
   struct Quotas;
   Plan balance(const Plan& plan, const Needs& least, Budgets budgets, const Pricing& pricing) const;
   std::optional<Shared> share_memory(const Plan& draft, Budgets budgets, Shares shares, Room rings) const;
-  Room room_for_homes(Plan& plan, Budgets budgets, Room rings) const;
+  Room room_for_homes(Plan& plan, Room chosen, Budgets budgets, Room rings) const;
   static Room ring_bytes(const Plan& plan);
   GroupTimes times_of(const Plan& plan, const HomePrices& prices) const;
   double part_of(const Plan& plan, Group group, int64_t amount, int priced) const;
@@ -183,7 +183,8 @@ class Planner {
   template <typename Each>
   void each_item(const Plan& plan, Each each) const;
   Room chosen_bytes(const Plan& plan) const;
-  Room bytes_at(const Plan& plan, Group group, int item, HomeKind home) const;
+  Room home_bytes(const Plan& plan, Group group, int item) const;
+  static Room taken_at(HomeKind home, Room bytes);
   HomeKind home_kind(const Plan& plan, Group group, int item) const;
   const HomeShares& wish_for(Group group) const;
 

@@ -118,21 +118,22 @@ HomeKind Planner::home_kind(const Plan& plan, Group group, int item) const {
   return homes.weights == Home::kHost ? HomeKind::kHostAndDevice : HomeKind::kNvmeAndDevice;
 }
 
-Planner::Room Planner::bytes_at(const Plan& plan, Group group, int item, HomeKind home) const {
+// What an item takes where its home is on the device, and where it is in host memory.
+Planner::Room Planner::home_bytes(const Plan& plan, Group group, int item) const {
+  if (group == Group::kActivations) return {tensor_bytes(tensor_of(item)), tensor_bytes(tensor_of(item))};
+  const int64_t gradient = gradient_home_bytes(plan, item);
+  if (group == Group::kGradient) return {gradient, gradient};
+  const int64_t record = plan.record_bytes(item, group);
+  const int64_t weights = plan.weights_bytes(plan.geometry.chunks()[item].elements);
+  return {group == Group::kState ? weights + record + gradient : weights, record};
+}
+
+// ... of that, with this home.
+Planner::Room Planner::taken_at(HomeKind home, Room bytes) {
   const bool on_device =
       home == HomeKind::kDevice || home == HomeKind::kHostAndDevice || home == HomeKind::kNvmeAndDevice;
   const bool in_host = home == HomeKind::kHost || home == HomeKind::kHostAndDevice;
-  int64_t device = 0, host = 0;
-  if (group == Group::kActivations) {
-    device = host = tensor_bytes(tensor_of(item));
-  } else if (group == Group::kGradient) {
-    device = host = gradient_home_bytes(plan, item);
-  } else {
-    host = plan.record_bytes(item, group);
-    device = plan.weights_bytes(plan.geometry.chunks()[item].elements);
-    if (group == Group::kState) device += host + gradient_home_bytes(plan, item);
-  }
-  return {on_device ? device : 0, in_host ? host : 0};
+  return {on_device ? bytes.device : 0, in_host ? bytes.host : 0};
 }
 
 // Calls `each` with group, item, the item's elements or bytes, and the partition or tensor that has its prices. Weights
@@ -157,7 +158,7 @@ Planner::Room Planner::chosen_bytes(const Plan& plan) const {
   Room sum;
   each_item(plan, [&](Group group, int item, int64_t, int) {
     if (!free_to_choose(wish_for(group))) return;
-    const Room bytes = bytes_at(plan, group, item, home_kind(plan, group, item));
+    const Room bytes = taken_at(home_kind(plan, group, item), home_bytes(plan, group, item));
     sum.device += bytes.device;
     sum.host += bytes.host;
   });
@@ -209,9 +210,10 @@ Planner::Shares Planner::shares_of(const Plan& plan, const HomePrices& prices, P
     }
     shares.alike[*mine].items.push_back(item);
     shares.alike[*mine].amount += static_cast<double>(amount);
+    const Room most = home_bytes(plan, group, item);
     for (size_t home = 0; home < homes.size(); ++home) {
       ClassAtHome& all = shares.program.classes[*mine].homes[home];
-      const Room bytes = bytes_at(plan, group, item, homes[home]);
+      const Room bytes = taken_at(homes[home], most);
       all.device_bytes += static_cast<double>(bytes.device);
       all.host_bytes += static_cast<double>(bytes.host);
       add(all.work_ms, price_at(homes[home]), part);
@@ -326,10 +328,11 @@ Planner::Room Planner::ring_bytes(const Plan& plan) {
           plan.host_update.bytes + plan.host_staging.bytes + plan.host_gradients.bytes + plan.host_boundary.bytes};
 }
 
-// Sizes the rings that these homes ask for, of as many bytes, and says what they leave to homes that may be chosen.
-Planner::Room Planner::room_for_homes(Plan& plan, Budgets budgets, Room rings) const {
+// Sizes the rings that these homes ask for, of as many bytes, and says what they leave to homes that may be chosen,
+// which take `chosen` now.
+Planner::Room Planner::room_for_homes(Plan& plan, Room chosen, Budgets budgets, Room rings) const {
   const Needs least = needs(plan);
-  const Room beside = room_beside(least, budgets), chosen = chosen_bytes(plan);
+  const Room beside = room_beside(least, budgets);
   const Room room = {beside.device + chosen.device, beside.host + chosen.host};
   Room depth = {rings.device - least.weights_group - least.open_group - least.boundary,
                 rings.host - least.update_slot - least.staging.slot - least.gradient_slot - least.tensor_slot};
@@ -346,7 +349,7 @@ Planner::Room Planner::room_for_homes(Plan& plan, Budgets budgets, Room rings) c
 std::optional<Planner::Shared> Planner::share_memory(const Plan& draft, Budgets budgets, Shares shares,
                                                      Room rings) const {
   Plan plan = draft;
-  Room limit = room_for_homes(plan, budgets, rings);
+  Room limit = room_for_homes(plan, chosen_bytes(plan), budgets, rings);
   for (int round = 0; round < kRounds; ++round) {
     shares.program.device_bytes = static_cast<double>(limit.device);
     shares.program.host_bytes = static_cast<double>(limit.host);
@@ -354,7 +357,7 @@ std::optional<Planner::Shared> Planner::share_memory(const Plan& draft, Budgets 
     if (!solution) return std::nullopt;
     plan = draft;
     share_out(plan, shares, *solution);
-    const Room room = room_for_homes(plan, budgets, rings), taken = chosen_bytes(plan);
+    const Room taken = chosen_bytes(plan), room = room_for_homes(plan, taken, budgets, rings);
     const Room left = {room.device - taken.device, room.host - taken.host};
     if (left.device >= 0 && left.host >= 0) return Shared{std::move(plan), left};
     limit = {std::min(limit.device + std::min<int64_t>(0, left.device), room.device),
