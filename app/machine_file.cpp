@@ -116,7 +116,7 @@ std::optional<MachineCache::Kept> MachineCache::find(const std::string& key) con
     if (kept.value("measured_for", Json()) != Json::parse(key)) return std::nullopt;
     const auto age = fs::file_time_type::clock::now() - fs::last_write_time(file(key));
     return Kept{.speeds = read_machine(file(key)), .age = std::chrono::duration_cast<std::chrono::seconds>(age)};
-  } catch (const ConfigError&) {
+  } catch (const Error&) {  // damaged, or it cannot be read: measured again, as where there is none
     return std::nullopt;
   } catch (const fs::filesystem_error&) {  // gone in this moment
     return std::nullopt;

@@ -90,12 +90,14 @@ void RunFolder::check_files() const {
                    .error_number = errno,
                    .advice = fmt::format("{}, or give another folder with --out", advice)});
   };
+  std::error_code error;
+  if (!fs::is_directory(folder_, error)) return;  // to be made
   check_access(folder_, W_OK | X_OK, "make the folder writable");
   check_access(metrics_file(), R_OK | W_OK, "make it readable and writable");
-  std::error_code not_there;
-  for (const auto& entry : fs::directory_iterator(folder_, not_there)) {
-    const fs::path& file = entry.path();
-    if (!is_own(file) || file.extension() == ".swap" || !entry.exists() || entry.is_regular_file()) continue;
+  for (const auto& file : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file(),
+                           folder_ / "tokens.cache", folder_ / "tokenizer.cache"}) {
+    const fs::file_status found = fs::status(file, error);
+    if (!fs::exists(found) || fs::is_regular_file(found)) continue;
     throw ConfigError(fmt::format(
         "{}: is no file, and a run writes one of that name: move it away, or give another folder with --out",
         file.string()));
@@ -110,7 +112,7 @@ std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
 std::vector<fs::path> store_drives(const RunConfig& config) { return RunFolder(fs::current_path()).stores(config); }
 
 RunFolder::Holds RunFolder::holds() const {
-  const std::optional<std::string> text = read_text(config_file());
+  const std::optional<std::string> text = read_file(config_file());  // whatever it holds: it may be damaged
   if (!text) return Holds::kNothing;
   const SortedJson config = SortedJson::parse(*text, nullptr, false);
   return config.is_object() && !config.contains("sluice") ? Holds::kOther : Holds::kRun;
@@ -147,7 +149,7 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
 }
 
 std::optional<uint64_t> RunFolder::store_number() const {
-  const std::optional<std::string> text = read_text(store_number_file());
+  const std::optional<std::string> text = read_file(store_number_file());
   if (!text) return std::nullopt;
   const SortedJson json = SortedJson::parse(*text, nullptr, false);
   if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;

@@ -50,6 +50,7 @@ TraceWriter::TraceWriter(const std::string& path) : path_(path) {
   if (std::filesystem::is_regular_file(path, error) && !begins_as_a_trace(path)) {
     throw ConfigError(path + ": a file is there that is no trace: name another one for the trace");
   }
+  is_new_ = !std::filesystem::exists(path, error);
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   file_ = file < 0 ? nullptr : ::fdopen(file, "w");
   if (file_ == nullptr) {
@@ -127,6 +128,7 @@ void TraceWriter::close() {
   errno = 0;
   if (std::fclose(file_) != 0 && error_number_ == 0) error_number_ = errno != 0 ? errno : EIO;
   file_ = nullptr;
+  if (first_ && is_new_) ::unlink(path_.c_str());
   if (error_number_ != 0) {
     throw IoError(
         {.action = "write", .path = path_, .error_number = error_number_, .advice = "the trace is incomplete"});

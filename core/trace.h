@@ -14,7 +14,7 @@ class TraceWriter {
  public:
   // Throws ConfigError where another file is, IoError when the file cannot be created. A trace that is there is
   // replaced as the first row is named: whoever is refused before that leaves it as it was. The file is valid JSON
-  // after the destructor (or close()), or empty where no row was named.
+  // after the destructor (or close()); one that was made here is gone again where no row was named.
   explicit TraceWriter(const std::string& path);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
@@ -43,7 +43,7 @@ class TraceWriter {
   std::FILE* file_ = nullptr;
   std::string path_;
   std::vector<Row> rows_;
-  bool first_ = true;
+  bool first_ = true, is_new_ = false;
   int error_number_ = 0;  // of the first write that failed
 };
 

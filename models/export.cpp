@@ -50,8 +50,8 @@ void write_export(const ExportOptions& options, const Gpt2& model, const Paramet
   }
   PendingFile text(folder / "config.json");
   text.append(config_json_text(model.config(), options.dtype));
+  text.publish();  // first: what is cut off between the two can be exported again, weights alone are somebody's
   weights.publish();
-  text.publish();
 }
 
 }  // namespace

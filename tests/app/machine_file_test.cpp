@@ -103,6 +103,9 @@ TEST_F(MachineFile, measured_before_is_found_by_what_it_was_measured_for) {
   EXPECT_FALSE(cache.find(other));
   std::ofstream(cache.file(key)) << "{";
   EXPECT_FALSE(cache.find(key));
+  std::filesystem::remove(cache.file(key));
+  std::filesystem::create_symlink("/proc/self/mem", cache.file(key));  // opens, and cannot be read
+  EXPECT_FALSE(cache.find(key));
 }
 
 TEST_F(MachineFile, is_not_kept_where_there_is_no_place_for_it) {

@@ -336,9 +336,15 @@ TEST_F(RefusalsTest, a_reader_of_the_log_that_ends_does_not_end_the_run) {
 TEST_F(RefusalsTest, a_run_whose_configuration_is_damaged_can_be_begun_again) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   fs::resize_file(file("run/config.json"), 40);
-  const Ended ended = train("run", {"--steps", "1", "--overwrite"});
-  EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("where the store of the run that is replaced lies cannot be told"));
+  const auto begin_again = [this] {
+    const Ended ended = train("run", {"--steps", "1", "--overwrite"});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("where the store of the run that is replaced lies cannot be told"));
+  };
+  begin_again();
+  // As after a power cut: the file has its length and no bytes.
+  for (const char* name : {"run/config.json", "run/store.json"}) std::ofstream(file(name)) << std::string(400, '\0');
+  begin_again();
 }
 
 // The numbers of closed streams are given to the next files that are opened.

@@ -82,6 +82,11 @@ TEST_F(Trace, in_which_nothing_was_named_leaves_the_one_before_as_it_was) {
   EXPECT_EQ(text(), before);
 }
 
+TEST_F(Trace, in_which_nothing_was_named_leaves_no_new_file) {
+  { TraceWriter trace(path()); }
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
 TEST_F(Trace, escapes_names) {
   {
     TraceWriter trace(path());
