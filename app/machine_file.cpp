@@ -51,17 +51,7 @@ void check_mixed(const MachineSpeeds& speeds, const fs::path& file) {
                   file.string(), speeds.mixed_gb_per_s, both));
 }
 
-fs::path users_cache() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "sluice";
-  const char* const home = std::getenv("HOME");
-  return home != nullptr && *home != '\0' ? fs::path(home) / ".cache" / "sluice" : fs::path();
-}
-
-}  // namespace
-
-MachineSpeeds read_machine(const fs::path& file) {
-  const Json json = read_object(file);
+MachineSpeeds speeds_of(const Json& json, const fs::path& file) {
   const auto fields = machine_fields();
   const auto is_known = [&](const std::string& key) {
     return key == "measured_for" || key == "update_threads" || key == "drives" ||
@@ -89,6 +79,17 @@ MachineSpeeds read_machine(const fs::path& file) {
   return speeds;
 }
 
+fs::path users_cache() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "sluice";
+  const char* const home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? fs::path(home) / ".cache" / "sluice" : fs::path();
+}
+
+}  // namespace
+
+MachineSpeeds read_machine(const fs::path& file) { return speeds_of(read_object(file), file); }
+
 std::optional<MachineSpeeds> named_machine(const std::string& file) {
   return file.empty() ? std::nullopt : std::optional(read_machine(file));
 }
@@ -115,7 +116,7 @@ std::optional<MachineCache::Kept> MachineCache::find(const std::string& key) con
     const Json kept = read_object(file(key));
     if (kept.value("measured_for", Json()) != Json::parse(key)) return std::nullopt;
     const auto age = fs::file_time_type::clock::now() - fs::last_write_time(file(key));
-    return Kept{.speeds = read_machine(file(key)), .age = std::chrono::duration_cast<std::chrono::seconds>(age)};
+    return Kept{.speeds = speeds_of(kept, file(key)), .age = std::chrono::duration_cast<std::chrono::seconds>(age)};
   } catch (const Error&) {  // damaged, or it cannot be read: measured again, as where there is none
     return std::nullopt;
   } catch (const fs::filesystem_error&) {  // gone in this moment
