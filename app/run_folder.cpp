@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "core/errors.h"
 #include "core/pending_file.h"
 #include "core/read_file.h"
+#include "data/dataset.h"
 #include "swap/drive.h"
 #include "swap/drive_folders.h"
 #include "swap/record_store.h"
@@ -82,6 +84,16 @@ FolderLock RunFolder::lock() const {
   return held;
 }
 
+std::vector<fs::path> RunFolder::files() const {
+  return {config_file(),
+          metrics_file(),
+          timeline_file(),
+          would_help_file(),
+          store_number_file(),
+          tokens_file(data_cache()),
+          tokenizer_file(data_cache())};
+}
+
 void RunFolder::check_files() const {
   const auto check_access = [](const fs::path& path, int how, const char* advice) {
     if (access(path.c_str(), how) == 0 || errno == ENOENT || errno == ENOTDIR) return;
@@ -94,8 +106,7 @@ void RunFolder::check_files() const {
   if (!fs::is_directory(folder_, error)) return;  // to be made
   check_access(folder_, W_OK | X_OK, "make the folder writable");
   check_access(metrics_file(), R_OK | W_OK, "make it readable and writable");
-  for (const auto& file : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file(),
-                           folder_ / "tokens.cache", folder_ / "tokenizer.cache"}) {
+  for (const fs::path& file : files()) {
     const fs::file_status found = fs::status(file, error);
     if (!fs::exists(found) || fs::is_regular_file(found)) continue;
     throw ConfigError(fmt::format(
@@ -195,10 +206,8 @@ bool RunFolder::is_own(const fs::path& named) const {
   };
   if (file.empty() || folder_of(file) != folder_of(config_file())) return false;
   const fs::path name = file.filename();
-  for (const auto& own : {config_file(), metrics_file(), timeline_file(), would_help_file(), store_number_file()}) {
-    if (name == own.filename()) return true;
-  }
-  return name.extension() == ".cache" || name.extension() == ".swap";
+  const auto is_named = [&name](const fs::path& own) { return own.filename() == name; };
+  return std::ranges::any_of(files(), is_named) || name.extension() == ".cache" || name.extension() == ".swap";
 }
 
 void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {

@@ -73,6 +73,8 @@ class RunFolder {
   void check_store(const std::vector<std::filesystem::path>& stores) const;
 
  private:
+  std::vector<std::filesystem::path> files() const;  // that a run writes here, but the store's
+
   std::filesystem::path folder_;
 };
 

@@ -16,14 +16,14 @@
 
 namespace sluice {
 
-namespace {
-
 namespace fs = std::filesystem;
 
-constexpr int kFormat = 1;  // raised when the same text and settings give other tokens than before
+fs::path tokenizer_file(const fs::path& cache_folder) { return cache_folder / "tokenizer.cache"; }
+fs::path tokens_file(const fs::path& cache_folder) { return cache_folder / "tokens.cache"; }
 
-fs::path tokenizer_file(const fs::path& folder) { return folder / "tokenizer.cache"; }
-fs::path tokens_file(const fs::path& folder) { return folder / "tokens.cache"; }
+namespace {
+
+constexpr int kFormat = 1;  // raised when the same text and settings give other tokens than before
 
 uint32_t crc_of(const std::string& text) { return crc32c(0, std::as_bytes(std::span(text.data(), text.size()))); }
 

@@ -22,6 +22,9 @@
 
 namespace sluice {
 
+std::filesystem::path tokenizer_file(const std::filesystem::path& cache_folder);
+std::filesystem::path tokens_file(const std::filesystem::path& cache_folder);
+
 enum class CacheUse {
   kIfUnchanged,  // read the text; rebuild what was made from another text or with other settings, or is damaged
   kWithoutText,  // a whole cache of these settings is the data (resumed runs); the text is looked at only without one
@@ -29,7 +32,7 @@ enum class CacheUse {
 
 struct PrepareOptions {
   DataOptions data = {};
-  std::filesystem::path cache_folder = {};  // created if missing; holds tokenizer.cache and tokens.cache
+  std::filesystem::path cache_folder = {};  // created if missing; holds the two files above
   CacheUse use = CacheUse::kIfUnchanged;
   Progress progress = nullptr;  // of tokenization
   Log log = nullptr;
