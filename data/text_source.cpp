@@ -9,7 +9,7 @@
 
 #include "core/checksum.h"
 #include "core/errors.h"
-#include "data/input_file.h"
+#include "core/input_file.h"
 #include "data/utf8.h"
 
 namespace sluice {
@@ -22,7 +22,9 @@ constexpr int64_t kBlockBytes = int64_t{1} << 20;
 
 constexpr const char* kAdvice = "make it readable, or move it out of the text";
 
-InputFile open_text(const fs::path& path) { return InputFile(path, {.path = path, .advice = kAdvice}); }
+InputFile open_text(const fs::path& path) {
+  return InputFile(path, {.path = path, .advice = kAdvice, .advice_when_shorter = {}});
+}
 
 // Appends up to `bytes` from `offset`; fewer only at the file's end.
 void append(const InputFile& file, int64_t offset, int64_t bytes, std::string& into) {

@@ -12,7 +12,7 @@
 
 #include "core/checksum.h"
 #include "core/errors.h"
-#include "data/input_file.h"
+#include "core/input_file.h"
 
 namespace sluice {
 
@@ -112,12 +112,16 @@ std::unique_ptr<PendingFile> TokenWriter::finish() {
 
 struct TokenStream::Impl {
   Impl(const fs::path& path, fs::path in_errors)
-      : name(std::move(in_errors)), file(path, {.path = name, .advice = kUnreadable}) {}
+      : name(std::move(in_errors)),
+        file(path, {.path = name,
+                    .advice = kUnreadable,
+                    .advice_when_shorter = "go on with --resume: it is made anew from the text"}) {}
   int64_t ids_bytes() const { return header.count * header.bytes_per_id; }
   bool read_header();
   bool read_sums();
   bool ids_are_whole() const;
-  void read_ids(int64_t offset, std::span<std::byte> into) const;
+  // `offset` is from the first id on.
+  void read_ids(int64_t offset, std::span<std::byte> into) const { file.read_whole(kHeaderBytes + offset, into); }
   using Block = std::array<std::byte, kTokenBlockBytes>;
   std::span<const std::byte> read_block(int64_t block, Block& into) const;
 
@@ -158,18 +162,6 @@ bool TokenStream::Impl::ids_are_whole() const {
     append_sums(part, found);
   }
   return found == sums;
-}
-
-// `offset` is from the first id on.
-void TokenStream::Impl::read_ids(int64_t offset, std::span<std::byte> into) const {
-  const size_t got = file.read(kHeaderBytes + offset, into);
-  if (got == into.size()) return;
-  throw IoError({.action = "read",
-                 .path = name.string(),
-                 .offset = kHeaderBytes + offset + static_cast<int64_t>(got),
-                 .bytes = static_cast<int64_t>(into.size() - got),
-                 .reason = "the file ends there: it has become shorter since it was opened",
-                 .advice = "go on with --resume: it is made anew from the text"});
 }
 
 std::span<const std::byte> TokenStream::Impl::read_block(int64_t block, Block& into) const {

@@ -1,16 +1,13 @@
 #include "models/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "core/errors.h"
@@ -44,24 +41,17 @@ std::optional<DType> readable(std::string_view dtype) {
   return std::nullopt;
 }
 
-// Reads all of `into` or throws.
-void read_all(int descriptor, const std::string& path, int64_t offset, std::span<std::byte> into) {
-  size_t done = 0;
-  while (done < into.size()) {
-    const ssize_t got = pread(descriptor, into.data() + done, into.size() - done, offset + static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      throw IoError(
-          {.action = "read",
-           .path = path,
-           .offset = offset + static_cast<int64_t>(done),
-           .bytes = static_cast<int64_t>(into.size() - done),
-           .error_number = got < 0 ? errno : 0,
-           .reason = got < 0 ? "" : "the file ends there: it has become shorter since it was opened",
-           .advice = got < 0 ? "look at the drive's health (dmesg)" : "bring back the whole file, then start again"});
-    }
-    done += static_cast<size_t>(got);
+// Opening what is no file waits for a writer, or forever.
+InputFile open_file(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    throw ConfigError(fmt::format("{} cannot be opened: there is no such file", path));
   }
+  if (!error && status.type() != std::filesystem::file_type::regular) refuse(path, "it is no regular file");
+  return InputFile(path, {.path = path,
+                          .advice = "make it readable, and look at the drive's health (dmesg)",
+                          .advice_when_shorter = "bring back the whole file, then start again"});
 }
 
 // Of a file, behind its header.
@@ -129,45 +119,29 @@ SafetensorsEntry parse_entry(const std::string& path, const std::string& name, c
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::string& path)
-    : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (descriptor_ < 0) throw ConfigError(fmt::format("{} cannot be opened: {}", path, std::strerror(errno)));
-  struct stat status {};
-  try {
-    if (fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) refuse(path, "it is no regular file");
-    if (status.st_size < 8) refuse(path, fmt::format("it has {} bytes", status.st_size));
-    static_assert(std::endian::native == std::endian::little);
-    uint64_t header_bytes = 0;
-    read_all(descriptor_, path, 0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-    if (header_bytes > kMaxHeaderBytes || static_cast<int64_t>(header_bytes) > status.st_size - 8) {
-      refuse(path, fmt::format("its header would have {} bytes, the file has {}", header_bytes, status.st_size));
-    }
-    std::string text(header_bytes, '\0');
-    read_all(descriptor_, path, 8, std::as_writable_bytes(std::span(text)));
-    // A byte 0 is the end to the parser.
-    const bool is_text = text.find('\0') == std::string::npos;
-    const Json header = is_text ? Json::parse(text, nullptr, false) : Json();
-    if (!header.is_object()) refuse(path, "its header is no JSON object");
-    const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
-    const DataBytes data{data_begin, status.st_size - data_begin};
-    for (const auto& [name, value] : header.items()) {
-      if (name != "__metadata__") entries_.push_back(parse_entry(path, name, value, data));
-    }
-    check_places(path, entries_, data);
-  } catch (...) {
-    close(descriptor_);
-    throw;
+SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path), file_(open_file(path)) {
+  const int64_t file_bytes = file_.bytes();
+  if (file_bytes < 8) refuse(path, fmt::format("it has {} bytes", file_bytes));
+  static_assert(std::endian::native == std::endian::little);
+  uint64_t header_bytes = 0;
+  file_.read_whole(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
+  if (header_bytes > kMaxHeaderBytes || static_cast<int64_t>(header_bytes) > file_bytes - 8) {
+    refuse(path, fmt::format("its header would have {} bytes, the file has {}", header_bytes, file_bytes));
   }
+  std::string text(header_bytes, '\0');
+  file_.read_whole(8, std::as_writable_bytes(std::span(text)));
+  // A byte 0 is the end to the parser.
+  const bool is_text = text.find('\0') == std::string::npos;
+  const Json header = is_text ? Json::parse(text, nullptr, false) : Json();
+  if (!header.is_object()) refuse(path, "its header is no JSON object");
+  const int64_t data_begin = 8 + static_cast<int64_t>(header_bytes);
+  const DataBytes data{data_begin, file_bytes - data_begin};
+  for (const auto& [name, value] : header.items()) {
+    if (name != "__metadata__") entries_.push_back(parse_entry(path, name, value, data));
+  }
+  check_places(path, entries_, data);
   std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
 }
-
-SafetensorsFile::~SafetensorsFile() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      entries_(std::move(other.entries_)) {}
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
   const auto entry =
@@ -182,15 +156,14 @@ void SafetensorsFile::read(const SafetensorsEntry& entry, int64_t first, std::sp
   SLUICE_CHECK(first >= 0 && (first + static_cast<int64_t>(into.size())) * bytes <= entry.bytes,
                "elements outside a tensor");
   if (*entry.dtype == DType::kFp32) {
-    read_all(descriptor_, path_, entry.begin + first * bytes, std::as_writable_bytes(into));
+    file_.read_whole(entry.begin + first * bytes, std::as_writable_bytes(into));
     return;
   }
   std::vector<uint16_t> halves(
       static_cast<size_t>(std::min<int64_t>(kReadElements, static_cast<int64_t>(into.size()))));
   for (size_t done = 0; done < into.size();) {
     const std::span<uint16_t> piece = std::span(halves).first(std::min(halves.size(), into.size() - done));
-    read_all(descriptor_, path_, entry.begin + (first + static_cast<int64_t>(done)) * bytes,
-             std::as_writable_bytes(piece));
+    file_.read_whole(entry.begin + (first + static_cast<int64_t>(done)) * bytes, std::as_writable_bytes(piece));
     const auto convert = *entry.dtype == DType::kBf16 ? float_of_bf16 : float_of_fp16;
     std::transform(piece.begin(), piece.end(), into.begin() + static_cast<std::ptrdiff_t>(done), convert);
     done += piece.size();

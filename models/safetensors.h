@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/input_file.h"
 
 namespace sluice {
 
@@ -19,14 +20,11 @@ struct SafetensorsEntry {
   int64_t begin = 0, bytes = 0;  // in the file
 };
 
-// Move-only owner of a descriptor; reading is thread-safe.
+// Moves; reading is thread-safe.
 class SafetensorsFile {
  public:
-  // Reads and checks the header. Throws ConfigError (not there, damaged: names file and what is wrong).
+  // Reads and checks the header. Throws ConfigError (not there, damaged: names file and what is wrong), IoError.
   explicit SafetensorsFile(const std::string& path);
-  ~SafetensorsFile();
-  SafetensorsFile(SafetensorsFile&& other) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&&) = delete;
 
   const std::string& path() const { return path_; }
   std::span<const SafetensorsEntry> entries() const { return entries_; }  // by name
@@ -36,7 +34,7 @@ class SafetensorsFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  InputFile file_;
   std::vector<SafetensorsEntry> entries_;
 };
 

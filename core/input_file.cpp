@@ -1,4 +1,4 @@
-#include "data/input_file.h"
+#include "core/input_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,7 +28,12 @@ InputFile::InputFile(const std::filesystem::path& path, InErrors in_errors)
   if (file_ < 0) fail("open", in_errors_);
 }
 
-InputFile::~InputFile() { ::close(file_); }
+InputFile::~InputFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : in_errors_(std::move(other.in_errors_)), file_(std::exchange(other.file_, -1)) {}
 
 int64_t InputFile::bytes() const {
   struct stat status {};
@@ -47,6 +52,17 @@ size_t InputFile::read(int64_t offset, std::span<std::byte> into) const {
     done += static_cast<size_t>(got);
   }
   return done;
+}
+
+void InputFile::read_whole(int64_t offset, std::span<std::byte> into) const {
+  const size_t got = read(offset, into);
+  if (got == into.size()) return;
+  throw IoError({.action = "read",
+                 .path = in_errors_.path.string(),
+                 .offset = offset + static_cast<int64_t>(got),
+                 .bytes = static_cast<int64_t>(into.size() - got),
+                 .reason = "the file ends there: it has become shorter since it was opened",
+                 .advice = in_errors_.advice_when_shorter});
 }
 
 }  // namespace sluice
