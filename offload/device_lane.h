@@ -1,6 +1,5 @@
 // A thread of a device that brings jobs to their ends in the order of starting and tells the sink. Both twins' lanes.
 #pragma once
-#include <array>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -8,6 +7,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "core/fifo.h"
 #include "core/threads.h"
 #include "offload/device.h"
 
@@ -35,7 +35,7 @@ class DeviceLane {
   }
   void check_room() {
     std::lock_guard lock(mutex_);
-    SLUICE_CHECK(count_ < Device::kMaxCopies, "too many copies under way in one lane");
+    SLUICE_CHECK(!jobs_.full(), "too many copies under way in one lane");
   }
   // The next job's number: they are counted from 1.
   uint64_t next() const { return started_ + 1; }
@@ -44,7 +44,7 @@ class DeviceLane {
     check_room();
     {
       std::lock_guard lock(mutex_);
-      ring_[(first_ + count_++) % Device::kMaxCopies] = job;
+      jobs_.push(job);
     }
     wake_.notify_one();
     return ++started_;
@@ -54,9 +54,9 @@ class DeviceLane {
   void run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [this] { return stop_ || count_ > 0; });
-      if (count_ == 0) return;
-      const Job job = ring_[first_];
+      wake_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      const Job job = jobs_.front();
       CopySink* sink = sink_;
       lock.unlock();
       std::exception_ptr error;
@@ -66,8 +66,7 @@ class DeviceLane {
         error = std::current_exception();
       }
       lock.lock();
-      first_ = (first_ + 1) % Device::kMaxCopies;
-      --count_;
+      jobs_.pop();
       lock.unlock();
       sink->copied(job.tag, std::move(error));
       lock.lock();
@@ -77,8 +76,7 @@ class DeviceLane {
   std::function<void(const Job&)> work_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::array<Job, Device::kMaxCopies> ring_;
-  int first_ = 0, count_ = 0;
+  Fifo<Job> jobs_{Device::kMaxCopies};  // the first is being done
   uint64_t started_ = 0;
   bool stop_ = false;
   CopySink* sink_ = nullptr;

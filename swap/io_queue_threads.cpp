@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "core/fifo.h"
 #include "core/threads.h"
 #include "swap/io_queue.h"
 
@@ -18,25 +19,6 @@ namespace sluice {
 namespace {
 
 constexpr int kMaxThreads = 8;  // for each file
-
-// A ring of fixed capacity. Not synchronised.
-template <typename T>
-class Fifo {
- public:
-  explicit Fifo(int capacity) : items_(static_cast<size_t>(capacity)) {}
-  bool empty() const { return count_ == 0; }
-  void push(const T& item) { items_[(first_ + count_++) % items_.size()] = item; }
-  T pop() {
-    const T item = items_[first_];
-    first_ = (first_ + 1) % items_.size();
-    --count_;
-    return item;
-  }
-
- private:
-  std::vector<T> items_;
-  size_t first_ = 0, count_ = 0;
-};
 
 int64_t move_bytes(const IoRequest& request) {
   for (int tries = 1;; ++tries) {

@@ -71,8 +71,10 @@ int64_t Transfers::memory_bytes(int drives, int queue_depth) {
   // The queue's own part: an io_uring's two rings (powers of two, completions twice as many) and a request a slot.
   constexpr int64_t kQueueBytesPerRequest = 64 * 2 + 16 * 4 + static_cast<int64_t>(sizeof(IoRequest)) + 16;
   constexpr int64_t kQueueBytes = 4096;
-  return static_cast<int64_t>(sizeof(Transfers)) + kMaxTransfers * static_cast<int64_t>(sizeof(Active) + sizeof(int)) +
-         drives * static_cast<int64_t>(sizeof(Lanes) + kMaxTransfers * sizeof(Part)) +
+  constexpr auto kFifoBytes = kMaxTransfers * static_cast<int64_t>(sizeof(int));
+  constexpr auto kSlotsBytes = kMaxTransfers * static_cast<int64_t>(sizeof(Active) + sizeof(int)) + kFifoBytes;
+  constexpr auto kLanesBytes = static_cast<int64_t>(sizeof(Lanes) + kMaxTransfers * sizeof(Part)) + 2 * kFifoBytes;
+  return static_cast<int64_t>(sizeof(Transfers)) + kSlotsBytes + drives * kLanesBytes +
          queue_depth * (static_cast<int64_t>(sizeof(Block) + sizeof(int)) + kQueueBytesPerRequest) + kQueueBytes;
 }
 
@@ -119,7 +121,7 @@ void Transfers::fill_queue() {
   }
 }
 
-void Transfers::cut_block(Lanes& lanes, Line& line) {
+void Transfers::cut_block(Lanes& lanes, Fifo<int>& line) {
   Part& part = parts_[static_cast<size_t>(line.front())];
   const int block = lanes.free_blocks.back();
   lanes.free_blocks.pop_back();
@@ -194,7 +196,7 @@ void Transfers::finish_block(int block, const std::exception_ptr& error) {
   --part.blocks;
   if (error && !active.error) active.error = error;
   if (error && !part.all_cut) {  // only the first in line has been cut in part: cut no more of it
-    Line& line = part.op == IoOp::kRead ? lanes.reads : lanes.writes;
+    Fifo<int>& line = part.op == IoOp::kRead ? lanes.reads : lanes.writes;
     SLUICE_CHECK(!line.empty() && line.front() == index, "a transfer cut out of turn");
     line.pop();
     part.all_cut = true;
@@ -205,8 +207,7 @@ void Transfers::finish_block(int block, const std::exception_ptr& error) {
 size_t Transfers::take_ended(std::span<TransferEnd> ends) {
   size_t count = 0;
   while (count < ends.size() && !ended_.empty()) {
-    const int slot = ended_.front();
-    ended_.pop();
+    const int slot = ended_.pop();
     Active& active = active_[static_cast<size_t>(slot)];
     ends[count++] = {
         .tag = active.transfer.tag, .owner = active.transfer.owner, .error = std::exchange(active.error, nullptr)};

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "core/fifo.h"
 #include "swap/drive.h"
 #include "swap/io_queue.h"
 #include "swap/record_store.h"
@@ -71,22 +72,9 @@ class Transfers {
     std::byte* memory = nullptr;
     int64_t offset = 0, bytes = 0;
   };
-  // Indices in first-in-first-out order.
-  class Line {
-   public:
-    bool empty() const { return count_ == 0; }
-    int front() const { return items_[first_]; }
-    void push(int item) { items_[(first_ + count_++) % kMaxTransfers] = item; }
-    void pop() { first_ = (first_ + 1) % kMaxTransfers, --count_; }
-
-   private:
-    int items_[kMaxTransfers] = {};
-    unsigned first_ = 0, count_ = 0;
-  };
-
   // One drive's parts that wait for blocks, and the blocks that are free.
   struct Lanes {
-    Line reads, writes;  // syncs go with the writes
+    Fifo<int> reads{kMaxTransfers}, writes{kMaxTransfers};  // syncs go with the writes
     IoOp last = IoOp::kWrite;
     std::vector<int> free_blocks;
   };
@@ -95,7 +83,7 @@ class Transfers {
   size_t part_of(int slot, int drive) const { return static_cast<size_t>(slot) * drives_.size() + drive; }
   int slot_of(int part) const { return part / static_cast<int>(drives_.size()); }
   void fill_queue();
-  void cut_block(Lanes& lanes, Line& line);
+  void cut_block(Lanes& lanes, Fifo<int>& line);
   void submit(int block);
   void handle(const IoCompletion& completion);
   bool resume(Block& block, int64_t moved);
@@ -105,11 +93,11 @@ class Transfers {
 
   std::span<const Drive> drives_;
   int64_t block_bytes_;
-  std::vector<Active> active_;  // by slot
-  std::vector<int> free_;       // slots
-  std::vector<Part> parts_;     // by slot, then by drive
-  std::vector<Lanes> lanes_;    // by drive
-  Line ended_;                  // slots
+  std::vector<Active> active_;      // by slot
+  std::vector<int> free_;           // slots
+  std::vector<Part> parts_;         // by slot, then by drive
+  std::vector<Lanes> lanes_;        // by drive
+  Fifo<int> ended_{kMaxTransfers};  // slots
   std::vector<Block> blocks_;
   std::unique_ptr<IoQueue> queue_;  // last: its end waits for what still uses the callers' memory
 };
