@@ -52,11 +52,13 @@ ParameterSource cheap_values() {
 std::string moved_words(LaneGroup resource, const StepLanes& lanes) {
   switch (resource) {
     case LaneGroup::kNvme:
-      return fmt::format("{} read, {} written", format_bytes(lanes.read.bytes), format_bytes(lanes.write.bytes));
+      return fmt::format("{} read, {} written", format_bytes(lanes[Lane::kRead].bytes),
+                         format_bytes(lanes[Lane::kWrite].bytes));
     case LaneGroup::kCpu:
-      return fmt::format("{} updated and verified", format_bytes(lanes.update.bytes));
+      return fmt::format("{} updated and verified", format_bytes(lanes[Lane::kUpdate].bytes));
     case LaneGroup::kCopies:
-      return fmt::format("{} up, {} down", format_bytes(lanes.upload.bytes), format_bytes(lanes.download.bytes));
+      return fmt::format("{} up, {} down", format_bytes(lanes[Lane::kUpload].bytes),
+                         format_bytes(lanes[Lane::kDownload].bytes));
     case LaneGroup::kCompute:
       return "visits, close and clip";
   }

@@ -16,20 +16,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json lane_json(const LaneUse& lane) { return {{"ms", lane.busy_ms}, {"bytes", lane.bytes}}; }
-
 Json lanes_json(const StepLanes& lanes) {
-  Json json = {{"read", lane_json(lanes.read)},       {"write", lane_json(lanes.write)},
-               {"upload", lane_json(lanes.upload)},   {"download", lane_json(lanes.download)},
-               {"compute", lane_json(lanes.compute)}, {"update", lane_json(lanes.update)}};
-  json["read"]["state_bytes"] = lanes.state_read_bytes;
-  json["read"]["weights_bytes"] = lanes.weights_read_bytes;
-  json["read"]["gradient_bytes"] = lanes.gradient_read_bytes;
-  json["read"]["activations_bytes"] = lanes.activations_read_bytes;
-  json["write"]["state_bytes"] = lanes.state_write_bytes;
-  json["write"]["weights_bytes"] = lanes.weights_write_bytes;
-  json["write"]["gradient_bytes"] = lanes.gradient_write_bytes;
-  json["write"]["activations_bytes"] = lanes.activations_write_bytes;
+  Json json;
+  for (int i = 0; i < kLaneCount; ++i) {
+    const auto lane = static_cast<Lane>(i);
+    Json& of_lane = json[std::string(name_of(lane))];
+    of_lane = {{"ms", lanes[lane].busy_ms}, {"bytes", lanes[lane].bytes}};
+    if (lane != Lane::kRead && lane != Lane::kWrite) continue;
+    for (const Group group : {Group::kState, Group::kWeights, Group::kGradient, Group::kActivations}) {
+      of_lane[fmt::format("{}_bytes", name_of(group))] = lanes.bytes(lane, group);
+    }
+  }
   return json;
 }
 

@@ -19,8 +19,8 @@ namespace {
 // "bound by nvme 1313 ms; read 70 %, compute 60 %, ...", or what was busiest where nothing bound the step, and what
 // share of its time the lanes were busy; a resource's only lane is not said twice.
 std::string lane_words(const StepLanes& lanes, double step_ms) {
-  const LaneTimes busy_ms = {lanes.read.busy_ms,     lanes.write.busy_ms,   lanes.upload.busy_ms,
-                             lanes.download.busy_ms, lanes.compute.busy_ms, lanes.update.busy_ms};
+  LaneTimes busy_ms{};
+  for (size_t lane = 0; lane < busy_ms.size(); ++lane) busy_ms[lane] = lanes.uses[lane].busy_ms;
   const GroupTimes groups = busy_of_groups({busy_ms, lanes.drive_busy_ms}, step_ms);
   const LaneGroup bound = longest(groups);
   const Busiest busiest{bound, groups[static_cast<size_t>(bound)], step_ms};

@@ -13,10 +13,6 @@
 namespace sluice {
 namespace {
 
-// In the order of Lane.
-constexpr LaneUse StepLanes::*kLanes[kLaneCount] = {&StepLanes::read,     &StepLanes::write,   &StepLanes::upload,
-                                                    &StepLanes::download, &StepLanes::compute, &StepLanes::update};
-
 class StepBench {
  public:
   StepBench(Engine& engine, const EngineOptions& options, const Compute& compute, const StepBenchOptions& bench)
@@ -53,7 +49,7 @@ class StepBench {
     }
     figures_.steps_ms.push_back(ms / interval);
     for (size_t lane = 0; lane < kLaneCount; ++lane) {
-      exposed_ms_[lane].push_back((lanes.*kLanes[lane]).exposed_ms / interval);
+      exposed_ms_[lane].push_back(lanes.uses[lane].exposed_ms / interval);
     }
   }
 

@@ -174,15 +174,16 @@ void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
 }
 
 double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
-  const int64_t wanted = replayed.read.bytes + replayed.write.bytes;
+  const int64_t wanted = replayed[Lane::kRead].bytes + replayed[Lane::kWrite].bytes;
   if (wanted == 0) return 0;
   // As much as the halves hold, in the same proportion.
-  const double share = std::min(
-      1.0, static_cast<double>(kHalfBytes) / static_cast<double>(std::max(replayed.read.bytes, replayed.write.bytes)));
+  const double share =
+      std::min(1.0, static_cast<double>(kHalfBytes) /
+                        static_cast<double>(std::max(replayed[Lane::kRead].bytes, replayed[Lane::kWrite].bytes)));
   const auto part = [&](int64_t bytes) {
     return static_cast<int64_t>(static_cast<double>(bytes) * share) / kRequestBytes * kRequestBytes;
   };
-  const int64_t read_bytes = part(replayed.read.bytes), write_bytes = part(replayed.write.bytes);
+  const int64_t read_bytes = part(replayed[Lane::kRead].bytes), write_bytes = part(replayed[Lane::kWrite].bytes);
   if (read_bytes + write_bytes == 0) return 0;
   const int64_t begin = now_ns();
   transfer(read_bytes, write_bytes);
@@ -241,7 +242,7 @@ double StepCeilings::Impl::cpu_ms(const StepLanes& replayed) {
             static_cast<double>(threads * kUpdateElements);
     }
   }
-  return ms + verify_ms(replayed.update.bytes - update_bytes);
+  return ms + verify_ms(replayed[Lane::kUpdate].bytes - update_bytes);
 }
 
 // Checksums of weights on their way to the device.
@@ -259,7 +260,7 @@ double StepCeilings::Impl::verify_ms(int64_t bytes) const {
 }
 
 double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
-  if (replayed.upload.bytes + replayed.download.bytes == 0) return 0;
+  if (replayed[Lane::kUpload].bytes + replayed[Lane::kDownload].bytes == 0) return 0;
   // Each goes through memory of its own, block after block; what goes down lies behind what goes up.
   const auto copy = [this](CopyLane lane, int64_t bytes) {
     const bool goes_up = lane == CopyLane::kUpload;
@@ -274,8 +275,8 @@ double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
   };
   const int64_t begin = now_ns();
   {
-    const std::jthread up(copy, CopyLane::kUpload, replayed.upload.bytes);
-    const std::jthread down(copy, CopyLane::kDownload, replayed.download.bytes);
+    const std::jthread up(copy, CopyLane::kUpload, replayed[Lane::kUpload].bytes);
+    const std::jthread down(copy, CopyLane::kDownload, replayed[Lane::kDownload].bytes);
   }
   return ms_since(begin);
 }

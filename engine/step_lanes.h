@@ -1,6 +1,10 @@
 // What the lanes did in a step. Plain values.
 #pragma once
+#include <array>
 #include <cstdint>
+
+#include "core/dtype.h"
+#include "offload/program.h"
 
 namespace sluice {
 
@@ -10,14 +14,16 @@ struct LaneUse {
   double busy_ms = 0;
   double exposed_ms = 0;  // of it, while nothing was computed
   int64_t bytes = 0;      // payload: elements moved x bytes per element, without the padding of planes
+  std::array<int64_t, kGroupCount> group_bytes{};  // the same, by group
   LaneUse& operator+=(const LaneUse& more);
 };
+
 struct StepLanes {
-  LaneUse read, write, upload, download, compute, update;
+  std::array<LaneUse, kLaneCount> uses;
   double drive_busy_ms = 0;  // reads or writes under way, or both
-  // The same bytes by group, for tables and tests.
-  int64_t state_read_bytes = 0, state_write_bytes = 0, weights_read_bytes = 0, weights_write_bytes = 0;
-  int64_t gradient_read_bytes = 0, gradient_write_bytes = 0, activations_read_bytes = 0, activations_write_bytes = 0;
+
+  const LaneUse& operator[](Lane lane) const { return uses[static_cast<size_t>(lane)]; }
+  int64_t bytes(Lane lane, Group group) const { return (*this)[lane].group_bytes[static_cast<size_t>(group)]; }
   StepLanes& operator+=(const StepLanes& more);
 };
 StepLanes lanes_of(const UnitTimes& times);

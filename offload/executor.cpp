@@ -326,7 +326,7 @@ void Executor::complete(int hop, const std::exception_ptr& error) {
   if (states_[hop].stage == HopState::Stage::kStarted) begin_work(hop, now);
   end_ns_[hop] = now;
   times_.bytes[static_cast<int>(what.lane)] += what.bytes;
-  times_.group_bytes[static_cast<int>(what.lane)][static_cast<int>(what.group)] += what.bytes;
+  times_.group_bytes[static_cast<size_t>(what.lane)][static_cast<size_t>(what.group)] += what.bytes;
   pass_time(now);
   --lane.under_way;
   --lane.in_flight;

@@ -55,7 +55,7 @@ struct UnitTimes {
   std::array<int64_t, kLaneCount> busy_ns{};     // at least one hop under way whose predecessors have ended
   std::array<int64_t, kLaneCount> exposed_ns{};  // of it, while no compute was
   std::array<int64_t, kLaneCount> bytes{};       // payload
-  int64_t group_bytes[kLaneCount][kGroupCount] = {};
+  std::array<std::array<int64_t, kGroupCount>, kLaneCount> group_bytes{};
   int64_t drive_busy_ns = 0;  // reads or writes under way, or both
   int64_t elapsed_ns = 0;
 };

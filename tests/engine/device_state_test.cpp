@@ -45,16 +45,17 @@ TEST_F(DeviceState, moves_no_byte_between_commits_and_every_record_with_one) {
   Engine engine(model_, with, toy_source());
   step(engine);
   // The first unit brings what the store holds.
-  EXPECT_EQ(engine.last_lanes().read.bytes, record_bytes(engine));
+  EXPECT_EQ(engine.last_lanes()[Lane::kRead].bytes, record_bytes(engine));
   while (engine.step() < reference_.steps) {
     step(engine);
     const StepLanes& lanes = engine.last_lanes();
     const bool commits = (engine.step() - 1) % 3 == 0;  // of the step before
-    EXPECT_EQ(lanes.read.bytes, 0);
-    EXPECT_EQ(lanes.upload.bytes, 0);
-    EXPECT_EQ(lanes.download.bytes > 0, commits);
-    EXPECT_EQ(lanes.state_write_bytes + lanes.weights_write_bytes, commits ? record_bytes(engine) : 0);
-    EXPECT_GE(lanes.update.bytes, record_bytes(engine));
+    EXPECT_EQ(lanes[Lane::kRead].bytes, 0);
+    EXPECT_EQ(lanes[Lane::kUpload].bytes, 0);
+    EXPECT_EQ(lanes[Lane::kDownload].bytes > 0, commits);
+    EXPECT_EQ(lanes.bytes(Lane::kWrite, Group::kState) + lanes.bytes(Lane::kWrite, Group::kWeights),
+              commits ? record_bytes(engine) : 0);
+    EXPECT_GE(lanes[Lane::kUpdate].bytes, record_bytes(engine));
   }
   EXPECT_EQ(engine.digests().state_crc32c, expected_.state_crc32c);
 }

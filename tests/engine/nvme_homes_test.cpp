@@ -115,7 +115,7 @@ TEST(NvmeHomes, chosen_by_the_planner_train_to_the_bits_of_the_reference) {
     Engine engine(model, options, toy_source());
     EXPECT_EQ(train_engine(engine, model, reference), expected) << more;
     if (more == 0) {
-      EXPECT_GT(engine.last_lanes().gradient_write_bytes, 0);
+      EXPECT_GT(engine.last_lanes().bytes(Lane::kWrite, Group::kGradient), 0);
     }
   }
 }

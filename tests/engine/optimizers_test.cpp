@@ -36,7 +36,7 @@ TEST_F(Optimizers, optimizers_with_one_moment_move_a_plane_less_and_have_the_bit
         Engine engine(model, options, toy_source());
         EXPECT_EQ(train_engine(engine, model, reference), expected) << name_of(optimizer_of(kind));
         if (home != HomeKind::kNvme) continue;
-        EXPECT_EQ(engine.last_lanes().state_read_bytes,
+        EXPECT_EQ(engine.last_lanes().bytes(Lane::kRead, Group::kState),
                   engine.geometry().padded_elements() * (precision == Precision::kBf16 ? 6 : 4));
       }
     }

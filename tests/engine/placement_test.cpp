@@ -81,28 +81,28 @@ TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
   const int64_t state = engine.geometry().padded_elements() * bytes_per_element(which.precision, Group::kState);
   const int64_t weights = engine.geometry().padded_elements() * bytes_per_element(which.precision, Group::kWeights);
   // With a commit every step, state is written every step wherever its home is, and read where that is NVMe.
-  EXPECT_EQ(lanes.state_read_bytes, which.state == HomeKind::kNvme ? state : 0);
-  EXPECT_EQ(lanes.state_write_bytes, engine.plan().commit_interval == 1 ? state : 0);
+  EXPECT_EQ(lanes.bytes(Lane::kRead, Group::kState), which.state == HomeKind::kNvme ? state : 0);
+  EXPECT_EQ(lanes.bytes(Lane::kWrite, Group::kState), engine.plan().commit_interval == 1 ? state : 0);
   const bool kept = weights_are_kept(which);
   const bool weights_on_nvme =
       which.weights == HomeKind::kNvme ||
       (which.weights == HomeKind::kNvmeAndDevice && which.state != HomeKind::kDevice);  // else with their state
   if (!weights_on_nvme) {
-    EXPECT_EQ(lanes.weights_read_bytes, 0);
+    EXPECT_EQ(lanes.bytes(Lane::kRead, Group::kWeights), 0);
   }
   if (weights_on_nvme && kept) {
-    EXPECT_EQ(lanes.weights_read_bytes, weights);
+    EXPECT_EQ(lanes.bytes(Lane::kRead, Group::kWeights), weights);
   }
   if (weights_on_nvme && !kept) {
-    EXPECT_GT(lanes.weights_read_bytes, weights);
+    EXPECT_GT(lanes.bytes(Lane::kRead, Group::kWeights), weights);
   }
   // A gradient goes to its home once and to its update once.
   const int64_t gradient = engine.geometry().padded_elements() * bytes_of(weights_dtype(which.precision));
   const bool gradient_on_nvme = which.gradient == HomeKind::kNvme;
-  EXPECT_EQ(lanes.gradient_write_bytes, gradient_on_nvme ? gradient : 0);
-  EXPECT_EQ(lanes.gradient_read_bytes, gradient_on_nvme ? gradient : 0);
-  EXPECT_EQ(lanes.activations_write_bytes > 0, which.activations == HomeKind::kNvme);
-  EXPECT_EQ(lanes.activations_read_bytes > 0, which.activations == HomeKind::kNvme);
+  EXPECT_EQ(lanes.bytes(Lane::kWrite, Group::kGradient), gradient_on_nvme ? gradient : 0);
+  EXPECT_EQ(lanes.bytes(Lane::kRead, Group::kGradient), gradient_on_nvme ? gradient : 0);
+  EXPECT_EQ(lanes.bytes(Lane::kWrite, Group::kActivations) > 0, which.activations == HomeKind::kNvme);
+  EXPECT_EQ(lanes.bytes(Lane::kRead, Group::kActivations) > 0, which.activations == HomeKind::kNvme);
   EXPECT_EQ(cached_pages(folder.path() / "sluice-0.swap"), 0);
 }
 

@@ -53,8 +53,8 @@ TEST_F(Replays, move_what_a_step_in_the_middle_of_training_moves_and_nothing_of_
     for (int i = 0; i < 4; ++i) step(*running);
     const StepLanes whole = running->last_lanes();
     const auto bytes = [](const StepLanes& lanes) {
-      return std::array{lanes.read.bytes,     lanes.write.bytes,   lanes.upload.bytes,
-                        lanes.download.bytes, lanes.compute.bytes, lanes.update.bytes};
+      return std::array{lanes[Lane::kRead].bytes,     lanes[Lane::kWrite].bytes,   lanes[Lane::kUpload].bytes,
+                        lanes[Lane::kDownload].bytes, lanes[Lane::kCompute].bytes, lanes[Lane::kUpdate].bytes};
     };
     const auto all = bytes(whole);
     EXPECT_EQ(bytes(replay(*running, LaneGroup::kNvme).lanes), (std::array{all[0], all[1], 0L, 0L, 0L, 0L}));
@@ -62,9 +62,9 @@ TEST_F(Replays, move_what_a_step_in_the_middle_of_training_moves_and_nothing_of_
     EXPECT_EQ(bytes(replay(*running, LaneGroup::kCopies).lanes), (std::array{0L, 0L, all[2], all[3], 0L, 0L}));
     const Replay compute = replay(*running, LaneGroup::kCompute);
     EXPECT_EQ(bytes(compute.lanes), (std::array{0L, 0L, 0L, 0L, all[4], 0L}));
-    EXPECT_GT(compute.lanes.compute.busy_ms, 0);
-    EXPECT_EQ(compute.lanes.compute.exposed_ms, 0);
-    const LaneUse reads = replay(*running, LaneGroup::kNvme).lanes.read;
+    EXPECT_GT(compute.lanes[Lane::kCompute].busy_ms, 0);
+    EXPECT_EQ(compute.lanes[Lane::kCompute].exposed_ms, 0);
+    const LaneUse reads = replay(*running, LaneGroup::kNvme).lanes[Lane::kRead];
     EXPECT_EQ(reads.exposed_ms, reads.busy_ms);  // no compute hides any of it
   }
 }
@@ -77,9 +77,9 @@ TEST_F(Replays, of_early_updates_move_what_a_step_moves_whose_prediction_was_rig
     for (int i = 0; i < 4; ++i) step(*running);
     const StepLanes whole = running->last_lanes();
     const StepLanes drive = replay(*running, LaneGroup::kNvme).lanes;
-    EXPECT_EQ(drive.read.bytes, whole.read.bytes);
-    EXPECT_EQ(drive.write.bytes, whole.write.bytes);
-    EXPECT_EQ(replay(*running, LaneGroup::kCpu).lanes.update.bytes, whole.update.bytes);
+    EXPECT_EQ(drive[Lane::kRead].bytes, whole[Lane::kRead].bytes);
+    EXPECT_EQ(drive[Lane::kWrite].bytes, whole[Lane::kWrite].bytes);
+    EXPECT_EQ(replay(*running, LaneGroup::kCpu).lanes[Lane::kUpdate].bytes, whole[Lane::kUpdate].bytes);
   }
 }
 

@@ -57,7 +57,7 @@ TEST_F(UpdateModes, a_step_that_runs_again_has_what_both_passes_moved) {
       const StepEnd end = engine.train_step(reference_.learning_rate, compute);
       EXPECT_EQ(end.speculated, max_norm == kNeverClips ? Speculated::kRight : Speculated::kWrong);
       const StepLanes& lanes = engine.last_lanes();
-      steps.push_back({lanes.read.bytes, lanes.write.bytes, lanes.upload.bytes});
+      steps.push_back({lanes[Lane::kRead].bytes, lanes[Lane::kWrite].bytes, lanes[Lane::kUpload].bytes});
     }
     return steps;
   };
@@ -122,7 +122,7 @@ TEST_F(UpdateModes, the_device_updates_in_the_backward_what_the_plan_says) {
     const int64_t number = 1;  // nothing is left of a step before
     engine.train_step(reference_.learning_rate, toy_compute(model_, number));
     const int64_t bytes_each = bytes_per_element(reference_.precision, Group::kState);
-    EXPECT_EQ(engine.last_lanes().state_write_bytes, early * bytes_each);
+    EXPECT_EQ(engine.last_lanes().bytes(Lane::kWrite, Group::kState), early * bytes_each);
     EXPECT_EQ(early > 0, mode != UpdateMode::kDeferred);
     EXPECT_EQ(early == engine.geometry().padded_elements(), mode == UpdateMode::kReplay);
   }

@@ -53,7 +53,8 @@ Digests train_poisoned(const ModelSpec& model, const EngineOptions& options) {
   for (; number <= 6; ++number) {
     const bool bad = number == 2 || number == 3 || number == 5;
     EXPECT_EQ(engine.train_step(1e-2, compute).skipped, bad);
-    EXPECT_EQ(engine.last_lanes().state_write_bytes > 0, options.plan.update != UpdateMode::kDeferred || number > 1);
+    EXPECT_EQ(engine.last_lanes().bytes(Lane::kWrite, Group::kState) > 0,
+              options.plan.update != UpdateMode::kDeferred || number > 1);
   }
   return engine.digests();
 }

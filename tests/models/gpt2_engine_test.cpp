@@ -95,7 +95,7 @@ TEST_P(Parity, twenty_steps_with_clipping_and_accumulation_are_those_of_torch) {
     EXPECT_NEAR(end.loss / losses[i], 1, step == 0 ? 1e-5 : 1e-4) << "step " << step;
     EXPECT_NEAR(end.grad_norm / norms[i], 1, 1e-3) << "step " << step;
   }
-  EXPECT_GT(run.engine->last_lanes().state_read_bytes, 0);
+  EXPECT_GT(run.engine->last_lanes().bytes(Lane::kRead, Group::kState), 0);
   EXPECT_LE(run.model.workspace_peak_bytes(), static_cast<int64_t>(run.engine->workspace().size()));
   const ParameterSource trained =
       run.model.tiles().cut([&](const Parameter& parameter, int64_t first, std::span<float> into) {

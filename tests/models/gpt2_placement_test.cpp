@@ -41,11 +41,11 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_from_every_combination_of_homes)
     // A block's backward finds its graph where its inputs stay on the device; its weights stay with it.
     EXPECT_EQ(run.graphs, homes.activations == kDevice ? 5 : 0);
     // bf16 state is 10 bytes an element.
-    EXPECT_EQ(run.lanes.state_read_bytes, homes.state == kNvme ? 10 * run.elements : 0);
-    EXPECT_EQ(run.lanes.state_write_bytes, run.every_step_commits ? 10 * run.elements : 0);
+    EXPECT_EQ(run.lanes.bytes(Lane::kRead, Group::kState), homes.state == kNvme ? 10 * run.elements : 0);
+    EXPECT_EQ(run.lanes.bytes(Lane::kWrite, Group::kState), run.every_step_commits ? 10 * run.elements : 0);
     // A bf16 gradient is written once and read once.
-    EXPECT_EQ(run.lanes.gradient_write_bytes, homes.gradient == kNvme ? 2 * run.elements : 0);
-    EXPECT_EQ(run.lanes.gradient_read_bytes, homes.gradient == kNvme ? 2 * run.elements : 0);
+    EXPECT_EQ(run.lanes.bytes(Lane::kWrite, Group::kGradient), homes.gradient == kNvme ? 2 * run.elements : 0);
+    EXPECT_EQ(run.lanes.bytes(Lane::kRead, Group::kGradient), homes.gradient == kNvme ? 2 * run.elements : 0);
   });
 }
 
@@ -59,8 +59,8 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_with_state_on_the_device) {
       });
       EXPECT_EQ(run.record, expected());
       if (state.size() == 1) {
-        EXPECT_EQ(run.lanes.state_read_bytes, 0);
-        EXPECT_EQ(run.lanes.state_write_bytes, interval == 1 ? 10 * run.elements : 0);
+        EXPECT_EQ(run.lanes.bytes(Lane::kRead, Group::kState), 0);
+        EXPECT_EQ(run.lanes.bytes(Lane::kWrite, Group::kState), interval == 1 ? 10 * run.elements : 0);
       }
     }
   }

@@ -101,8 +101,9 @@ class Gpt2Placement : public ::testing::Test {
     if (on_gpu()) run.gpu_free_bytes = first_gpu().free_bytes;
     run.every_step_commits = engine.plan().commit_interval == 1;
     const int64_t state_on_nvme = elements_with_state_on_nvme(engine.plan());
-    EXPECT_EQ(run.lanes.state_read_bytes, state_bytes() * state_on_nvme);
-    EXPECT_EQ(run.lanes.state_write_bytes, state_bytes() * (run.every_step_commits ? run.elements : state_on_nvme));
+    EXPECT_EQ(run.lanes.bytes(Lane::kRead, Group::kState), state_bytes() * state_on_nvme);
+    EXPECT_EQ(run.lanes.bytes(Lane::kWrite, Group::kState),
+              state_bytes() * (run.every_step_commits ? run.elements : state_on_nvme));
     EXPECT_EQ(cached_pages(folder.path() / "sluice-0.swap"), 0);
     const Digests digests = engine.digests();
     run.record.weights_crc32c = digests.weights_crc32c;
