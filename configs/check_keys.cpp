@@ -34,6 +34,7 @@ class KeyCheck {
 
   void look_at(const Json& section, const std::string& prefix) {
     for (const auto& [key, value] : section.items()) {
+      if (key.find('.') != std::string::npos) refuse_dots(prefix, key);
       const std::string path = prefix.empty() ? key : prefix + "." + key;
       const KeyInfo* known = find_key(path);
       const DeepSpeedKey* deepspeed = find_deepspeed_key(path);
@@ -85,6 +86,14 @@ class KeyCheck {
 
   [[noreturn]] void refuse_value(const std::string& path, const Json& value, std::string_view allowed) const {
     throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name_, path, shown(value), allowed));
+  }
+
+  // As --set and the README write keys: what reads a path would pass it over.
+  [[noreturn]] void refuse_dots(const std::string& section, const std::string& key) const {
+    const size_t dot = key.find('.');
+    throw ConfigError(fmt::format(R"({}: key "{}" {} has a dot: in a file, sections are objects: "{}": {{"{}": ...}})",
+                                  name_, key, section.empty() ? "at the top" : fmt::format("in \"{}\"", section),
+                                  key.substr(0, dot), key.substr(dot + 1)));
   }
 
   [[noreturn]] void refuse_unknown(const std::string& path, const Json& value) const {

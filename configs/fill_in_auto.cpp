@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/errors.h"
-#include "cpu_adam/adam.h"
 
 namespace sluice {
 namespace {
@@ -68,16 +67,14 @@ std::string fill_in_auto(const std::string& text, const std::string& name, std::
     throw ConfigError(
         fmt::format("{}: \"auto\" that Hugging Face's Trainer alone can fill in: {}", name, fmt::join(to_write, "; ")));
   }
-  const auto fill = [&](std::string_view path, const Json& value, std::string_view why) {
-    if (!is_auto(document, path)) return;
-    document[pointer_of(path)] = value;
-    notes.push_back(value.is_null() ? fmt::format("\"{}\" \"auto\" is not needed: {}", path, why)
-                                    : fmt::format("\"{}\" \"auto\": {} is taken, {}", path, value.dump(), why));
-  };
-  for (const Filled& each : kFilled) fill(each.path, Json::parse(each.value), each.why);
-  const Json::json_pointer rate = pointer_of("optimizer.params.lr");
-  const Json given = document.contains(rate) ? document.at(rate) : Json(AdamOptions{}.learning_rate);
-  fill("scheduler.params.warmup_max_lr", given, "the optimizer's rate");
+  for (const Filled& each : kFilled) {
+    if (!is_auto(document, each.path)) continue;
+    const Json value = Json::parse(each.value);
+    document[pointer_of(each.path)] = value;
+    notes.push_back(value.is_null()
+                        ? fmt::format("\"{}\" \"auto\" is not needed: {}", each.path, each.why)
+                        : fmt::format("\"{}\" \"auto\": {} is taken, {}", each.path, value.dump(), each.why));
+  }
   return document.dump();
 }
 

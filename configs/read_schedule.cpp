@@ -25,8 +25,15 @@ void take_largest_rate(const ConfigReader& reader, RunConfig& config) {
   ScheduleConfig& schedule = config.schedule;
   double& rate = config.optimizer.learning_rate;
   constexpr std::string_view kLargest = "scheduler.params.warmup_max_lr";
-  if (schedule.kind == ScheduleKind::kWarmup && reader.find(kLargest) == nullptr) schedule.max_lr = rate;
-  reader.number(kLargest, schedule.max_lr, 0, kNoLimit);
+  const auto* largest = reader.find(kLargest);
+  const bool is_auto = largest != nullptr && *largest == "auto";  // as the Trainer fills it in
+  if (is_auto || (largest == nullptr && schedule.kind == ScheduleKind::kWarmup)) schedule.max_lr = rate;
+  if (is_auto) {
+    config.notes.push_back(
+        fmt::format("\"{}\" \"auto\": {:g} is taken, the optimizer's rate", kLargest, schedule.max_lr));
+  } else {
+    reader.number(kLargest, schedule.max_lr, 0, kNoLimit);
+  }
   if (reader.find(kRate) != nullptr && rate != schedule.max_lr) {
     config.notes.push_back(
         fmt::format("not needed: \"{}\" {:g}: a scheduler's rate is \"{}\", here {:g}, as in DeepSpeed", kRate, rate,

@@ -180,6 +180,18 @@ constexpr const char* kSluiceKeys =
     "placement, "
     "update, state_dtype, recompute, loss_tile_tokens, compute_threads, update_threads, trace";
 
+TEST(DottedKey, is_told_how_files_have_sections) {
+  const auto error_with = [](const std::string& more) {
+    return error_of(kGood.substr(0, kGood.size() - 1) + ", " + more + "}");
+  };
+  EXPECT_EQ(error_with(R"("sluice.host_memory": "1GiB")"),
+            R"(run.json: key "sluice.host_memory" at the top has a dot: in a file, sections are objects: "sluice": )"
+            R"({"host_memory": ...})");
+  EXPECT_EQ(error_with(R"("sluice": {"placement.state": "nvme"})"),
+            R"(run.json: key "placement.state" in "sluice" has a dot: in a file, sections are objects: "placement": )"
+            R"({"state": ...})");
+}
+
 const Case kBadKeys[] = {
     {"typo", "sluice.host_memroy=128MiB",
      std::string(

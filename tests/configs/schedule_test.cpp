@@ -105,5 +105,20 @@ TEST(Schedule, says_where_the_optimizers_rate_does_not_count) {
   EXPECT_THAT(notes(R"({"type": "WarmupCosineLR", "params": {"total_num_steps": 2000}})"), testing::IsEmpty());
 }
 
+TEST(Schedule, auto_is_the_rate_of_whatever_optimizer_it_is) {
+  for (const std::string rest : {"", R"(, "total_num_steps": 2000)"}) {
+    const std::string type = rest.empty() ? "WarmupLR" : "WarmupDecayLR";
+    const RunConfig config = parse_config(
+        R"({"model": {}, "data": {"sequence_length": 32}, "train_batch_size": 1, "optimizer": {"type": "Adagrad"},
+            "scheduler": {"type": ")" +
+            type + R"(", "params": {"warmup_max_lr": "auto")" + rest + "}}}",
+        "run.json", {});
+    EXPECT_EQ(config.schedule.max_lr, 1e-2) << type;
+    EXPECT_EQ(config.optimizer.learning_rate, 1e-2) << type;
+    EXPECT_THAT(config.notes, testing::Contains("\"scheduler.params.warmup_max_lr\" \"auto\": 0.01 is taken, the "
+                                                "optimizer's rate"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice
