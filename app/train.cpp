@@ -132,12 +132,13 @@ void Training::lock_folder() {
 
 void Training::read_data() {
   lock_folder();
-  data_ = Dataset::prepare(
-      {.data = setup_.config.data,
-       .cache_folder = folder().data_cache(),
-       .use = opening_.cache,
-       .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "reading text"); },
-       .log = console_.log()});
+  data_ =
+      Dataset::prepare({.data = setup_.config.data,
+                        .cache_folder = folder().data_cache(),
+                        .use = opening_.cache,
+                        .reading = [&](int64_t done, int64_t total) { console_.progress(done, total, "reading text"); },
+                        .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "tokenizing"); },
+                        .log = console_.log()});
   console_.finish_progress();
   order_.emplace(SampleOrder::Options{.samples = data_->training_samples(),
                                       .batch_size = batch().train,

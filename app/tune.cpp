@@ -68,8 +68,11 @@ class StepTokens {
       return;
     }
     cache_.emplace(drive);
-    data_.emplace(Dataset::prepare(
-        {.data = setup.config.data, .cache_folder = cache_->path(), .progress = progress, .log = log}));
+    data_.emplace(Dataset::prepare({.data = setup.config.data,
+                                    .cache_folder = cache_->path(),
+                                    .reading = progress,
+                                    .progress = progress,
+                                    .log = log}));
     batches_.emplace(*data_, setup.config.batch.train);
     read_ = batches_->fill(Batches::Part::kTraining, setup.config.batch.train,
                            [this](int64_t sample) { return sample % data_->training_samples(); });

@@ -24,8 +24,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 32);
 
-uint32_t crc_of(std::string_view bytes) { return crc32c(0, std::as_bytes(std::span(bytes.data(), bytes.size()))); }
-
 std::string_view bytes_of_header(const Header& header, size_t count) {
   return {reinterpret_cast<const char*>(&header), count};
 }
@@ -34,8 +32,8 @@ std::string_view bytes_of_header(const Header& header, size_t count) {
 
 std::unique_ptr<PendingFile> write_checked(const std::filesystem::path& path, uint32_t fingerprint,
                                            std::string_view bytes) {
-  Header header{.fingerprint = fingerprint, .bytes = bytes.size(), .content_crc = crc_of(bytes)};
-  header.header_crc = crc_of(bytes_of_header(header, offsetof(Header, header_crc)));
+  Header header{.fingerprint = fingerprint, .bytes = bytes.size(), .content_crc = crc32c(0, bytes)};
+  header.header_crc = crc32c(0, bytes_of_header(header, offsetof(Header, header_crc)));
   auto file = std::make_unique<PendingFile>(path);
   file->append(bytes_of_header(header, sizeof header));
   file->append(bytes);
@@ -48,11 +46,11 @@ std::optional<CheckedBytes> read_checked(const std::filesystem::path& path) {
   if (!file || file->size() < sizeof header) return std::nullopt;
   std::memcpy(&header, file->data(), sizeof header);
   if (header.magic != kMagic || header.version != kVersion ||
-      header.header_crc != crc_of(bytes_of_header(header, offsetof(Header, header_crc)))) {
+      header.header_crc != crc32c(0, bytes_of_header(header, offsetof(Header, header_crc)))) {
     return std::nullopt;
   }
   std::string bytes = file->substr(sizeof header);
-  if (bytes.size() != header.bytes || crc_of(bytes) != header.content_crc) return std::nullopt;
+  if (bytes.size() != header.bytes || crc32c(0, bytes) != header.content_crc) return std::nullopt;
   return CheckedBytes{.fingerprint = header.fingerprint, .bytes = std::move(bytes)};
 }
 

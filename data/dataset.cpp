@@ -25,11 +25,9 @@ namespace {
 
 constexpr int kFormat = 1;  // raised when the same text and settings give other tokens than before
 
-uint32_t crc_of(const std::string& text) { return crc32c(0, std::as_bytes(std::span(text.data(), text.size()))); }
-
 uint32_t settings_crc(const DataOptions& data) {
   const bool bytes = data.tokenizer == TokenizerKind::kByte;
-  return crc_of(fmt::format("{} {} {}", kFormat, bytes ? "byte" : "sentencepiece", bytes ? 256 : data.vocab_size));
+  return crc32c(0, fmt::format("{} {} {}", kFormat, bytes ? "byte" : "sentencepiece", bytes ? 256 : data.vocab_size));
 }
 
 // The tokenizer's cache: its fingerprint is the settings', its content the text's fingerprint (4 bytes) and the model.
@@ -52,7 +50,7 @@ std::optional<CachedTokenizer> read_tokenizer(const DataOptions& data, const fs:
 
 // Of text and settings together: what the tokens were made from.
 uint32_t tokens_fingerprint(const DataOptions& data, uint32_t text_fingerprint) {
-  return crc_of(fmt::format("{:08x} {:08x}", settings_crc(data), text_fingerprint));
+  return crc32c(0, fmt::format("{:08x} {:08x}", settings_crc(data), text_fingerprint));
 }
 
 std::unique_ptr<Tokenizer> build_tokenizer(const PrepareOptions& options, const TextSource& text) {
@@ -114,7 +112,7 @@ Dataset Dataset::prepare(const PrepareOptions& options) {
       return Dataset(options.data, std::move(parts));
     }
   }
-  const TextSource text = TextSource::open(options.data.path);
+  const TextSource text = TextSource::open(options.data.path, options.reading);
   report_text(options.log, text);
   parts.text_bytes = text.bytes();
   if (cached && cached->text_fingerprint == text.fingerprint()) {

@@ -34,6 +34,7 @@ struct PrepareOptions {
   DataOptions data = {};
   std::filesystem::path cache_folder = {};  // created if missing; holds the two files above
   CacheUse use = CacheUse::kIfUnchanged;
+  Progress reading = nullptr;   // of the text, to know it
   Progress progress = nullptr;  // of tokenization
   Log log = nullptr;
 };

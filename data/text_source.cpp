@@ -33,18 +33,14 @@ void append(const InputFile& file, int64_t offset, int64_t bytes, std::string& i
   into.resize(start + file.read(offset, std::as_writable_bytes(std::span(into).subspan(start))));
 }
 
-uint32_t crc_of(uint32_t so_far, std::string_view text) {
-  return crc32c(so_far, std::as_bytes(std::span(text.data(), text.size())));
-}
-
 struct Scan {
   int64_t bytes = 0;
   uint32_t crc = 0;
   std::optional<int64_t> bad_offset;  // of the first byte that is no text
 };
 
-// Reads the whole file; stops at the first byte that is no text.
-Scan scan(const fs::path& path) {
+// Reads the whole file; stops at the first byte that is no text. `read` is told of bytes as they come.
+Scan scan(const fs::path& path, const std::function<void(int64_t)>& read) {
   const InputFile file = open_text(path);
   Scan result;
   std::string block;  // begins with what the last block left of a character
@@ -54,7 +50,8 @@ Scan scan(const fs::path& path) {
     append(file, offset, kBlockBytes, block);
     const size_t fresh = block.size() - carried;
     offset += static_cast<int64_t>(fresh);
-    result.crc = crc_of(result.crc, std::string_view(block).substr(carried));
+    read(static_cast<int64_t>(fresh));
+    result.crc = crc32c(result.crc, std::string_view(block).substr(carried));
     const size_t valid = std::min(utf8_valid_prefix(block), block.find('\0'));
     result.bytes += static_cast<int64_t>(valid);
     const size_t rest = block.size() - valid;
@@ -129,9 +126,19 @@ TextSource TextSource::open(const fs::path& path, const Progress& progress) {
   const bool whole_folder = fs::is_directory(status);
   std::vector<fs::path> names = whole_folder ? walk_or_throw(path, source.skipped_) : std::vector{fs::path()};
   std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
-  for (size_t i = 0; i < names.size(); ++i) {
-    const fs::path file = whole_folder ? path / names[i] : path;
-    const Scan found = scan(file);
+  const auto file_of = [&](const fs::path& name) { return whole_folder ? path / name : path; };
+  int64_t done_bytes = 0, total_bytes = 0;
+  for (const fs::path& name : names) {
+    const auto bytes = fs::file_size(file_of(name), error);
+    if (!error) total_bytes += static_cast<int64_t>(bytes);
+  }
+  const auto tell = [&](int64_t bytes) {
+    done_bytes += bytes;
+    if (progress) progress(std::min(done_bytes, total_bytes), total_bytes);
+  };
+  for (const fs::path& name : names) {
+    const fs::path file = file_of(name);
+    const Scan found = scan(file, tell);
     if (found.bad_offset && !whole_folder) {
       throw ConfigError(
           fmt::format("data.path: {} is not UTF-8 text: invalid at byte {}", file.string(), *found.bad_offset));
@@ -140,11 +147,10 @@ TextSource TextSource::open(const fs::path& path, const Progress& progress) {
       ++(found.bad_offset ? source.skipped_.not_text : source.skipped_.empty);
       continue;
     }
-    source.files_.push_back({file, found.bytes});
+    source.files_.push_back({file, found.bytes, found.crc});
     source.bytes_ += found.bytes;
     source.fingerprint_ =
-        crc_of(source.fingerprint_, fmt::format("{}\n{} {:08x}\n", names[i].string(), found.bytes, found.crc));
-    if (progress) progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(names.size()));
+        crc32c(source.fingerprint_, fmt::format("{}\n{} {:08x}\n", name.string(), found.bytes, found.crc));
   }
   if (source.files_.empty()) {
     const std::string skipped = source.skipped_.total() > 0 ? " (" + source.skipped_.describe() + ")" : "";
@@ -158,6 +164,7 @@ void TextSource::read(const TextFile& file, const std::function<void(std::string
   const InputFile input = open_text(file.path);
   std::string buffer;
   int64_t offset = 0;
+  uint32_t crc = 0;
   while (offset < file.bytes || !buffer.empty()) {
     const int64_t wanted = std::min(kMaxPieceBytes - static_cast<int64_t>(buffer.size()), file.bytes - offset);
     const size_t before = buffer.size();
@@ -167,6 +174,7 @@ void TextSource::read(const TextFile& file, const std::function<void(std::string
                                         file.path.string(), file.bytes));
     }
     offset += wanted;
+    crc = crc32c(crc, std::string_view(buffer).substr(before));
     size_t cut = buffer.size();
     if (offset < file.bytes) {
       const size_t newline = buffer.rfind('\n');
@@ -176,6 +184,8 @@ void TextSource::read(const TextFile& file, const std::function<void(std::string
     take(std::string_view(buffer).substr(0, cut));
     buffer.erase(0, cut);
   }
+  if (crc == file.crc) return;
+  throw CorruptionError(fmt::format("{} changed while it was read: start again", file.path.string()));
 }
 
 std::string TextSource::read_range(const TextFile& file, int64_t offset, int64_t bytes) const {

@@ -20,6 +20,7 @@ namespace sluice {
 struct TextFile {
   std::filesystem::path path;
   int64_t bytes = 0;
+  uint32_t crc = 0;  // of its contents, as they were when the source was opened
 };
 
 struct SkippedFiles {
@@ -46,7 +47,8 @@ class TextSource {
   uint32_t fingerprint() const { return fingerprint_; }
 
   // Calls `take` with consecutive pieces of a file's text: whole lines, at most kMaxPieceBytes each; only a line longer
-  // than that is cut, between characters. Throws CorruptionError if the file has changed length since opening.
+  // than that is cut, between characters. Throws CorruptionError if the file has changed since opening:
+  // in what was there then, and where its contents are the only change when all of it has been taken.
   void read(const TextFile& file, const std::function<void(std::string_view piece)>& take) const;
   // The `bytes` from `offset` (fewer at the file's end) without the broken characters at both ends.
   std::string read_range(const TextFile& file, int64_t offset, int64_t bytes) const;

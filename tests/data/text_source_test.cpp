@@ -130,5 +130,28 @@ TEST(TextSource, a_file_that_shrinks_after_opening_is_an_error) {
   EXPECT_THAT(message_of<CorruptionError>([&] { text_of(source, source.files()[0]); }), HasSubstr("became shorter"));
 }
 
+TEST(TextSource, a_file_whose_text_changes_after_opening_is_an_error) {
+  const TempFolder folder;
+  const TextSource source = TextSource::open(folder.write("a.txt", "0123456789"));
+  folder.write("a.txt", "0123456798");
+  EXPECT_THAT(message_of<CorruptionError>([&] { text_of(source, source.files()[0]); }), HasSubstr("a.txt changed"));
+  folder.write("a.txt", "0123456789, and more that is none of it");
+  EXPECT_EQ(text_of(source, source.files()[0]), "0123456789");
+}
+
+TEST(TextSource, tells_how_much_it_has_read) {
+  const TempFolder folder;
+  folder.write("a.txt", std::string(3'000'000, 'a'));
+  folder.write("b.txt", "12345");
+  std::vector<int64_t> done;
+  TextSource::open(folder.path(), [&](int64_t bytes, int64_t total) {
+    EXPECT_EQ(total, 3'000'005);
+    done.push_back(bytes);
+  });
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  EXPECT_GT(std::ranges::count_if(done, [](int64_t bytes) { return bytes < 3'000'000; }), 1);
+  EXPECT_EQ(done.back(), 3'000'005);
+}
+
 }  // namespace
 }  // namespace sluice
