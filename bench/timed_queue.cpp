@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <string>
@@ -32,7 +33,11 @@ class TimedQueue final : public IoQueue {
     held_.reserve(static_cast<size_t>(depth()));
     free_at_ns_.assign(throttle_.gb_per_s.size(), 0);
   }
-  void interrupt() override { inner_->interrupt(); }
+  // Noted here first: a wait may be in the inner queue, or here for what is held.
+  void interrupt() override {
+    interrupted_.store(true);
+    inner_->interrupt();
+  }
   std::string describe() const override { return inner_->describe(); }
 
  private:
@@ -62,7 +67,9 @@ class TimedQueue final : public IoQueue {
     for (;;) {
       gather(held_.empty() ? wait : Wait::kNo);
       const size_t count = tell(completions);
-      if (count > 0 || wait == Wait::kNo || held_.empty()) return count;
+      if (count > 0 || wait == Wait::kNo) return count;
+      if (interrupted_.exchange(false)) return 0;
+      if (held_.empty()) continue;  // the inner queue had yet to hear of an interrupt that has ended a wait here
       const Held& next = *std::ranges::min_element(held_, {}, [this](const Held& h) { return ends_ns(h); });
       constexpr int64_t kPatienceNs = 50'000;  // others may end meanwhile
       const int64_t left_ns = std::min(ends_ns(next) - now_ns(), kPatienceNs);
@@ -135,6 +142,7 @@ class TimedQueue final : public IoQueue {
   std::vector<Held> held_;         // finished, not yet told
   std::vector<int64_t> free_at_ns_;
   std::map<int, int> drives_;  // of files
+  std::atomic<bool> interrupted_ = false;
 };
 
 }  // namespace
