@@ -211,7 +211,9 @@ int64_t Drive::bytes() const {
 bool Drive::has_lost_bytes(const struct stat& now) const {
   if (now.st_size < whole_bytes_) return true;
   if (allocated_bytes_) return now.st_blocks * kStatBlockBytes < *allocated_bytes_;
-  return whole_bytes_ > 0 && lseek(file_, 0, SEEK_DATA) > 0;  // of its header
+  if (whole_bytes_ == 0) return false;
+  const off_t data = lseek(file_, 0, SEEK_DATA);  // its header; ENXIO: all of it is a hole
+  return data > 0 || (data < 0 && errno == ENXIO);
 }
 
 void Drive::check_whole() const {

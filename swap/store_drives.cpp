@@ -65,6 +65,7 @@ class BlockReader {
     return drive_.bytes() == 0 || (superblocks_are_blank(fingerprint) && has_nothing_behind_headers());
   }
   bool has_nothing_behind_headers() {
+    if (drive_.bytes() % kStoreBlockBytes != 0) return false;  // none of ours
     const off_t data = lseek(drive_.file(), kTablesOffset, SEEK_DATA);
     if (data < 0 && errno == ENXIO) return true;
     const int64_t begin = data < 0 ? kTablesOffset : data / kStoreBlockBytes * kStoreBlockBytes;
@@ -86,9 +87,12 @@ class BlockReader {
   static IoQueueOptions queue_options(const StoreOptions& options) {
     return {.backend = options.queue.backend, .depth = 1, .memory = {}, .log = {}};
   }
-  // Zeros beyond the file's end.
+  // Zeros where the file ends before.
   std::span<const std::byte> read(int64_t offset, const AlignedBuffer& into) {
-    if (drive_.bytes() < offset + kStoreBlockBytes) return into.span();
+    if (drive_.bytes() < offset + kStoreBlockBytes) {
+      std::ranges::fill(into.span(), std::byte{0});
+      return into.span();
+    }
     const Extent at{.offset = offset, .bytes = kStoreBlockBytes};
     transfers_.start({.op = IoOp::kRead, .memory = into.data()}, {&at, 1});
     TransferEnd end;
