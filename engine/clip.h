@@ -1,4 +1,4 @@
-// Global norm, clipping and skipping. Pure functions (numerics: ARCHITECTURE.md, "Gradients").
+// Global norm, clipping and skipping. Pure functions (numerics: ARCHITECTURE.md, "Numerics").
 #pragma once
 #include <cstdint>
 #include <span>

@@ -61,10 +61,24 @@ const UnitTimes& Engine::Impl::finish_unit() {
   try {
     return executor->finish();
   } catch (...) {
-    spent = std::current_exception();
-    running = Flag::kNo;
+    spend();
     throw;
   }
+}
+
+// Remembers the error. Where it is the caller's, a unit is still under way: it ends first, so that nothing of it reads
+// or writes what others may ask for from now on.
+void Engine::Impl::spend() noexcept {
+  spent = std::current_exception();
+  if (running == Flag::kNo) return;
+  aborted = Flag::kYes;
+  turn.turn = nullptr;
+  executor->abandon();
+  try {
+    executor->finish();
+  } catch (...) {  // the unit's own, or what came of the first
+  }
+  running = Flag::kNo;
 }
 
 // What updates and commit of this unit do: those of the step before, and those that its own backward runs early.
@@ -151,11 +165,11 @@ void Engine::Impl::leave(int64_t number) noexcept {
   if (turn.turn == nullptr || turn.number != number) return;  // its step was given up meanwhile
   try {
     if (turn.pass == Pass::kBackward) add_shared_contributions();
+    turn.turn = nullptr;
+    executor->leave(turn.hop);
   } catch (...) {  // of the device; the next call throws it
-    spent = std::current_exception();
+    spend();
   }
-  turn.turn = nullptr;
-  executor->leave(turn.hop);
 }
 
 StepEnd Engine::Impl::finish_step() {
@@ -257,6 +271,14 @@ void Engine::Impl::abort_step() {
   });
 }
 
+void Engine::Impl::abort_in_handler() {
+  try {
+    abort_step();
+  } catch (const std::exception& second) {
+    say(options.log, LogLevel::kWarning, fmt::format("while the step was given up: {}", second.what()));
+  }
+}
+
 double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
   const NearDevice::Stay staying(near);
   SLUICE_CHECK(micro_batches >= 1 && micro_batches <= plan.options.micro_batches,
@@ -270,7 +292,7 @@ double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
       }
     }
   } catch (...) {
-    abort_step();
+    abort_in_handler();
     throw;
   }
   return guarded([&] {
@@ -337,7 +359,7 @@ StepEnd Engine::train_step(double learning_rate, const Compute& compute) {
       for (int visit = 0; visit < last; ++visit) run_visit(visit, Pass::kForward);
       for (int visit = last; visit >= 0; --visit) run_visit(visit, Pass::kBackward);
     } catch (...) {
-      abort_step();
+      impl_->abort_in_handler();
       throw;
     }
     const StepEnd end = finish_step();

@@ -1,7 +1,9 @@
 // The engine: trains a list of visits whose bytes live in three tiers. No LibTorch here: compute is a callable.
 //
 // Thread-safety: any thread may call, one at a time. After an Error that ended a step, an evaluation or a drain the
-// engine is spent: every later call throws the same error; the store opens at its last committed step.
+// engine is spent: nothing of it runs any more, and every call that trains, evaluates, drains or reads throws the same
+// error; what only tells (step(), committed(), plan(), written_bytes(), the trace ...) still does. The store opens at
+// its last committed step.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -144,10 +146,11 @@ struct EngineOptions {
   LossScaleOptions loss_scale;
   int update_threads = 0;
   DeviceKind device = DeviceKind::kHost;  // whose memory compute is given addresses of
-  // The machine; tests give ones that are not there.
+  // The machine; tests give others.
   std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
-  std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;  // tests give others
-  std::string trace_path;                                                      // empty: none
+  std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;
+  std::function<std::unique_ptr<Device>(DeviceKind, int64_t, AdamKernel)> make_device = sluice::make_device;
+  std::string trace_path;  // empty: none
   // Called with what a store that is opened has committed, before anything in it changes. What it throws refuses it.
   std::function<void(const StepState&)> accept_store;
   // Called when a store has taken the place of whatever was there, before its first commit.

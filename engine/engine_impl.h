@@ -71,14 +71,15 @@ class Engine::Impl final : public LaneWork {
   void ready() const;  // throws what spent the engine
   void check_between_steps() const;
   const UnitTimes& finish_unit();  // whatever ended it early spends the engine
+  void spend() noexcept;           // in a handler: of what it handles
+  void abort_in_handler();         // ... which is worth more than what giving the step up throws
   template <typename Work>
-  auto guarded(Work work) {  // an error that spends the engine is remembered
+  auto guarded(Work work) {
     // I/O, corruption and numerics leave a step half applied in memory: only the store is whole.
     try {
       return work();
     } catch (const Error&) {
-      spent = std::current_exception();
-      running = Flag::kNo;
+      spend();
       throw;
     }
   }

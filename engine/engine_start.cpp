@@ -66,7 +66,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   charge_ledger();
   make_host_arena(near.node());
   const NearDevice::Stay staying(near);  // and the threads started here: they serve the device and the store
-  device = make_device(options.device, plan.device_arena_bytes, adam_simd(plan.options.adam_format()));
+  device = options.make_device(options.device, plan.device_arena_bytes, adam_simd(plan.options.adam_format()));
   device->register_host(host.span());
   std::unique_ptr<TraceWriter> trace;  // a file that cannot be written is refused before a store is made
   if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path);

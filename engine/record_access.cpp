@@ -16,6 +16,7 @@ namespace {
 
 // As many values as a source fills at once: it may share them among threads.
 constexpr int64_t kPieceElements = 256 * 1024;
+constexpr auto kUsed = UpdateOrder::Checksums::kUsed;
 
 // Transfers under way, each at one of a few places. What is under way when an error passes still moves bytes: it has
 // ended when this is gone.
@@ -152,7 +153,7 @@ void RecordAccess::create(const ParameterSource& source, const std::function<voi
     fill_chunk(c, source, values);
     for (const Group group : {Group::kWeights, Group::kState}) {
       const RecordId record{static_cast<uint32_t>(c), group};
-      pass_.sum(record, address(c, group));
+      pass_.sum(record, address(c, group), kUsed);
       writes.write(record, address(c, group), in_host(c, group) ? at_home : part_of(c));
     }
     if (progress) progress(c + 1, count);
@@ -172,7 +173,7 @@ void RecordAccess::for_each_chunk(Which which, int ahead, const std::function<vo
     }
     reads.wait_for(c % ahead);
     for (const Group group : {Group::kWeights, Group::kState}) {
-      if (read(c, group)) pass_.verify({static_cast<uint32_t>(c), group}, address(c, group));
+      if (read(c, group)) pass_.verify({static_cast<uint32_t>(c), group}, address(c, group), kUsed);
     }
     use(c);
   }
@@ -191,7 +192,7 @@ const std::byte* RecordAccess::loaded(int chunk, Group group) {
   holds = -1;
   const RecordId record{static_cast<uint32_t>(chunk), group};
   read_now(store_, record, at);
-  pass_.verify(record, at);
+  pass_.verify(record, at, kUsed);
   holds = chunk;
   return at;
 }

@@ -78,8 +78,8 @@ void Engine::Impl::replay_compute(const Compute& compute) {
     }
     run_control_hops();
   } catch (...) {
-    abort_step();
-    if (!spent) end_replay();  // else the executor may still be at it, and nothing follows
+    abort_in_handler();
+    end_replay();
     throw;
   }
 }

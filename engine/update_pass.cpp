@@ -124,8 +124,8 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
   const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
   if (order.update == UpdateOrder::Update::kNone) {
     if (weights_come && order.weights == UpdateOrder::Weights::kRead) verify(weights, weights_at, order.checksums);
-    if (commit && !weights_come) sum(weights, weights_at);
-    if (commit && !state_comes) sum(state, state_at);
+    if (commit && !weights_come) sum(weights, weights_at, order.checksums);
+    if (commit && !state_comes) sum(state, state_at, order.checksums);
     return;
   }
   RecordSums weights_in = empty_sums(weights), state_in = empty_sums(state), weights_out = weights_in,

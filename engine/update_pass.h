@@ -47,11 +47,9 @@ class UpdatePass {
 
   // Throws CorruptionError (nothing has been written back then) or NumericsError, naming chunk and parameter.
   void run(const UpdateOperands& operands, const UpdateOrder& order) const;
-  void verify(RecordId record, const std::byte* bytes,
-              UpdateOrder::Checksums checksums = UpdateOrder::Checksums::kUsed) const;
+  void verify(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const;
   // Checksums of a record in memory, into the store's table.
-  void sum(RecordId record, const std::byte* bytes,
-           UpdateOrder::Checksums checksums = UpdateOrder::Checksums::kUsed) const;
+  void sum(RecordId record, const std::byte* bytes, UpdateOrder::Checksums checksums) const;
 
  private:
   const std::string& name_of_block(uint32_t chunk) const;

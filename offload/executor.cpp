@@ -108,7 +108,12 @@ void Executor::run_unit() {
     poll_store(Wait::kNo);
   }
   times_.elapsed_ns = now_ns() - unit_begin_ns_;
-  if (parts_.trace) write_trace(*parts_.trace);
+  if (!parts_.trace) return;
+  try {
+    write_trace(*parts_.trace);
+  } catch (...) {  // no memory for its text
+    fail(std::current_exception());
+  }
 }
 
 // All hops have ended, or nothing is under way after a failure.

@@ -33,7 +33,7 @@ class UpdateModes : public ::testing::Test {
     RunRecord record;
     int64_t step = 0;
     int turns = 0;
-    const Compute compute = [&, good = toy_compute(model_, step)](Use& use) {
+    const Compute compute = [&, good = toy_compute(model_, step, launch_)](Use& use) {
       ++turns;
       good(use);
     };
@@ -61,6 +61,7 @@ class UpdateModes : public ::testing::Test {
   ModelSpec model_ = toy_model({.visits = 6, .shape = ToyShape::kBoth}, Precision::kBf16);
   UpdateMode mode_ = UpdateMode::kSpeculative;
   double share_ = 0.6;
+  Launch launch_ = run_at_once;
 };
 
 constexpr double kNeverClips = 1e9, kAlwaysClips = 1e-3;

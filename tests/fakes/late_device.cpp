@@ -1,5 +1,6 @@
 #include "tests/fakes/late_device.h"
 
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -8,9 +9,12 @@
 
 namespace sluice {
 
-LateDevice::LateDevice(int64_t bytes) : arena_(bytes) {
-  for (const Queue queue : {kUpload, kDownload, kCompute}) {
-    threads_[queue] = std::thread([this, queue] { run(queue); });
+constexpr std::chrono::microseconds kSlowWork{50};
+
+LateDevice::LateDevice(int64_t bytes, AdamKernel kernel) : arena_(bytes), kernel_(kernel) {
+  std::memset(arena_.at(0), 0xff, static_cast<size_t>(bytes));  // a GPU's memory holds anything at first
+  for (const Order order : {Order::kUpload, Order::kDownload, Order::kCompute}) {
+    threads_[static_cast<size_t>(order)] = std::thread([this, order] { run(order); });
   }
 }
 
@@ -22,6 +26,11 @@ LateDevice::~LateDevice() {
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+}
+
+void LateDevice::slow_down(Order order) {
+  const std::lock_guard lock(mutex_);
+  queue(order).slow = true;
 }
 
 void LateDevice::hold() {
@@ -37,34 +46,36 @@ void LateDevice::let_go() {
 
 void LateDevice::fail_next(CopyLane lane) {
   const std::lock_guard lock(mutex_);
-  Order& order = orders_[lane == CopyLane::kUpload ? kUpload : kDownload];
-  order.failing = order.started + 1;
+  Queue& failing = queue(lane == CopyLane::kUpload ? Order::kUpload : Order::kDownload);
+  failing.failing = failing.started + 1;
 }
 
 void LateDevice::wait_until_started(const DeviceOrder& counts) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
-    return orders_[kUpload].started >= counts.upload && orders_[kDownload].started >= counts.download &&
-           orders_[kCompute].started >= counts.compute;
+    return queue(Order::kUpload).started >= counts.upload && queue(Order::kDownload).started >= counts.download &&
+           queue(Order::kCompute).started >= counts.compute;
   });
 }
 
-uint64_t LateDevice::put(Queue queue, Work work) {
+uint64_t LateDevice::put(Order order, Work work) {
   const std::lock_guard lock(mutex_);
-  SLUICE_CHECK(orders_[queue].waiting.size() < kMaxCopies, "too much work under way in one order");
-  orders_[queue].waiting.push_back(std::move(work));
+  Queue& its = queue(order);
+  SLUICE_CHECK(its.waiting.size() < kMaxCopies, "too much work under way in one order");
+  its.waiting.push_back(std::move(work));
   changed_.notify_all();
-  return ++orders_[queue].started;
+  return ++its.started;
 }
 
 bool LateDevice::may_run(const Work& work) const {
-  return !held_ && orders_[kUpload].ended >= work.after.upload && orders_[kDownload].ended >= work.after.download &&
-         orders_[kCompute].ended >= work.after.compute;
+  return !held_ && queues_[static_cast<size_t>(Order::kUpload)].ended >= work.after.upload &&
+         queues_[static_cast<size_t>(Order::kDownload)].ended >= work.after.download &&
+         queues_[static_cast<size_t>(Order::kCompute)].ended >= work.after.compute;
 }
 
-void LateDevice::run(Queue queue) {
+void LateDevice::run(Order order) {
   std::unique_lock lock(mutex_);
-  Order& mine = orders_[queue];
+  Queue& mine = queue(order);
   for (;;) {
     changed_.wait(lock, [&] { return mine.waiting.empty() ? stops_ : may_run(mine.waiting.front()); });
     if (mine.waiting.empty()) return;
@@ -72,7 +83,9 @@ void LateDevice::run(Queue queue) {
     mine.waiting.pop_front();
     std::exception_ptr error;
     if (mine.ended + 1 == mine.failing) error = std::make_exception_ptr(DeviceError("this copy was to fail"));
+    const bool slow = mine.slow;
     lock.unlock();
+    if (slow) std::this_thread::sleep_for(kSlowWork);
     if (!error) {
       for (const auto& step : work.steps) step();
     }
@@ -86,7 +99,7 @@ void LateDevice::run(Queue queue) {
 }
 
 uint64_t LateDevice::start(const Copy& copy) {
-  return put(copy.lane == CopyLane::kUpload ? kUpload : kDownload,
+  return put(copy.lane == CopyLane::kUpload ? Order::kUpload : Order::kDownload,
              {copy.tag, copy.after, {[copy] { std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes)); }}});
 }
 
@@ -106,6 +119,7 @@ void LateDevice::close_gradient(const Closing& closing, double* norm_part) {
 }
 
 void LateDevice::round_to(const float* from, std::byte* to, DType dtype, int64_t elements) {
+  if (roundings_left_ >= 0 && roundings_left_-- == 0) throw DeviceError("this rounding was to fail");
   launch([=] { sluice::round_to(from, to, dtype, elements); });
 }
 
@@ -118,11 +132,16 @@ void LateDevice::add_number(const double* number, double* sum) {
 }
 
 uint64_t LateDevice::finish_compute(uint64_t tag) {
-  return put(kCompute, {tag, std::exchange(after_, {}), std::exchange(called_for_, {})});
+  return put(Order::kCompute, {tag, std::exchange(after_, {}), std::exchange(called_for_, {})});
 }
 
-Finite LateDevice::update(AdamFormat, std::span<const AdamRun>) {
-  check_failed("update", __FILE__, __LINE__, "a late device has no optimizer");
+Finite LateDevice::update(AdamFormat, std::span<const AdamRun> runs) {
+  SLUICE_CHECK(kernel_ != nullptr, "this device was made without an optimizer");
+  Finite finite = Finite::kYes;
+  for (const AdamRun& run : runs) {
+    if (kernel_(run.step, run.planes, run.elements) == Finite::kNo) finite = Finite::kNo;
+  }
+  return finite;
 }
 
 }  // namespace sluice

@@ -16,13 +16,18 @@ namespace sluice {
 
 class LateDevice final : public Device {
  public:
-  explicit LateDevice(int64_t bytes);
+  explicit LateDevice(int64_t bytes, AdamKernel kernel = nullptr);
   ~LateDevice() override;  // lets go, and ends when all is done
 
+  enum class Order : uint8_t { kUpload, kDownload, kCompute };
+  // Each piece of work of this order takes some time from now on.
+  void slow_down(Order order);
   void hold();
   void let_go();
   // The next copy that is started in the lane will move nothing and end with a DeviceError.
   void fail_next(CopyLane lane);
+  // The n-th of the caller's calls for rounding from now on, the first being 0, throws a DeviceError.
+  void fail_rounding(int64_t nth) { roundings_left_ = nth; }
   // Until so much of every order has been started.
   void wait_until_started(const DeviceOrder& counts);
   // Puts any work into the order of compute, as a kernel's launch would.
@@ -46,28 +51,31 @@ class LateDevice final : public Device {
   Finite update(AdamFormat format, std::span<const AdamRun> runs) override;
 
  private:
-  enum Queue : uint8_t { kUpload, kDownload, kCompute };
   struct Work {
     uint64_t tag = 0;
     DeviceOrder after;
     std::vector<std::function<void()>> steps;
   };
-  struct Order {
+  struct Queue {
     std::deque<Work> waiting;
     uint64_t started = 0, ended = 0;
     uint64_t failing = 0;  // the number that does; 0: none
+    bool slow = false;
   };
-  uint64_t put(Queue queue, Work work);
-  void run(Queue queue);
+  uint64_t put(Order order, Work work);
+  void run(Order order);
+  Queue& queue(Order order) { return queues_[static_cast<size_t>(order)]; }
   bool may_run(const Work& work) const;
 
   Arena arena_;
+  AdamKernel kernel_;
+  int64_t roundings_left_ = -1;
   CopySink* sink_ = nullptr;
   DeviceOrder after_;                              // of the compute being called for
   std::vector<std::function<void()>> called_for_;  // of it
   std::mutex mutex_;                               // guards what follows
   std::condition_variable changed_;
-  std::array<Order, 3> orders_;
+  std::array<Queue, 3> queues_;
   bool held_ = false, stops_ = false;
   std::array<std::thread, 3> threads_;  // last: they use all of the above
 };
