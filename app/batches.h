@@ -31,7 +31,8 @@ struct Validation {
   int64_t tokens = 0;
 };
 // The mean loss over whole micro-batches, samples spread evenly over the validation part, at most kValidationTokens
-// tokens, beside the unigram cross-entropy of the same tokens. nullopt where the part holds less than a micro-batch.
+// tokens or one micro-batch, beside the unigram cross-entropy of the same tokens. nullopt where the part holds less
+// than a micro-batch.
 constexpr int64_t kValidationTokens = 16384;
 std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data, const BatchConfig& batch);
 

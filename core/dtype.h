@@ -1,4 +1,4 @@
-// Element types, precisions, and the planes of a record (numerics: ARCHITECTURE.md, "Planes").
+// Element types, precisions, and the planes of a record (numerics: ARCHITECTURE.md, "Numerics").
 #pragma once
 #include <cstdint>
 #include <span>

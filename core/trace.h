@@ -1,6 +1,6 @@
 // A trace of hops as Chrome/Perfetto JSON ("Trace Event Format", complete events): one row per lane. Complete events of
 // one thread may nest and not overlap, so a row is as many threads as it has events at once: "read", "read 2", ...
-// Not thread-safe: the executor's thread records, and closes it.
+// Not thread-safe: one thread at a time.
 #pragma once
 #include <cstdint>
 #include <cstdio>

@@ -139,7 +139,10 @@ class UpdateSlots {
   class Lease {
    public:
     explicit Lease(UpdateSlots& slots) : slots_(slots), slot_(slots.take()) {}
-    ~Lease() { slots_.give_back(slot_); }
+    ~Lease() {  // where an update failed, kernels of it may still write
+      cudaStreamSynchronize(slot_.stream.get());
+      slots_.give_back(slot_);
+    }
     Lease(Lease&&) = delete;
     UpdateSlot* operator->() const { return &slot_; }
 
