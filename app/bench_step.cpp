@@ -188,7 +188,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
                             {.machine = named,
                              .folders = drives,
                              .waiting_ms = command.compute_ms_per_visit,
-                             .drives = DriveSpeeds::kMeasuredNow},
+                             .drives = DriveFigures::kMeasuredNow},
                             console.log());
   ScratchRun run(
       setup, engine_options(setup, plan, drives, console.log()),

@@ -56,12 +56,12 @@ class ThisMachine {
     key_ = key_of(setup, folders_);
   }
 
-  std::optional<MachineSpeeds> speeds(DriveSpeeds drives) {
+  std::optional<MachineSpeeds> speeds(DriveFigures drives) {
     const auto kept = cache_.find(key_);
     if (!kept) return measured();
     constexpr std::chrono::hours kServes{1};
     const bool is_old = kept->age > kServes || kept->age < -kServes;
-    return is_old || drives == DriveSpeeds::kMeasuredNow ? with_drives_measured(kept->speeds) : kept->speeds;
+    return is_old || drives == DriveFigures::kMeasuredNow ? with_drives_measured(kept->speeds) : kept->speeds;
   }
 
  private:

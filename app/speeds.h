@@ -11,13 +11,13 @@
 namespace sluice {
 
 // A drive's speed changes with what else it does: what was kept serves for an hour, or not at all.
-enum class DriveSpeeds : uint8_t { kKept, kMeasuredNow };
+enum class DriveFigures : uint8_t { kKept, kMeasuredNow };
 
 struct SpeedsWanted {
   std::optional<MachineSpeeds> machine;        // that --machine names; nullopt: this machine's
   std::vector<std::filesystem::path> folders;  // of the store, one for each drive; they need not be there yet
   std::optional<double> waiting_ms;            // compute waits so long for a visit's forward, in place of computing
-  DriveSpeeds drives = DriveSpeeds::kKept;
+  DriveFigures drives = DriveFigures::kKept;
   int drive_count = 0;  // that a named machine's speeds are asked for; 0: as many as folders
 };
 // A machine's speeds as if it had so many drives, where its file says how many it has: each like those.

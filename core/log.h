@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError };
+enum class LogLevel { kInfo, kWarning, kError };
 // Thread-safe to call if the function given is. An empty Log drops messages.
 using Log = std::function<void(LogLevel, const std::string&)>;
 inline void say(const Log& log, LogLevel level, const std::string& message) {

@@ -54,7 +54,7 @@ enum class TopologyKind { kAuto, kHwloc, kFlat };
 // thread's affinity mask: make a topology before any thread is pinned.
 std::unique_ptr<Topology> make_topology(TopologyKind kind = TopologyKind::kAuto);
 std::unique_ptr<Topology> make_topology_hwloc();
-std::unique_ptr<Topology> make_topology_flat();
+std::unique_ptr<Topology> make_topology_flat(std::string why = {});  // why: it was taken, for describe()
 // A machine that is not this one, in hwloc's words ("numa:2 core:4 pu:2"), of whose CPUs only `allowed` may be used
 // (empty: all). Pinning to its CPUs and binding to its nodes succeed
 // and do nothing. Throws ConfigError for other words.

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "core/errors.h"
 #include "core/topology.h"
@@ -35,7 +36,7 @@ std::string core_of(int cpu) {
 
 class FlatTopology final : public Topology {
  public:
-  FlatTopology() {
+  explicit FlatTopology(std::string why) : why_(std::move(why)) {
     std::map<std::string, int> seen;  // per physical core: how many of its CPUs came already
     std::vector<std::pair<int, int>> order;
     for (const int cpu : allowed_cpus()) order.emplace_back(seen[core_of(cpu)]++, cpu);
@@ -44,7 +45,7 @@ class FlatTopology final : public Topology {
     core_count_ = static_cast<int>(seen.size());
   }
 
-  std::string describe() const override { return "flat"; }
+  std::string describe() const override { return why_.empty() ? "flat" : fmt::format("flat ({})", why_); }
   int node_count() const override { return 1; }
   std::vector<int> cpus_of_node(int node) const override {
     SLUICE_CHECK(node == 0, "a flat machine has one node");
@@ -75,12 +76,13 @@ class FlatTopology final : public Topology {
     return sched_setaffinity(0, sizeof set, &set) == 0;
   }
 
+  std::string why_;
   std::vector<int> cpus_;
   int core_count_ = 1;
 };
 
 }  // namespace
 
-std::unique_ptr<Topology> make_topology_flat() { return std::make_unique<FlatTopology>(); }
+std::unique_ptr<Topology> make_topology_flat(std::string why) { return std::make_unique<FlatTopology>(std::move(why)); }
 
 }  // namespace sluice

@@ -11,7 +11,6 @@
 #include "core/errors.h"
 #include "cpu_adam/adam.h"
 #include "engine/probe_time.h"
-#include "offload/gpu.h"
 
 namespace sluice {
 namespace {
@@ -29,7 +28,7 @@ class DeviceProbe final : private CopySink {
       : options_(options),
         format_{options.format.precision, options.gradient_dtype, options.format.moments},
         host_(kHostBytes) {
-    const bool gpu = options.device != DeviceKind::kHost && why_no_gpu().empty();
+    const bool gpu = is_gpu(options.device);
     if (gpu) passes_ = 8;
     device_ = make_device(options.device, gpu ? kGpuBytes : kHostDeviceBytes, adam_simd(format_));
     device_->set_sink(this);

@@ -19,7 +19,6 @@
 #include "cpu_adam/update_team.h"
 #include "engine/device_probe.h"
 #include "engine/probe_time.h"
-#include "offload/gpu.h"
 #include "swap/bare_io.h"
 #include "swap/drive_folders.h"
 
@@ -243,7 +242,7 @@ MachineSpeeds probe_machine(const MachineProbeOptions& options) {
   speeds.checksum_gb_per_s = checksum_gb_per_s();
   speeds.hop_us = handover_us();
   speeds.cores = usable_cores(*topology);
-  if (options.device != DeviceKind::kHost && why_no_gpu().empty()) {
+  if (is_gpu(options.device)) {
     speeds.device_update_gb_per_s = device.update_gb_per_s;
   } else {  // host memory plays the device: its compute and its copies are threads of this machine
     speeds.compute_cores = std::min<double>(options.compute_threads, speeds.cores);

@@ -27,10 +27,10 @@ Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
     throw ConfigError("data.sequence_length is " + std::to_string(options.sequence) + ": 1 to model.n_positions, " +
                       std::to_string(config.n_positions));
   }
-  if (options.batch < 1 || options.batch > kMaxMicroBatchTokens / options.sequence) {
+  if (options.batch > kMaxMicroBatchTokens / options.sequence) {
     throw ConfigError("a micro-batch of " + std::to_string(options.batch) + " sequences of " +
-                      std::to_string(options.sequence) + " tokens: 1 sequence or more, and at most " +
-                      std::to_string(kMaxMicroBatchTokens) + " tokens");
+                      std::to_string(options.sequence) + " tokens: at most " + std::to_string(kMaxMicroBatchTokens) +
+                      " tokens");
   }
   if (options.loss_tile_tokens < 0) {
     throw ConfigError("sluice.loss_tile_tokens is " + std::to_string(options.loss_tile_tokens) +

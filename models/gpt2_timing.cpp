@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/clock.h"
+#include "core/median.h"
 #include "core/geometry.h"
 #include "engine/plan.h"
 #include "libtorch/practice_turn.h"
@@ -122,11 +123,7 @@ class Timing {
       }
     }
     std::vector<double> medians;
-    for (std::vector<double>& runs : runs_ms) {
-      const auto middle = runs.begin() + static_cast<std::ptrdiff_t>((runs.size() - 1) / 2);
-      std::nth_element(runs.begin(), middle, runs.end());
-      medians.push_back(*middle);
-    }
+    for (const std::vector<double>& runs : runs_ms) medians.push_back(median(runs));
     return medians;
   }
 

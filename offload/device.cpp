@@ -5,13 +5,9 @@
 
 namespace sluice {
 
-namespace {
-
 bool is_gpu(DeviceKind kind) {
   return kind == DeviceKind::kCuda || (kind == DeviceKind::kAuto && why_no_gpu().empty());
 }
-
-}  // namespace
 
 std::unique_ptr<Device> make_device(DeviceKind kind, int64_t bytes, AdamKernel host_kernel) {
   return is_gpu(kind) ? make_device_cuda(bytes) : make_device_host(bytes, host_kernel);

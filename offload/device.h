@@ -97,6 +97,8 @@ class Device {
 };
 
 enum class DeviceKind : uint8_t { kAuto, kCuda, kHost };
+// Does make_device() make, or refuse, a GPU's?
+bool is_gpu(DeviceKind kind);
 // kAuto: CUDA where it is built in and a GPU answers, else the host twin. kCuda: throws DeviceError where it is not
 // there.
 // `host_kernel` is the optimizer of device_host, for the one format that update() will be called with.

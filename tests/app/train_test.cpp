@@ -1,4 +1,6 @@
 // Training by the real command: what it writes, and how a run goes on.
+#include <set>
+
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"
@@ -16,10 +18,13 @@ TEST_F(TrainTest, writes_a_line_a_step_with_every_number_and_digests_at_the_end)
   ASSERT_EQ(lines.size(), 7u);
   for (int i = 0; i < 6; ++i) {
     const Json& line = lines[i];
-    for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_scale", "skipped", "tokens", "samples_per_s",
-                            "tokens_per_s", "step_ms", "lanes", "memory"}) {
-      EXPECT_TRUE(line.contains(key)) << key;
-    }
+    std::set<std::string> keys;
+    for (const auto& item : line.items()) keys.insert(item.key());
+    EXPECT_THAT(keys, testing::UnorderedElementsAre("step", "since_start", "loss", "grad_norm", "lr", "loss_scale",
+                                                    "skipped", "speculated", "tokens", "samples_per_s", "tokens_per_s",
+                                                    "step_ms", "lanes", "drive_ms", "memory", "predicted_step_ms"));
+    EXPECT_EQ(line["since_start"], i + 1);
+    EXPECT_GT(line["drive_ms"], 0);
     EXPECT_EQ(line["step"], i + 1);
     EXPECT_EQ(line["tokens"], (i + 1) * 6 * 33);
     EXPECT_EQ(line["lr"], 1e-3);

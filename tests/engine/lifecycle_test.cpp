@@ -276,6 +276,8 @@ TEST_F(Lifecycle, a_trace_shows_every_lane_of_every_step) {
   for (const char* hop : {"swap_in", "swap_out", "update", "verify", "compute v3 #1", "close", "clip", "commit"}) {
     EXPECT_THAT(trace, HasSubstr(hop));
   }
+  EXPECT_EQ(trace.find("\"clip", trace.find("\"clip", trace.find("\"clip") + 1) + 1), std::string::npos);
+  EXPECT_NE(trace.find("\"clip", trace.find("\"clip") + 1), std::string::npos) << "one step alone";
 }
 
 TEST_F(Lifecycle, parameters_read_between_steps_are_those_of_the_last_step) {

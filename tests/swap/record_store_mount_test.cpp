@@ -95,7 +95,8 @@ TEST_P(StoreOnADrive, a_file_that_was_cut_short_is_never_committed_to) {
 // As after a restored backup: what was never written to takes no space.
 TEST_P(StoreOnADrive, a_file_with_holes_that_was_cut_short_is_never_committed_to) {
   const int64_t whole = RecordStore::file_bytes(run_.geometry, run_.precision);
-  for (const int64_t bytes : {int64_t{0}, int64_t{4096}, whole / 2}) {
+  // The last: cut to nothing and as long again, so that all of it is one hole.
+  for (const int64_t bytes : {int64_t{0}, int64_t{4096}, whole / 2, whole}) {
     write_step(*create(), run_, 0);
     const std::string content = read_whole(file());
     {
@@ -109,6 +110,7 @@ TEST_P(StoreOnADrive, a_file_with_holes_that_was_cut_short_is_never_committed_to
     auto store = open();
     ASSERT_NE(store, nullptr);
     write_step(*store, run_, 1);
+    if (bytes == whole) std::filesystem::resize_file(file(), 0);
     std::filesystem::resize_file(file(), static_cast<uintmax_t>(bytes));
     if (bytes < 4096) write_records(*store, run_, 2);  // as long again as it was, but for the header
     EXPECT_THAT(failure_of([&] { commit_now(*store, run_.state(2)); }).message, HasSubstr("cut short")) << bytes;

@@ -150,7 +150,7 @@ TEST_F(StoreOpening, a_file_of_somebody_else_is_not_taken_for_a_creation_that_wa
   const auto zeros = [](size_t count) { return std::string(count, '\0'); };
   const std::string text = "precious\n", swap_area = zeros(4086) + "SWAPSPACE2" + zeros(1 << 20);
   for (const std::string& content : {text, std::string(4095, 'x'), zeros(4096), zeros(512) + std::string(14000, 'x'),
-                                     zeros(30000) + std::string(9000, 'x'), swap_area}) {
+                                     zeros(30000) + std::string(9000, 'x'), zeros(28672) + text, swap_area}) {
     std::ofstream(file(), std::ios::binary | std::ios::trunc) << content;
     EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("is not a store of sluice")) << content.size();
     EXPECT_EQ(std::filesystem::file_size(file()), content.size());
