@@ -7,8 +7,8 @@
 
 #include "core/bytes.h"
 #include "core/clock.h"
-#include "core/median.h"
 #include "core/geometry.h"
+#include "core/median.h"
 #include "engine/plan.h"
 #include "libtorch/practice_turn.h"
 #include "libtorch/visit_memory.h"
