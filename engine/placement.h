@@ -25,6 +25,7 @@ struct Placement {
   // Throws ConfigError for a home the group cannot have (naming group, home and what is allowed), shares whose sum is
   // not 1, or homes of weights or gradients that do not go with state at home on the device.
   void validate() const;
+  bool operator==(const Placement&) const = default;
 };
 
 }  // namespace sluice

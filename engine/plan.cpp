@@ -162,8 +162,11 @@ Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
 std::string Plan::homes_words() const {
   if (!busiest) return "in the fixed order: no speeds are known";
   const std::string words = (busiest->binds() ? ": " : "; ") + binding_words(*busiest);
-  if (homes_by == HomesBy::kSpeeds) return "so that the busiest resource has the least to do" + words;
-  return "in the fixed order, as no other homes are predicted to be faster" + words;
+  std::string whole;
+  if (!named.state.empty()) whole += fmt::format(", all state on {}", name_of(named.state[0].home));
+  if (!named.activations.empty()) whole += fmt::format(", all activations on {}", name_of(named.activations[0].home));
+  if (homes_by == HomesBy::kSpeeds) return "so that the busiest resource has the least to do" + whole + words;
+  return "in the fixed order" + whole + ", as no other homes are predicted to be faster" + words;
 }
 
 std::string Plan::table() const {

@@ -146,6 +146,7 @@ struct Plan {
   std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
   std::vector<MoveRow> moves;         // per step; a drive's with their padding
   HomesBy homes_by = HomesBy::kOrder;
+  Placement named;                 // homes of whole groups that the search named, where the options leave them open
   std::optional<Busiest> busiest;  // by what takes the longest alone, where speeds are known
 
   explicit Plan(Geometry g) : geometry(std::move(g)) {}

@@ -105,7 +105,12 @@ PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
   PlanOptions& options = wish.options;
   options.commit_interval = choice.commit_interval;
   options.speculated_share = choice.speculated_share;
-  if (!choice.gradients.empty()) options.placement.gradient = choice.gradients;
+  const auto take = [](const HomeShares& named, HomeShares& into) {
+    if (!named.empty()) into = named;
+  };
+  take(choice.named.state, options.placement.state);
+  take(choice.named.gradient, options.placement.gradient);
+  take(choice.named.activations, options.placement.activations);
   if (choice.homes == HomesBy::kSpeeds) {
     // Which updates are early decides what a home costs: a gradient that an early update takes is not read back.
     const std::pair key(choice.commit_interval, choice.speculated_share);
@@ -122,6 +127,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   std::optional<Plan> plan = Planner(model_, wish.options, known_).attempt(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   plan->options.placement = options_.placement;  // as asked for
+  plan->named = choice.named;
   table_bytes_[kind_of(choice)] = plan->table_bytes;
   if (plan->homes_by != choice.homes) return std::nullopt;
   const double step_ms = plan->busiest ? plan->busiest->step_ms : 0;
@@ -219,7 +225,7 @@ PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
     std::vector<Choice> choices;
     for (const auto& [homes, depth] : ways) {
       Choice choice = best.choice;
-      choice.gradients = shares_on_device(share);
+      choice.named.gradient = shares_on_device(share);
       choice.homes = homes;
       choice.depth = depth;
       choices.push_back(choice);
@@ -227,6 +233,31 @@ PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
     tried += consider(choices, best) ? 1 : 0;
   }
   return best;
+}
+
+// Prices know what lanes have to do, and not how long they wait for each other.
+void PlanSearch::consider_whole(const Choice& start, Candidate& best) {
+  std::vector<Choice> choices;
+  const auto add = [&](HomeShares Placement::*group, HomeKind home) {
+    if (!free_to_choose(options_.placement.*group)) return;
+    for (const Choice& from : {start, best.choice}) {
+      for (const HomesBy homes : {HomesBy::kOrder, HomesBy::kSpeeds}) {
+        Choice choice = from;
+        choice.named.*group = {{home, 1}};
+        choice.homes = homes;
+        if (std::ranges::find(choices, choice) == choices.end()) choices.push_back(choice);
+      }
+    }
+  };
+  add(&Placement::activations, HomeKind::kHost);
+  add(&Placement::activations, HomeKind::kDevice);
+  add(&Placement::state, HomeKind::kNvme);
+  if (Planner(model_, options_, known_).may_update_on_device()) add(&Placement::state, HomeKind::kDevice);
+  const Choice before = best.choice;
+  consider(choices, best);
+  if (best.choice == before) return;
+  best = best_homes(std::move(best));
+  if (may_move_gradients(best.plan)) best = best_on_device(std::move(best));
 }
 
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
@@ -242,10 +273,11 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
     // On NVMe they are more for the drive to move: worth a look where lanes wait for each other.
     if (best.plan.busiest && best.plan.busiest->ms < kFullLane * best.step_ms) {
       Choice on_nvme = start.choice;
-      on_nvme.gradients = {{HomeKind::kNvme, 1}};
+      on_nvme.named.gradient = {{HomeKind::kNvme, 1}};
       consider_from(on_nvme, best);
     }
   }
+  consider_whole(start.choice, best);
   return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }
 

@@ -39,7 +39,7 @@ class PlanSearch {
     HomesBy homes = HomesBy::kOrder;
     RingDepth depth = RingDepth::kAsInOrder;
     StateToDevice state = StateToDevice::kWhereItFits;
-    HomeShares gradients;  // empty: as the options have them
+    Placement named;  // of groups that are empty: as the options have it
     bool operator==(const Choice&) const = default;
   };
   struct Candidate {
@@ -57,9 +57,11 @@ class PlanSearch {
   };
   Wish wish_for(const Choice& choice);
   // What the programs of plans depend on, and so the size of their tables; homes change little of it.
-  using Kind = std::tuple<int, std::optional<double>, StateToDevice, bool>;
+  using Kind = std::tuple<int, std::optional<double>, StateToDevice, bool, bool, bool>;
   static Kind kind_of(const Choice& choice) {
-    return {choice.commit_interval, choice.speculated_share, choice.state, !choice.gradients.empty()};
+    const Placement& named = choice.named;
+    return {choice.commit_interval,  choice.speculated_share, choice.state,
+            !named.gradient.empty(), !named.state.empty(),    !named.activations.empty()};
   }
   int64_t most_table_bytes() const;
   int64_t table_bytes_like(const Choice& choice) const;
@@ -89,6 +91,9 @@ class PlanSearch {
   bool may_move_gradients(const Plan& plan) const;
   // With a share of them on the device; `start` where that is no shorter.
   Candidate best_on_device(Candidate start);
+  // From the choices of `start` and `best`, with one home for all state, or for all activations, where they may be
+  // anywhere. Takes the best of them in place of `best` where it is shorter.
+  void consider_whole(const Choice& start, Candidate& best);
   std::optional<int> other_interval(const Plan& plan) const;
 
   const ModelSpec& model_;
