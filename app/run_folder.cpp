@@ -30,6 +30,9 @@ SortedJson deciding_keys(const RunConfig& config) {
   SortedJson all = SortedJson::parse(to_json(config));
   all["data"].erase("path");
   all["model"].erase("path");
+  if (config.data.tokenizer == TokenizerKind::kByte)
+    all["data"].erase("vocab_size");  // it has 256 ids, whatever this says
+  if (!all["model"].contains("tiling")) all["model"]["tiling"] = {{"linear", 1}, {"embedding", 1}};
   SortedJson kept = SortedJson::object();
   for (const char* key : {"model", "data", "seed", "train_batch_size", "bf16"}) kept[key] = all[key];
   kept["fp16"]["enabled"] = all["fp16"]["enabled"];  // the loss scale may be chosen anew
@@ -154,8 +157,10 @@ void RunFolder::save_would_help(const std::string& json) const {
 void RunFolder::forget() const { remove_file(config_file()); }
 
 void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
+  const std::optional<uint64_t> number = RecordStore::store_number(stores.front());
+  if (!number) return remove_file(store_number_file());  // the file has gone meanwhile: nothing will be committed to it
   PendingFile file(store_number_file());
-  file.append(SortedJson{{"number", RecordStore::store_number(stores.front()).value_or(0)}}.dump() + "\n");
+  file.append(SortedJson{{"number", *number}}.dump() + "\n");
   file.publish();
 }
 
@@ -164,7 +169,8 @@ std::optional<uint64_t> RunFolder::store_number() const {
   if (!text) return std::nullopt;
   const SortedJson json = SortedJson::parse(*text, nullptr, false);
   if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
-  return json["number"].get<uint64_t>();
+  const auto number = json["number"].get<uint64_t>();
+  return number == 0 ? std::nullopt : std::optional(number);  // 0: it could not be read once
 }
 
 void RunFolder::check_store(const std::vector<fs::path>& stores) const {

@@ -146,10 +146,10 @@ class RecordStore {
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size; of its model the first kKeptModelBytes.
-  // nullopt: no readable identity header.
+  // nullopt: no store, or none with a readable identity header. Throws IoError where the system refuses to tell.
   static std::optional<StoreIdentity> identify(const std::filesystem::path& folder, int rank = 0);
-  // The number drawn when the store was created: another one, and another store lies there now. nullopt: no readable
-  // identity header. A store that is open may be asked too.
+  // The number drawn when the store was created: another one, and another store lies there now. nullopt and errors
+  // as above. A store that is open may be asked too.
   static std::optional<uint64_t> store_number(const std::filesystem::path& folder, int rank = 0);
   ~RecordStore();
 

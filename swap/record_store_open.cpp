@@ -345,10 +345,25 @@ StoreExists find_store(std::span<const std::filesystem::path> folders, int rank)
 
 namespace {
 
+// -1: nothing is there, or nothing that can be a store: it may be a pipe, or on a file system without direct I/O.
+int open_to_look(const std::filesystem::path& path) {
+  int file;
+  do {
+    file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK);
+  } while (file < 0 && errno == EINTR);
+  constexpr int kNoStore[] = {ENOENT, ENOTDIR, ELOOP, ENXIO, EINVAL};
+  if (file >= 0 || std::ranges::find(kNoStore, errno) != std::end(kNoStore)) return file;
+  throw IoError({.action = "open",
+                 .path = path.string(),
+                 .error_number = errno,
+                 .advice = "make it readable, look at the drive's health (dmesg) and at the limits of the process "
+                           "(ulimit -n), and start again"});
+}
+
 // nullopt: there is no store, or none whose identity header can be read. Writes nothing: the store may be open.
 std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, int rank) {
   const std::filesystem::path path = store_path(folder, rank);
-  const int file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK);  // it may be a pipe
+  const int file = open_to_look(path);
   if (file < 0) return std::nullopt;
   const std::array blocks = {AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
   CopyBlocks read;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -185,6 +186,24 @@ TEST_F(StoreOpening, identify_tells_what_a_store_was_made_with) {
   EXPECT_EQ(found->precision, run_.identity.precision);
   EXPECT_EQ(found->chunk_elements, run_.identity.chunk_elements);
   EXPECT_EQ(found->chunk_count, run_.identity.chunk_count);
+}
+
+TEST_F(StoreOpening, what_the_system_will_not_open_is_an_error_and_not_a_store_that_is_gone) {
+  make_steps(0);
+  const int lowest = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  close(lowest);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = static_cast<rlim_t>(lowest), .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const IoFailure number = failure_of([&] { RecordStore::store_number(folder_.path()); });
+  const IoFailure identity = failure_of([&] { RecordStore::identify(folder_.path()); });
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const IoFailure& failure : {number, identity}) {
+    EXPECT_EQ(failure.details.error_number, EMFILE);
+    EXPECT_EQ(failure.details.path, file().string());
+  }
+  EXPECT_NE(RecordStore::store_number(folder_.path()), std::nullopt);
 }
 
 TEST_F(StoreOpening, a_number_tells_a_store_from_the_one_that_took_its_place) {
