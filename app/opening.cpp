@@ -104,9 +104,22 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
   return options.open;
 }
 
+// Before anything is measured on drives: a folder may be there and its drive not mounted.
+void check_each_drive(const std::vector<fs::path>& stores) {
+  for (size_t i = 0; i < stores.size(); ++i) {
+    const fs::path file = store_path(stores[i], 0);
+    std::error_code ignored;
+    if (fs::exists(file, ignored)) continue;
+    throw ConfigError(
+        fmt::format("drive {} of the store is missing: there is no {}; is the drive mounted? bring it back, or begin "
+                    "again with --overwrite",
+                    i, file.string()));
+  }
+}
+
 void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
-  if (find_store(stores) == StoreExists::kYes) return;
   const std::vector<fs::path> stores_before = folder.stores(before);
+  if (find_store(stores) == StoreExists::kYes && stores.size() == stores_before.size()) return check_each_drive(stores);
   if (find_store(stores_before) == StoreExists::kYes) {
     throw ConfigError(
         fmt::format("{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'",

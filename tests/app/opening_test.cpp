@@ -227,6 +227,38 @@ TEST_F(OpeningTest, a_run_that_lost_one_of_its_drives_to_another_one_takes_nothi
   EXPECT_EQ(train("second", {"--resume", "--set", "sluice.nvme=[" + b + "]", "--steps", "3"}).exit_code, 0);
 }
 
+// Its mount point may be there, and be another drive's.
+TEST_F(OpeningTest, a_resume_without_one_of_the_drives_makes_and_measures_nothing) {
+  const std::string nvme = "sluice.nvme=[\"" + file("d0") + "\",\"" + file("d1/x") + "\"]";
+  ASSERT_EQ(train("run", {"--steps", "2", "--set", nvme}).exit_code, 0);
+  fs::rename(file("d1"), file("away"));
+  const auto before = content_of("run");
+  const Ended refused = train("run", {"--steps", "3", "--set", nvme, "--resume"});
+  expect_refused(refused, "drive 1 of the store is missing: there is no " + file("d1/x"));
+  EXPECT_FALSE(fs::exists(file("d1")));
+  EXPECT_TRUE(content_of("run") == before);
+  expect_refused(train("run", {"--steps", "3", "--set", "sluice.nvme=[\"" + file("d0") + "\"]", "--resume"}),
+                 "the run's store is in " + file("d0"));
+  fs::rename(file("away"), file("d1"));
+  EXPECT_EQ(train("run", {"--steps", "3", "--set", nvme, "--resume"}).exit_code, 0);
+}
+
+// As written by versions before, where the store's file could not be opened for a moment.
+TEST_F(OpeningTest, a_number_of_the_store_that_could_not_be_read_once_keeps_no_run_from_going_on) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  std::ofstream(file("run/store.json")) << R"({"number":0})";
+  EXPECT_EQ(train("run", {"--steps", "3", "--resume"}).exit_code, 0);
+  EXPECT_THAT(text_in("run/store.json"), Not(HasSubstr(":0}")));
+}
+
+TEST_F(OpeningTest, what_changes_nothing_keeps_no_run_from_going_on) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  const Ended more_ids = train("run", {"--steps", "3", "--resume", "--set", "data.vocab_size=300"});
+  EXPECT_EQ(more_ids.exit_code, 0) << more_ids.err;
+  expect_refused(train("run", {"--steps", "4", "--resume", "--set", "model.tiling={\"linear\":2}"}),
+                 "the run there has \"model.tiling.linear\" 1 and not 2");
+}
+
 TEST_F(OpeningTest, an_export_into_a_runs_folder_is_refused) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   const auto before = content_of("run");
