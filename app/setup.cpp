@@ -1,6 +1,7 @@
 #include "app/setup.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -93,6 +94,11 @@ RunSetup set_up(RunConfig config, const Log& log) {
   for (const std::string& note : config.notes) say(log, LogLevel::kInfo, note);
   const DeviceKind device = choose_device(config.sluice.device, log);
   ModelSection section = read_model_section(config.model);
+  if (!section.without_effect.empty()) {
+    say(log, LogLevel::kInfo,
+        fmt::format("not needed: \"model.{}\": Hugging Face's, without effect on training",
+                    fmt::join(section.without_effect, "\", \"model.")));
+  }
   check_vocabulary(config, section.config.vocab_size);
   fill_defaults(config, this_machine(device));
   set_process({.compute_threads = config.sluice.compute_threads});

@@ -8,6 +8,8 @@
 
 #include "configs/deepspeed_keys.h"
 #include "configs/keys.h"
+#include "configs/read_optimizer.h"
+#include "configs/schedule.h"
 #include "core/errors.h"
 
 namespace sluice {
@@ -15,15 +17,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A value for an error's one line.
+// A value, or a key in quotes, for an error's one line.
 std::string shown(const Json& value) {
   constexpr size_t kLongest = 60;
-  const std::string text = value.dump();
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }
 
+// Of the sections that know whether they are enabled, which by default they are not.
 bool asks_nothing(const Json& value) {
   if (!value.is_object()) return value.is_null();
+  if (value.empty()) return true;
   const auto enabled = value.find("enabled");
   return enabled != value.end() && *enabled == false;
 }
@@ -36,6 +40,7 @@ class KeyCheck {
     for (const auto& [key, value] : section.items()) {
       if (key.find('.') != std::string::npos) refuse_dots(prefix, key);
       const std::string path = prefix.empty() ? key : prefix + "." + key;
+      if (is_of_unknown_type(path, value)) continue;
       const KeyInfo* known = find_key(path);
       const DeepSpeedKey* deepspeed = find_deepspeed_key(path);
       if (known != nullptr) look_at_known(*known, path, value);
@@ -49,10 +54,12 @@ class KeyCheck {
   }
 
   std::vector<std::string> notes() const {
+    std::vector<std::string> refusals = unknown_types_;
     if (!not_there_.empty()) {
-      throw ConfigError(fmt::format("{}: not supported yet: {}; leave {} out", name_, fmt::join(not_there_, ", "),
-                                    not_there_.size() == 1 ? "it" : "them"));
+      refusals.push_back(fmt::format("not supported yet: {}; leave {} out", fmt::join(not_there_, ", "),
+                                     not_there_.size() == 1 ? "it" : "them"));
     }
+    if (!refusals.empty()) throw ConfigError(fmt::format("{}: {}", name_, fmt::join(refusals, "; ")));
     std::vector<std::string> lines;
     for (const auto& [reason, paths] : not_needed_)
       lines.push_back(fmt::format("not needed: \"{}\": {}", fmt::join(paths, "\", \""), reason));
@@ -60,6 +67,19 @@ class KeyCheck {
   }
 
  private:
+  // Its other keys are those of that type, and say nothing more.
+  bool is_of_unknown_type(const std::string& path, const Json& section) {
+    const bool optimizer = path == "optimizer";
+    if ((!optimizer && path != "scheduler") || !section.is_object()) return false;
+    const auto type = section.find("type");
+    if (type == section.end() || !type->is_string()) return false;
+    const std::string named = type->get<std::string>();
+    if (optimizer ? is_optimizer_type(named) : schedule_named(named).has_value()) return false;
+    const std::string key = path + ".type";
+    unknown_types_.push_back(fmt::format("\"{}\" is {}; allowed: {}", key, shown(*type), find_key(key)->allowed));
+    return true;
+  }
+
   void look_at_known(const KeyInfo& known, const std::string& path, const Json& value) {
     if (known.kind == KeyKind::kValue || value.is_null()) return;
     const bool list = known.kind == KeyKind::kList;
@@ -85,15 +105,15 @@ class KeyCheck {
   }
 
   [[noreturn]] void refuse_value(const std::string& path, const Json& value, std::string_view allowed) const {
-    throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", name_, path, shown(value), allowed));
+    throw ConfigError(fmt::format("{}: {} is {}; allowed: {}", name_, shown(path), shown(value), allowed));
   }
 
   // As --set and the README write keys: what reads a path would pass it over.
   [[noreturn]] void refuse_dots(const std::string& section, const std::string& key) const {
     const size_t dot = key.find('.');
-    throw ConfigError(fmt::format(R"({}: key "{}" {} has a dot: in a file, sections are objects: "{}": {{"{}": ...}})",
-                                  name_, key, section.empty() ? "at the top" : fmt::format("in \"{}\"", section),
-                                  key.substr(0, dot), key.substr(dot + 1)));
+    throw ConfigError(fmt::format("{}: key {} {} has a dot: in a file, sections are objects: {}: {{{}: ...}}", name_,
+                                  shown(key), section.empty() ? "at the top" : fmt::format("in \"{}\"", section),
+                                  shown(key.substr(0, dot)), shown(key.substr(dot + 1))));
   }
 
   [[noreturn]] void refuse_unknown(const std::string& path, const Json& value) const {
@@ -102,7 +122,7 @@ class KeyCheck {
     const std::string where = section.empty() ? "at the top" : "in \"" + section + "\"";
     const std::string nearest = nearest_key(path);
     const std::string meant = nearest.empty() ? "." : fmt::format("; did you mean \"{}\"?", nearest);
-    throw ConfigError(fmt::format("{}: unknown key \"{}\" (value {}){} Allowed {}: {}", name_, path, shown(value),
+    throw ConfigError(fmt::format("{}: unknown key {} (value {}){} Allowed {}: {}", name_, shown(path), shown(value),
                                   meant, where, keys_of(section)));
   }
 
@@ -111,7 +131,7 @@ class KeyCheck {
     std::vector<std::string_view> paths;
   };
   const std::string& name_;
-  std::vector<std::string> not_there_;
+  std::vector<std::string> not_there_, unknown_types_;
   std::vector<NotNeeded> not_needed_;
 };
 

@@ -11,8 +11,11 @@
 
 namespace sluice {
 
-const ConfigReader::Json* ConfigReader::find(std::string_view path) const {
-  const Json* at = &document_;
+namespace {
+
+// Null where the key is not there.
+const ConfigReader::Json* look_up(const ConfigReader::Json& document, std::string_view path) {
+  const ConfigReader::Json* at = &document;
   for (size_t from = 0; from <= path.size();) {
     const size_t dot = std::min(path.find('.', from), path.size());
     const auto found = at->find(std::string(path.substr(from, dot - from)));
@@ -20,7 +23,19 @@ const ConfigReader::Json* ConfigReader::find(std::string_view path) const {
     at = &*found;
     from = dot + 1;
   }
-  return at->is_null() ? nullptr : at;
+  return at;
+}
+
+}  // namespace
+
+const ConfigReader::Json* ConfigReader::find(std::string_view path) const {
+  const Json* found = look_up(document_, path);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
+
+bool ConfigReader::is_null(std::string_view path) const {
+  const Json* found = look_up(document_, path);
+  return found != nullptr && found->is_null();
 }
 
 void ConfigReader::refuse(std::string_view path, const Json& value, const std::string& more) const {

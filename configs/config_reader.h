@@ -26,6 +26,8 @@ class ConfigReader {
 
   // Null where the key is not there or its value is null.
   const Json* find(std::string_view path) const;
+  // Is the key there, with the value null?
+  bool is_null(std::string_view path) const;
 
   [[noreturn]] void refuse(std::string_view path, const Json& value, const std::string& more = "") const;
   [[noreturn]] void refuse_missing(std::string_view path) const;

@@ -1,6 +1,7 @@
 #include "configs/document.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -43,16 +44,25 @@ class RepeatedKeys {
     if (depth > kDeepest) throw ConfigError(fmt::format("values within values, deeper than {}", kDeepest));
     if (event == Json::parse_event_t::object_start) open_.emplace_back();
     if (event == Json::parse_event_t::object_end) open_.pop_back();
-    if (event == Json::parse_event_t::key && !open_.back().insert(parsed.get<std::string>()).second &&
-        repeated.empty()) {
-      repeated = parsed.get<std::string>();
-    }
+    if (event == Json::parse_event_t::key) note(parsed.get<std::string>());
     return true;
   }
-  std::string repeated;
+  std::string repeated;  // the first, with those that it is below: "optimizer.params.lr"
 
  private:
-  std::vector<std::set<std::string>> open_;
+  struct Object {
+    std::set<std::string> keys;
+    std::string last;
+  };
+  void note(const std::string& key) {
+    open_.back().last = key;
+    if (open_.back().keys.insert(key).second || !repeated.empty()) return;
+    std::vector<std::string> names;
+    for (const Object& object : open_) names.push_back(object.last);
+    repeated = fmt::format("{}", fmt::join(names, "."));
+  }
+
+  std::vector<Object> open_;
 };
 
 Json parse_text(const std::string& text, const std::string& name) {

@@ -139,10 +139,8 @@ std::string nearest_key(std::string_view path) {
   const auto look_at = [&](std::string_view key) {
     // A key of another section counts as three edits more, so that a misplaced key is found and a typo stays at home.
     const size_t away = section_of(key) == section ? 0 : 3;
-    const size_t edits = edit_distance(leaf_of(key), leaf), distance = edits + away;
-    // More is no slip of the keyboard, and no shorter or longer name of the same thing.
-    const bool alike = edits <= std::max<size_t>(1, std::max(leaf_of(key).size(), leaf.size()) / 3);
-    if (!alike || distance >= best_distance) return;
+    const size_t distance = edit_distance(leaf_of(key), leaf) + away;
+    if (!are_alike(leaf_of(key), leaf) || distance >= best_distance) return;
     best = key;
     best_distance = distance;
   };

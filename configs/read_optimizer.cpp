@@ -32,16 +32,20 @@ const OptimizerType kOptimizerTypes[] = {
     {"SGD", {.kind = AdamKind::kSgd, .weight_decay = 0}, false, false, true},
 };
 
-// DeepSpeed takes its optimizers' names in any case.
+// DeepSpeed takes its optimizers' names in any case. Null: there is none of that name.
+const OptimizerType* type_named(std::string_view given) {
+  const auto lower = [](unsigned char letter) { return std::tolower(letter); };
+  const auto named = [&](const OptimizerType& type) { return std::ranges::equal(type.name, given, {}, lower, lower); };
+  const auto* type = std::ranges::find_if(kOptimizerTypes, named);
+  return type == std::end(kOptimizerTypes) ? nullptr : type;
+}
+
 const OptimizerType& read_type(const ConfigReader& reader) {
   constexpr std::string_view kType = "optimizer.type";
   const Json* value = reader.find(kType);
   if (value == nullptr) return kOptimizerTypes[0];
-  const std::string given = value->is_string() ? value->get<std::string>() : "";
-  const auto lower = [](unsigned char letter) { return std::tolower(letter); };
-  const auto named = [&](const OptimizerType& type) { return std::ranges::equal(type.name, given, {}, lower, lower); };
-  const auto* type = std::ranges::find_if(kOptimizerTypes, named);
-  if (type == std::end(kOptimizerTypes)) reader.refuse(kType, *value);
+  const OptimizerType* type = type_named(value->is_string() ? value->get<std::string>() : "");
+  if (type == nullptr) reader.refuse(kType, *value);
   return *type;
 }
 
@@ -120,6 +124,8 @@ void default_decay(const ConfigReader& reader, RunConfig& config) {
 }
 
 }  // namespace
+
+bool is_optimizer_type(std::string_view name) { return type_named(name) != nullptr; }
 
 void read_optimizer(const ConfigReader& reader, RunConfig& config) {
   AdamOptions& optimizer = config.optimizer;

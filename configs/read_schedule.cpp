@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <initializer_list>
+#include <optional>
+#include <string>
 
 #include "configs/keys.h"
 #include "core/errors.h"
@@ -20,14 +22,16 @@ void refuse_keys(const ConfigReader& reader, std::initializer_list<std::string_v
   }
 }
 
-// Where there is a largest rate of the schedule's own, the optimizer's does not count.
+// Where there is a largest rate of the schedule's own, the optimizer's does not count. DeepSpeed takes the optimizer's
+// for null; WarmupDecayLR has a default where the key is left out.
 void take_largest_rate(const ConfigReader& reader, RunConfig& config) {
   ScheduleConfig& schedule = config.schedule;
   double& rate = config.optimizer.learning_rate;
   constexpr std::string_view kLargest = "scheduler.params.warmup_max_lr";
   const auto* largest = reader.find(kLargest);
   const bool is_auto = largest != nullptr && *largest == "auto";  // as the Trainer fills it in
-  if (is_auto || (largest == nullptr && schedule.kind == ScheduleKind::kWarmup)) schedule.max_lr = rate;
+  const bool has_default = schedule.kind == ScheduleKind::kWarmupDecay && !reader.is_null(kLargest);
+  if (is_auto || (largest == nullptr && !has_default)) schedule.max_lr = rate;
   if (is_auto) {
     config.notes.push_back(
         fmt::format("\"{}\" \"auto\": {:g} is taken, the optimizer's rate", kLargest, schedule.max_lr));
@@ -47,12 +51,13 @@ void take_largest_rate(const ConfigReader& reader, RunConfig& config) {
 
 void read_schedule(const ConfigReader& reader, RunConfig& config) {
   ScheduleConfig& schedule = config.schedule;
-  if (reader.find("scheduler") == nullptr) return;
-  if (reader.find("scheduler.type") == nullptr) reader.refuse_missing("scheduler.type");
-  reader.choice<ScheduleKind>("scheduler.type", schedule.kind,
-                              {{"WarmupLR", ScheduleKind::kWarmup},
-                               {"WarmupDecayLR", ScheduleKind::kWarmupDecay},
-                               {"WarmupCosineLR", ScheduleKind::kWarmupCosine}});
+  const auto* section = reader.find("scheduler");
+  if (section == nullptr || section->empty()) return;
+  const auto* type = reader.find("scheduler.type");
+  if (type == nullptr) reader.refuse_missing("scheduler.type");
+  const std::optional<ScheduleKind> kind = type->is_string() ? schedule_named(type->get<std::string>()) : std::nullopt;
+  if (!kind) reader.refuse("scheduler.type", *type);
+  schedule.kind = *kind;
   const bool cosine = schedule.kind == ScheduleKind::kWarmupCosine, ends = schedule.kind != ScheduleKind::kWarmup;
   if (cosine) refuse_keys(reader, {"warmup_min_lr", "warmup_max_lr"});
   if (!cosine) refuse_keys(reader, {"warmup_min_ratio", "cos_min_ratio"});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -178,6 +179,11 @@ void read_data(const ConfigReader& reader, DataOptions& data) {
   reader.number("data.validation_fraction", data.validation_fraction, 0, 1);
 }
 
+bool are_one_folder(const std::string& a, const std::string& b) {
+  const auto plain = [](const std::string& folder) { return std::filesystem::path(folder + "/").lexically_normal(); };
+  return plain(a) == plain(b);
+}
+
 // The stages' one choice: the folders of the store, where the engine's own section does not name them.
 void read_offload(const ConfigReader& reader, RunConfig& config) {
   int stage = 0;
@@ -193,7 +199,7 @@ void read_offload(const ConfigReader& reader, RunConfig& config) {
     if (named || tier != Tier::kNvme) {
       config.notes.push_back(fmt::format("not needed: \"{}.nvme_path\": {}", of,
                                          named ? "sluice.nvme names the drives" : "\"device\" is not \"nvme\""));
-    } else if (std::ranges::find(folders, folder) == folders.end()) {
+    } else if (std::ranges::none_of(folders, [&](const auto& other) { return are_one_folder(folder, other); })) {
       folders.push_back(folder);
     }
   }

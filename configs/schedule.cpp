@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
 namespace sluice {
 namespace {
+
+constexpr ScheduleKind kNamed[] = {ScheduleKind::kWarmup, ScheduleKind::kWarmupDecay, ScheduleKind::kWarmupCosine};
 
 int64_t warmup_of(const ScheduleConfig& schedule) { return std::max<int64_t>(2, schedule.warmup_steps); }
 
@@ -36,6 +39,16 @@ double share_at(const ScheduleConfig& schedule, int64_t k) {
 }
 
 }  // namespace
+
+std::string_view name_of(ScheduleKind kind) {
+  constexpr std::string_view kNames[] = {"", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::optional<ScheduleKind> schedule_named(std::string_view name) {
+  const auto* const kind = std::ranges::find(kNamed, name, [](ScheduleKind each) { return name_of(each); });
+  return kind == std::end(kNamed) ? std::nullopt : std::optional(*kind);
+}
 
 double learning_rate_at(const ScheduleConfig& schedule, double constant, int64_t applied) {
   if (schedule.kind == ScheduleKind::kConstant) return constant;

@@ -1,11 +1,16 @@
 // The learning rate of each step, as DeepSpeed's WarmupLR, WarmupDecayLR and WarmupCosineLR give it. Pure functions.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace sluice {
 
 enum class ScheduleKind : uint8_t { kConstant, kWarmup, kWarmupDecay, kWarmupCosine };
 enum class WarmupShape : uint8_t { kLog, kLinear };
+
+std::string_view name_of(ScheduleKind kind);  // "WarmupLR", ...; kConstant has none
+std::optional<ScheduleKind> schedule_named(std::string_view name);
 
 struct ScheduleConfig {
   ScheduleKind kind = ScheduleKind::kConstant;

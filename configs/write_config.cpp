@@ -80,11 +80,6 @@ Json optimizer_json(const RunConfig& config) {
   return object;
 }
 
-std::string_view name_of(ScheduleKind kind) {
-  if (kind == ScheduleKind::kWarmupCosine) return "WarmupCosineLR";
-  return kind == ScheduleKind::kWarmupDecay ? "WarmupDecayLR" : "WarmupLR";
-}
-
 Json scheduler_json(const ScheduleConfig& schedule) {
   Json params = {{"warmup_num_steps", schedule.warmup_steps},
                  {"warmup_type", schedule.shape == WarmupShape::kLog ? "log" : "linear"}};

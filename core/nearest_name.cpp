@@ -20,6 +20,10 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+bool are_alike(std::string_view a, std::string_view b) {
+  return edit_distance(a, b) <= std::max<size_t>(1, std::max(a.size(), b.size()) / 3);
+}
+
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {
   return *std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
     return edit_distance(name, a) < edit_distance(name, b);

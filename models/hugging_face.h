@@ -15,13 +15,15 @@ namespace sluice {
 
 struct ModelSection {
   Gpt2Config config;
-  std::string folder;  // of weights to start from ("path"); empty: initial_values
+  std::string folder;                       // of weights to start from ("path"); empty: initial_values
+  std::vector<std::string> without_effect;  // keys of the section that were passed over, as config.json's are
 };
 
 // Reads the `model` section: {"type": "gpt2", keys of GPT2Config...} or {"path": FOLDER, keys that override its
 // config.json...}, and in either case "tiling": {"linear": N, "embedding": N}. Keys of config.json that do not change
-// the forward are ignored by list; any other, a value of the wrong kind and dropout are refused with a ConfigError that
-// names key, value, what is allowed and the nearest known key. A relative path is taken as it is: resolve it first.
+// the forward are passed over by list, there and in the section; any other, a value of the wrong kind and dropout are
+// refused with a ConfigError that names key, value, what is allowed and the nearest known key. A relative path is taken
+// as it is: resolve it first.
 ModelSection read_model_section(const std::string& json_text);
 
 // config.json of an exported folder (a JSON object with "model_type": "gpt2"); also a valid `model` section once "type"

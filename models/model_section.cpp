@@ -208,11 +208,28 @@ void set_key(Gpt2Config& config, const Key& key, const Json& value, const std::s
                   key.name, value.dump(), key.allowed, key.name));
 }
 
-[[noreturn]] void refuse_unknown(const std::string& where, const std::string& name, const Json& value) {
-  std::vector<std::string_view> known = {"type", "path"};
-  for (const Key& key : kKeys) known.push_back(key.name);
-  throw ConfigError(fmt::format("unknown key \"{}.{}\" (value {}); did you mean \"model.{}\"? Allowed in model: {}",
-                                where, name, value.dump(), nearest_name(name, known), fmt::join(known, ", ")));
+bool is_without_effect(std::string_view name, const Json& value) {
+  if (name == "model_type") return value == "gpt2";
+  return std::ranges::find(kWithoutEffect, name) != std::end(kWithoutEffect);
+}
+
+std::vector<std::string_view> known_names() {
+  std::vector<std::string_view> names;
+  for (const Key& key : kKeys) names.push_back(key.name);
+  return names;
+}
+
+// Empty: none is like it.
+std::string did_you_mean(const std::string& name) {
+  const std::vector<std::string_view> known = known_names();
+  const std::string_view nearest = nearest_name(name, known);
+  return are_alike(nearest, name) ? fmt::format("; did you mean \"model.{}\"?", nearest) : "";
+}
+
+[[noreturn]] void refuse_unknown(const std::string& name, const Json& value) {
+  const std::string meant = did_you_mean(name);
+  throw ConfigError(fmt::format("unknown key \"model.{}\" (value {}){} Allowed in model: type, path, {}", name,
+                                value.dump(), meant.empty() ? "." : meant, fmt::join(known_names(), ", ")));
 }
 
 Json parse_object(const std::string& text, const std::string& where) {
@@ -241,18 +258,13 @@ void read_folder_config(Gpt2Config& config, const std::string& folder, const Jso
                                   file.contains("model_type") ? file["model_type"].dump() : "missing"));
   }
   for (const auto& [name, value] : file.items()) {
-    if (name == "model_type" || overrides.contains(name)) continue;
+    if (overrides.contains(name) || is_without_effect(name, value)) continue;
     if (const Key* key = find_key(name); key != nullptr && name != kTiling) {
       set_key(config, *key, value, path + ": model");
-    } else if (std::find(std::begin(kWithoutEffect), std::end(kWithoutEffect), name) == std::end(kWithoutEffect)) {
+    } else {
       throw ConfigError(
-          fmt::format("{}: key \"{}\" (value {}) is not known, and may change the forward: remove it if it does "
-                      "not; the nearest key is \"{}\"",
-                      path, name, value.dump(), [&] {
-                        std::vector<std::string_view> known;
-                        for (const Key& k : kKeys) known.push_back(k.name);
-                        return nearest_name(name, known);
-                      }()));
+          fmt::format("{}: key \"{}\" (value {}) is not known, and may change the forward: remove it if it does not{}",
+                      path, name, value.dump(), did_you_mean(name)));
     }
   }
 }
@@ -293,8 +305,12 @@ ModelSection read_model_section(const std::string& json_text) {
   }
   for (const auto& [name, value] : section.items()) {
     if (name == "type" || name == "path") continue;
+    if (is_without_effect(name, value)) {
+      read.without_effect.push_back(name);
+      continue;
+    }
     const Key* const key = find_key(name);
-    if (key == nullptr) refuse_unknown("model", name, value);
+    if (key == nullptr) refuse_unknown(name, value);
     set_key(read.config, *key, value, "model");
   }
   read.config.validate();

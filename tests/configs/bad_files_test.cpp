@@ -180,6 +180,27 @@ constexpr const char* kSluiceKeys =
     "placement, "
     "update, state_dtype, recompute, loss_tile_tokens, compute_threads, update_threads, trace";
 
+TEST(UnknownTypes, are_named_together_with_all_else_that_is_not_there) {
+  const std::string all = error_of(kGood, {R"(optimizer={"type": "OneBitAdam", "params": {"lr": 1, "freeze_step": 3}})",
+                                           R"(scheduler={"type": "OneCycle", "params": {"cycle_min_lr": 1}})",
+                                           R"(flops_profiler={"enabled": true})"});
+  EXPECT_THAT(all, testing::StartsWith(
+                       R"(run.json: "optimizer.type" is "OneBitAdam"; allowed: "AdamW", "Adam", "Adagrad", "Lion" or )"
+                       R"("SGD"; "scheduler.type" is "OneCycle"; allowed: "WarmupLR", "WarmupDecayLR" or )"
+                       R"("WarmupCosineLR"; not supported yet: "flops_profiler" ()"));
+  EXPECT_EQ(error_of(kGood, {R"(scheduler={"type": "LRRangeTest", "params": {"lr_range_test_step_size": 1}})"}),
+            R"(run.json: "scheduler.type" is "LRRangeTest"; allowed: "WarmupLR", "WarmupDecayLR" or "WarmupCosineLR")");
+}
+
+TEST(LongKey, is_cut_and_shown_as_json) {
+  std::string text = R"({"model": {}, "a\u0000)";
+  text.append(20'000, 'b');
+  text += R"(": 1})";
+  const std::string error = error_of(text);
+  EXPECT_THAT(error, testing::StartsWith(R"(run.json: unknown key "a\u0000bbb)"));
+  EXPECT_LT(error.size(), 2000u);
+}
+
 TEST(DottedKey, is_told_how_files_have_sections) {
   const auto error_with = [](const std::string& more) {
     return error_of(kGood.substr(0, kGood.size() - 1) + ", " + more + "}");
@@ -304,7 +325,7 @@ const Text kBadTexts[] = {
     {"beyond_doubles", R"({"gradient_clipping": 1e400})",
      "run.json: a number that no double can hold: number overflow parsing '1e400'"},
     {"nested_without_end", std::string(100000, '['), "run.json: values within values, deeper than 32"},
-    {"repeated_key", R"({"data": {"path": "a", "path": "b"}})", R"(run.json: key "path" is given twice)"},
+    {"repeated_key", R"({"data": {"path": "a", "path": "b"}})", R"(run.json: key "data.path" is given twice)"},
     {"no_model", R"({"data": {"sequence_length": 8}})",
      R"(run.json: "model" is missing; allowed: an object, as {"type": "gpt2", ...} or {"path": "FOLDER"})"},
     {"no_sequence_length", R"({"model": {}, "data": {}})",

@@ -105,6 +105,15 @@ TEST(Schedule, says_where_the_optimizers_rate_does_not_count) {
   EXPECT_THAT(notes(R"({"type": "WarmupCosineLR", "params": {"total_num_steps": 2000}})"), testing::IsEmpty());
 }
 
+// DeepSpeed's WarmupLR takes the optimizer's rate for None.
+TEST(Schedule, a_largest_rate_of_null_is_the_optimizers) {
+  const auto max_lr = [](const std::string& scheduler) { return with_scheduler(0.5, scheduler).schedule.max_lr; };
+  EXPECT_EQ(max_lr(R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 2000, "warmup_max_lr": null}})"), 0.5);
+  EXPECT_EQ(max_lr(R"({"type": "WarmupLR", "params": {"warmup_max_lr": null}})"), 0.5);
+}
+
+TEST(Schedule, that_is_empty_is_none) { EXPECT_EQ(with_scheduler(0.5, "{}").schedule.kind, ScheduleKind::kConstant); }
+
 TEST(Schedule, auto_is_the_rate_of_whatever_optimizer_it_is) {
   for (const std::string rest : {"", R"(, "total_num_steps": 2000)"}) {
     const std::string type = rest.empty() ? "WarmupLR" : "WarmupDecayLR";

@@ -58,6 +58,14 @@ TEST(ModelSection, keeps_its_tiling_and_an_exported_config_has_none) {
   }
 }
 
+TEST(ModelSection, passes_over_what_a_config_json_has_beside_the_shape_and_says_so) {
+  const ModelSection section = read_model_section(
+      R"({"type": "gpt2", "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 3, "use_cache": true})");
+  EXPECT_EQ(section.config.n_layer, 3);
+  EXPECT_EQ(section.without_effect, (std::vector<std::string>{"model_type", "architectures", "use_cache"}));
+  EXPECT_EQ(model_section_text(section), model_section_text(read_model_section(R"({"type": "gpt2", "n_layer": 3})")));
+}
+
 TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
   const std::pair<std::string, std::string> cases[] = {
       {"[]", "model must be a JSON object, as {\"type\": \"gpt2\", ...}"},
@@ -66,6 +74,8 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
       {R"({"type": "gpt2", "n_emb": 384})",
        "unknown key \"model.n_emb\" (value 384); did you mean \"model.n_embd\"? Allowed in model: type, path, "
        "vocab_size"},
+      {R"({"type": "gpt2", "transformers": "5"})",
+       "unknown key \"model.transformers\" (value \"5\"). Allowed in model: type, path, vocab_size"},
       {R"({"type": "gpt2", "n_embd": "wide"})", "model.n_embd is \"wide\": allowed is a positive integer"},
       {R"({"type": "gpt2", "n_layer": 0})", "model.n_layer is 0: a positive integer, 16384 at the most"},
       {R"({"type": "gpt2", "n_inner": 0})", "model.n_inner is 0: allowed is a positive integer or null (4 x n_embd)"},
