@@ -23,7 +23,7 @@ namespace {
 constexpr int kFailed = 1, kBadInput = 2;
 
 int fail(const std::string& message, int exit_code) {
-  std::fprintf(stderr, "sluice: %s\n", message.c_str());
+  fmt::print(stderr, "sluice: {}\n", message);
   return exit_code;
 }
 
@@ -71,7 +71,8 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   command->add_option("--trace", options.trace, "Write every hop to this file, for Perfetto or chrome://tracing")
       ->check(check_name);
   CLI::Option* const sample =
-      command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text");
+      command->add_option("--sample", options.sample, "At the end, print a sampled continuation of this text")
+          ->check([](const std::string& text) { return text.empty() ? "a text is needed" : ""; });
   command->add_option("--sample-tokens", options.sample_tokens, "Length of that continuation")
       ->check(whole_number(1))
       ->needs(sample);
@@ -114,7 +115,7 @@ void add_tune(CLI::App& app, TuneCommand& options, int& exit_code) {
       "configuration with them. Losses differ in their last bits with micro-batches of another size, and with nothing "
       "else");
   add_config(*command, options.config, options.overrides);
-  command->add_option("--data", options.data, "Try with this text's tokens (default: made-up ones)");
+  command->add_option("--data", options.data, "Try with this text's tokens (default: made-up ones)")->check(check_name);
   command->add_option("--out", options.out, "The file to write (default: NAME.tuned.json beside NAME.json)")
       ->check(check_name);
   command

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,12 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
       return spdlog::level::err;
   }
   return spdlog::level::info;
+}
+
+// 80 where the terminal does not say.
+size_t columns_of(int terminal) {
+  winsize size{};
+  return ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 }  // namespace
@@ -88,8 +95,9 @@ void Console::progress(int64_t done, int64_t total, const std::string& words) {
         static_cast<double>(now - impl.began_ns) / 1e9 / static_cast<double>(done - impl.began_done);
     left = format_duration(per_unit * static_cast<double>(total - done));
   }
-  fmt::print(stderr, "\r\033[K[{:#<{}}{:.<{}}] {:3.0f}%  {}  left {}", "", filled, "", kBarWidth - filled, share * 100,
-             words, left);
+  const std::string text = fmt::format("{:3.0f}%  {}  left {}", share * 100, words, left);
+  const std::string bar = fmt::format("[{:#<{}}{:.<{}}] ", "", filled, "", kBarWidth - filled);
+  fmt::print(stderr, "\r\033[K{}", one_row(bar, text, columns_of(STDERR_FILENO)));
   std::fflush(stderr);
   impl.drawn = true;
 }
@@ -99,6 +107,11 @@ void Console::finish_progress() {
   impl_->wipe();
   impl_->began_ns = -1;
   impl_->drawn_ns = 0;
+}
+
+std::string one_row(const std::string& bar, const std::string& text, size_t columns) {
+  if (bar.size() + text.size() < columns) return bar + text;
+  return text.substr(0, columns - 1);
 }
 
 std::string format_duration(double seconds) {

@@ -1,5 +1,6 @@
 // What a person sees while a command runs: results on standard output, the log and a progress bar on standard error.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,6 +30,10 @@ class Console {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// A progress line that leaves a terminal's last column free, where it would begin the next row: without its bar where
+// both do not fit, and no more of the text than does. ASCII.
+std::string one_row(const std::string& bar, const std::string& text, size_t columns);
 
 // "1:05:09", "4:07": hours, minutes and seconds.
 std::string format_duration(double seconds);

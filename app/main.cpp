@@ -39,11 +39,21 @@ void open_standard_streams() {
   }
 }
 
+// A shell tells its background jobs to ignore SIGINT, and one that is meant for a run comes by its number. While steps
+// run it is a request to stop (app/signals.h).
+void hear_interrupts() {
+  struct sigaction now {};
+  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) signal(SIGINT, SIG_DFL);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   open_standard_streams();
   signal(SIGXFSZ, SIG_IGN);  // a file over the limit of `ulimit -f` is an error with a message, not the end
-  if (computes({argv, static_cast<size_t>(argc)})) bound_spinning(argv);
+  if (computes({argv, static_cast<size_t>(argc)})) {
+    hear_interrupts();
+    bound_spinning(argv);
+  }
   return sluice::run_command_line(argc, argv, sluice::make_io_queue);
 }

@@ -119,7 +119,8 @@ std::vector<VisitTime> waiting_visits(const RunSetup& setup, double ms) {
 
 std::optional<int64_t> critical_tokens(const Prediction& prediction, int64_t tokens_of_micro_batch) {
   if (!prediction.critical_micro_batches) return std::nullopt;
-  return std::llround(*prediction.critical_micro_batches * static_cast<double>(tokens_of_micro_batch));
+  const double tokens = *prediction.critical_micro_batches * static_cast<double>(tokens_of_micro_batch);
+  return tokens < 0x1p62 ? std::optional(std::llround(tokens)) : std::nullopt;
 }
 
 }  // namespace

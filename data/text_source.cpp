@@ -121,6 +121,12 @@ TextSource TextSource::open(const fs::path& path, const Progress& progress) {
   if (!fs::exists(status)) {
     throw ConfigError(fmt::format("data.path: {} is not there: name a file or a folder of UTF-8 text", path.string()));
   }
+  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
+    throw ConfigError(
+        fmt::format("data.path: {} is no file and no folder: name one of UTF-8 text; what comes from a pipe must be "
+                    "written to a file first",
+                    path.string()));
+  }
   TextSource source;
   source.path_ = path;
   const bool whole_folder = fs::is_directory(status);

@@ -111,6 +111,12 @@ TEST(PickToken, very_large_logits_do_not_overflow) {
   EXPECT_EQ(pick_token(std::vector<float>{1000.0f, 3000.0f, 2000.0f}, 1, 0.5), 1);
 }
 
+TEST(ProgressRow, fits_the_terminal) {
+  EXPECT_EQ(one_row("[##..] ", "50%  step 1/2", 21), "[##..] 50%  step 1/2");
+  EXPECT_EQ(one_row("[##..] ", "50%  step 1/2", 20), "50%  step 1/2") << "the last column stays free";
+  EXPECT_EQ(one_row("[##..] ", "50%  step 1/2", 8), "50%  st");
+}
+
 TEST(FormatDuration, has_hours_only_where_there_are_some) {
   EXPECT_EQ(format_duration(0), "0:00");
   EXPECT_EQ(format_duration(247.4), "4:07");

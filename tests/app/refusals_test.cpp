@@ -109,6 +109,8 @@ TEST_F(RefusalsTest, a_name_that_is_empty_is_not_taken_for_none) {
                 testing::AllOf(testing::HasSubstr(option), testing::HasSubstr("a name is needed")));
   }
   EXPECT_EQ(sluice({"report", ""}).exit_code, 2);
+  EXPECT_EQ(sluice({"tune", "@run.json", "--data", ""}).exit_code, 2);
+  EXPECT_EQ(sluice({"train", "@run.json", "--sample", ""}).exit_code, 2);
 }
 
 TEST_F(RefusalsTest, an_integer_is_read_as_it_is_written_or_not_at_all) {

@@ -1,6 +1,7 @@
 #include "data/text_source.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "core/errors.h"
 #include "tests/data/data_support.h"
@@ -137,6 +138,13 @@ TEST(TextSource, a_file_whose_text_changes_after_opening_is_an_error) {
   EXPECT_THAT(message_of<CorruptionError>([&] { text_of(source, source.files()[0]); }), HasSubstr("a.txt changed"));
   folder.write("a.txt", "0123456789, and more that is none of it");
   EXPECT_EQ(text_of(source, source.files()[0]), "0123456789");
+}
+
+TEST(TextSource, a_pipe_is_refused_and_not_waited_for) {
+  const TempFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(message_of<ConfigError>([&] { TextSource::open(pipe); }), HasSubstr(pipe + " is no file and no folder"));
 }
 
 TEST(TextSource, tells_how_much_it_has_read) {
