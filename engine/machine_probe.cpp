@@ -28,6 +28,7 @@ namespace {
 // Of each drive: as far as there is room, more than the caches hold of whatever serves it.
 constexpr int64_t kScratchBytes = 512 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kDriveNs = 200'000'000;
+constexpr int64_t kFillingBlockBytes = 4 * kMiB;
 // More than caches hold, as in a step.
 constexpr int64_t kMemoryBytes = 128 * kMiB;      // of the drives' requests
 constexpr int64_t kLeastMemoryBytes = 16 * kMiB;  // ... of each drive's
@@ -54,24 +55,29 @@ class Drives {
   void measure(MachineSpeeds& speeds) {
     int64_t whole = 0;
     for (const ScratchFile& file : files_) whole += file.bytes();
-    run(BareOp::kWrite, whole, INT64_MAX);  // the first write of a block costs more than the next ones
-    speeds.write_gb_per_s = run(BareOp::kWrite, INT64_MAX, kDriveNs);
-    speeds.read_gb_per_s = run(BareOp::kRead, INT64_MAX, kDriveNs);
+    // The first write of a block costs more than the next ones, and is not what is measured: large blocks will do.
+    run(BareOp::kWrite, {.bytes = whole, .block_bytes = std::max(block_bytes_, kFillingBlockBytes)});
+    speeds.write_gb_per_s = run(BareOp::kWrite, measured());
+    speeds.read_gb_per_s = run(BareOp::kRead, measured());
     // No more than both alone: where other work slowed these down and has ended since, it would be.
-    const double mixed_gb_per_s = run(BareOp::kAlternate, INT64_MAX, kDriveNs);
+    const double mixed_gb_per_s = run(BareOp::kAlternate, measured());
     speeds.mixed_gb_per_s = std::min(mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
     speeds.commit_ms = median_ns(kProbeNs, [this] { commit(); }) / 1e6;
     speeds.transfer_us = median_ns(kProbeNs / 4, [this] { one(files_.front(), IoOp::kRead, 4096); }) / 1e3;
   }
 
  private:
-  double run(BareOp op, int64_t bytes, int64_t limit_ns) {
+  struct Pass {
+    int64_t bytes = INT64_MAX, block_bytes = 0, limit_ns = INT64_MAX;
+  };
+  Pass measured() const { return {.block_bytes = block_bytes_, .limit_ns = kDriveNs}; }
+  double run(BareOp op, const Pass& pass) {
     BareRun run{.op = op,
-                .bytes = bytes,
-                .block_bytes = block_bytes_,
+                .bytes = pass.bytes,
+                .block_bytes = pass.block_bytes,
                 .depth = depth_,
                 .memory = memory_.span(),
-                .limit_ns = limit_ns};
+                .limit_ns = pass.limit_ns};
     for (const ScratchFile& file : files_) run.ranges.push_back(file.whole());
     return run_bare(*queue_, run).gb_per_s();
   }
