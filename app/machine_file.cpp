@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "configs/document.h"
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/pending_file.h"
@@ -22,9 +23,7 @@ namespace fs = std::filesystem;
 Json read_object(const fs::path& file) {
   const std::optional<std::string> text = read_text(file);
   if (!text) throw ConfigError(fmt::format("{}: there is no such file of a machine's speeds", file.string()));
-  Json json = Json::parse(*text, nullptr, false);
-  if (json.is_object()) return json;
-  throw ConfigError(fmt::format("{}: is no JSON object of a machine's speeds", file.string()));
+  return Json::parse(read_document(*text, file.string(), {}));  // which refuses what is no object
 }
 
 double number_of(const Json& json, std::string_view key, const fs::path& file) {

@@ -79,9 +79,13 @@ class ThisMachine {
                                                   .compute_threads = setup_.config.sluice.compute_threads,
                                                   .device = setup_.device});
       speeds.validate();
-      if (cache_.keep(key_, speeds)) {
-        say(log_, LogLevel::kInfo, fmt::format("kept in {}; remove it to measure again", cache_.file(key_).string()));
-      }
+      const std::string file = cache_.file(key_).string();
+      say(log_, LogLevel::kInfo,
+          cache_.keep(key_, speeds)
+              ? fmt::format("kept in {}; remove it to measure again", file)
+              : fmt::format("not kept, since {} cannot be written: each start measures again (XDG_CACHE_HOME names "
+                            "another folder)",
+                            file));
       return speeds;
     } catch (const Error& error) {
       say(log_, LogLevel::kWarning, fmt::format("no step time is predicted: {}", error.what()));

@@ -63,7 +63,10 @@ TEST_F(MachineFile, that_is_wrong_is_refused_with_its_name_and_the_keys) {
         std::pair(with("\"compute_cores\": 0.0", "\"compute_cores\": 4.5"), "compute_cores is 4.5"),
         std::pair(with("\"copy_cores\": 0.0", "\"copy_cores\": 5"), "copy_cores is 5: allowed is up to its cores, 4"),
         std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 0.1"), "mixed_gb_per_s is"),
-        std::pair(with("\"hop_us\"", "\"hop_ms\""), "hop_ms"), std::pair(std::string("[]"), "JSON object")}) {
+        std::pair(with("\"hop_us\"", "\"hop_ms\""), "hop_ms"),
+        std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 2.5, \"read_gb_per_s\": 9"),
+                  "read_gb_per_s\" is given twice"),
+        std::pair(std::string("[]"), "JSON object")}) {
     EXPECT_THAT(error_of(text), AllOf(HasSubstr(path_.string()), HasSubstr(key)));
   }
 }
