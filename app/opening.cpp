@@ -107,13 +107,11 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
 // Before anything is measured on drives: a folder may be there and its drive not mounted.
 void check_each_drive(const std::vector<fs::path>& stores) {
   for (size_t i = 0; i < stores.size(); ++i) {
-    const fs::path file = store_path(stores[i], 0);
-    std::error_code ignored;
-    if (fs::exists(file, ignored)) continue;
+    if (find_store(stores[i]) == StoreExists::kYes) continue;
     throw ConfigError(
         fmt::format("drive {} of the store is missing: there is no {}; is the drive mounted? bring it back, or begin "
                     "again with --overwrite",
-                    i, file.string()));
+                    i, store_path(stores[i], 0).string()));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "configs/deepspeed_keys.h"
@@ -139,10 +140,10 @@ std::string nearest_key(std::string_view path) {
   const auto look_at = [&](std::string_view key) {
     // A key of another section counts as three edits more, so that a misplaced key is found and a typo stays at home.
     const size_t away = section_of(key) == section ? 0 : 3;
-    const size_t distance = edit_distance(leaf_of(key), leaf) + away;
-    if (!are_alike(leaf_of(key), leaf) || distance >= best_distance) return;
+    const std::optional<size_t> edits = slip_between(leaf_of(key), leaf);
+    if (!edits || *edits + away >= best_distance) return;
     best = key;
-    best_distance = distance;
+    best_distance = *edits + away;
   };
   for (const KeyInfo& key : kKeys) look_at(key.path);
   for (const DeepSpeedKey& key : deepspeed_keys()) look_at(key.path);

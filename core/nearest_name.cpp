@@ -20,8 +20,12 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-bool are_alike(std::string_view a, std::string_view b) {
-  return edit_distance(a, b) <= std::max<size_t>(1, std::max(a.size(), b.size()) / 3);
+std::optional<size_t> slip_between(std::string_view a, std::string_view b) {
+  const size_t shorter = std::min(a.size(), b.size()), longer = std::max(a.size(), b.size());
+  const size_t most = std::max<size_t>(1, longer / 3);
+  if (longer - shorter > most) return std::nullopt;  // each is an edit
+  const size_t edits = edit_distance(a, b);
+  return edits <= most ? std::optional(edits) : std::nullopt;
 }
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {

@@ -10,6 +10,7 @@
 #include "core/errors.h"
 
 namespace sluice {
+
 std::optional<ThreadCpus> Topology::cpus_of_this_thread() const noexcept {
   cpu_set_t set;
   static_assert(sizeof set == sizeof(ThreadCpus));

@@ -41,10 +41,8 @@ void refuse_existing(const EngineOptions& options) {
 }
 
 bool all_drives_are_there(const StoreOptions& options) {
-  return std::ranges::all_of(options.folders(), [](const std::filesystem::path& folder) {
-    std::error_code ignored;
-    return std::filesystem::exists(store_path(folder, 0), ignored);
-  });
+  return std::ranges::all_of(
+      options.folders(), [](const std::filesystem::path& folder) { return find_store(folder) == StoreExists::kYes; });
 }
 
 // Whoever made the store had more to keep.
@@ -183,12 +181,11 @@ void Engine::Impl::open_store(const ParameterSource& source) {
     check_progress(found, plan.options.progress_bytes);
     if (options.accept_store) options.accept_store(found.committed());
   };
-  const bool is_there = find_store(store_options.folders()) == StoreExists::kYes;
+  const bool opens = goes_on(options.open) && find_store(store_options.folders()) == StoreExists::kYes;
   const bool probes = options.probe_io == ProbeIo::kYes && store_options.queue.backend == IoBackend::kAuto;
   // Opening refuses a store without one of its drives, whose folder may be another drive's now.
-  const bool will_open = goes_on(options.open) && is_there;
-  if (probes && (!will_open || all_drives_are_there(store_options))) probe(store_options);
-  if (goes_on(options.open) && is_there) store = RecordStore::open(plan.geometry, identity(), store_options);
+  if (probes && (!opens || all_drives_are_there(store_options))) probe(store_options);
+  if (opens) store = RecordStore::open(plan.geometry, identity(), store_options);
   if (options.open == OpenMode::kOpen && !store) refuse_empty(store_options.folder);
   if (options.open == OpenMode::kResume && (!store || store->committed().step == 0)) {
     store.reset();  // initial values may be of another seed: whoever wrote them never came to a step

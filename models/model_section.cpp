@@ -223,7 +223,7 @@ std::vector<std::string_view> known_names() {
 std::string did_you_mean(const std::string& name) {
   const std::vector<std::string_view> known = known_names();
   const std::string_view nearest = nearest_name(name, known);
-  return are_alike(nearest, name) ? fmt::format("; did you mean \"model.{}\"?", nearest) : "";
+  return slip_between(nearest, name) ? fmt::format("; did you mean \"model.{}\"?", nearest) : "";
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name, const Json& value) {

@@ -84,8 +84,8 @@ class Drive {
 // The first half of a creation, which loses nothing: makes the folders and, where there are no files, empty ones; locks
 // all of them and reserves space for files of these bytes. What is in a file that is there stays in it. Throws
 // ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path; a link to
-// nothing), and then no new file stays behind, nor what was reserved beyond a file's end; what another process has locked
-// is left alone.
+// nothing), and then no new file stays behind, nor what was reserved beyond a file's end; what another process has
+// locked is left alone.
 std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
 
 // The second half: the files are emptied, and exactly so many bytes of each allocated. Throws IoError (space).

@@ -27,17 +27,7 @@ class LateDevices : public UpdateModes, public ::testing::WithParamInterface<Lat
   }
   // With a clip that engages now and then: some of the early updates are undone.
   void expect_reference_from(const Placement& placement) {
-    for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
-      choose(mode);
-      const Course course = expect_reference([&](EngineOptions& options) {
-        options.plan.placement = placement;
-        if (mode == UpdateMode::kReplay) options.plan.placement.gradient = {};
-        options.plan.commit_interval = 1;
-        take_device(options, GetParam());
-      });
-      EXPECT_EQ(course.right > 0 && course.wrong > 0, mode != UpdateMode::kDeferred);
-      ASSERT_FALSE(HasFailure()) << name_of(mode);
-    }
+    expect_reference_in_all_modes(placement, [this](EngineOptions& options) { take_device(options, GetParam()); });
   }
 
   LateDevice* device_ = nullptr;  // the engine's

@@ -14,18 +14,8 @@ class LateDrives : public UpdateModes, public ::testing::WithParamInterface<Late
  protected:
   // With a clip that engages now and then: some of the early updates are undone.
   void expect_reference_from(const Placement& placement) {
-    for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
-      choose(mode);
-      const Course course = expect_reference([&](EngineOptions& options) {
-        options.plan.placement = placement;
-        if (mode == UpdateMode::kReplay) options.plan.placement.gradient = {};
-        options.plan.commit_interval = 1;
-        options.store.make_queue = late_drive_factory(GetParam(), 7);
-      });
-      EXPECT_EQ(course.right > 0 && course.wrong > 0, mode != UpdateMode::kDeferred);
-      EXPECT_EQ(course.run_again > 0, mode == UpdateMode::kReplay);
-      ASSERT_FALSE(HasFailure()) << name_of(mode);
-    }
+    expect_reference_in_all_modes(
+        placement, [](EngineOptions& options) { options.store.make_queue = late_drive_factory(GetParam(), 7); });
   }
 };
 

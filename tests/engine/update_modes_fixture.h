@@ -54,6 +54,21 @@ class UpdateModes : public ::testing::Test {
     EXPECT_EQ(record, train_reference(model_, reference_));
     return course;
   }
+  // In every mode that `auto` chooses from and replay, with a commit in every step and `change` made to the options.
+  void expect_reference_in_all_modes(const Placement& placement, const std::function<void(EngineOptions&)>& change) {
+    for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+      choose(mode);
+      const Course course = expect_reference([&](EngineOptions& options) {
+        options.plan.placement = placement;
+        if (mode == UpdateMode::kReplay) options.plan.placement.gradient = {};
+        options.plan.commit_interval = 1;
+        change(options);
+      });
+      EXPECT_EQ(course.right > 0 && course.wrong > 0, mode != UpdateMode::kDeferred);
+      EXPECT_EQ(course.run_again > 0, mode == UpdateMode::kReplay);
+      ASSERT_FALSE(HasFailure()) << name_of(mode);
+    }
+  }
   int turns_of_a_step() const { return (2 * static_cast<int>(model_.visits.size()) - 1) * reference_.micro_batches; }
 
   TempFolder folder_;
