@@ -95,9 +95,11 @@ std::array<std::pair<std::string_view, double>, kLaneCount - 1> exposed_ms(const
 double percent_of_ceiling(const ReplayFigure& figure) { return 100 * figure.ceiling_ms / figure.ms; }
 
 std::string interval_words(const StepFigures& figures) {
-  const int interval = figures.measured_steps / static_cast<int>(figures.steps_ms.size());
-  return interval == 1 ? ""
-                       : fmt::format(" means over {} steps, one of which commits (replays have no commit),", interval);
+  const int measured = figures.measured_steps / static_cast<int>(figures.steps_ms.size());
+  if (measured == 1) return "";
+  const std::string rarer =
+      measured == figures.commit_interval ? "" : fmt::format(", counted as one of {}", figures.commit_interval);
+  return fmt::format(" means over {} steps, one of which commits{} (replays have no commit),", measured, rarer);
 }
 
 std::string figures_text(const Measured& measured) {

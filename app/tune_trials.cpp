@@ -19,7 +19,7 @@ double creation_ms(const Trial& trial) {
   return static_cast<double>(trial.disk_bytes) / trial.plan.speeds.value().machine.write_gb_per_s / 1e6;
 }
 double once_ms(const Trial& trial, const TrialOptions& options) {
-  const auto measured = round_up(options.steps, trial.commit_interval);
+  const auto measured = round_up(options.steps, steps_to_measure(trial.commit_interval));
   return creation_ms(trial) + static_cast<double>(kFillingSteps + measured) * trial.candidate.step_ms;
 }
 
@@ -41,19 +41,21 @@ class Trials {
     done_ms_ += creation_ms(trial);
     const Compute compute = trial.setup->model.compute(options_.tokens);
     const auto steps_ms = [&](int count) {
-      int64_t spent_ns = 0;
+      std::vector<double> ms;
       for (int step = 0; step < count; ++step) {
         tell(0, words);
         const int64_t began = now_ns();
         run.engine().train_step(trial.setup->config.optimizer.learning_rate, compute);
-        spent_ns += now_ns() - began;
+        ms.push_back(static_cast<double>(now_ns() - began) / 1e6);
         done_ms_ += trial.candidate.step_ms;
       }
-      return static_cast<double>(spent_ns) / 1e6;
+      return ms;
     };
     steps_ms(kFillingSteps);
-    for (int step = 0; step < options_.steps; step += trial.commit_interval) {
-      trial.steps_ms.push_back(steps_ms(trial.commit_interval) / trial.commit_interval);
+    const int interval = trial.commit_interval, at_once = steps_to_measure(interval);
+    for (int step = 0; step < options_.steps; step += at_once) {
+      if (at_once < interval) run.engine().commit_beside_next_step();
+      trial.steps_ms.push_back(mean_of_interval(steps_ms(at_once), interval));
     }
   }
 

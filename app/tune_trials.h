@@ -18,7 +18,7 @@ struct Trial {
   int64_t chunk_elements = 0;  // that the plan has
   int64_t disk_bytes = 0;
   int commit_interval = 1;
-  std::vector<double> steps_ms;  // measured, means over each commit interval; run_trials() fills it
+  std::vector<double> steps_ms;  // measured, means over commit intervals; run_trials() fills it
 
   bool is_given() const { return candidate.settings == TuneSettings{}; }
   bool changes_bits() const { return candidate.settings.batching != 0; }

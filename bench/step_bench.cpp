@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <thread>
 
 #include "bench/step_ceilings.h"
@@ -22,7 +23,8 @@ class StepBench {
     for (int step = 0; step < settling_steps(); ++step) one_step();
     for (int round = 0; round < bench_.rounds; ++round) {
       for (int step = 0; step < kFillingSteps; ++step) one_step();
-      for (int step = 0; step < bench_.steps; step += engine_.plan().commit_interval) measure_interval();
+      const int at_once = steps_to_measure(engine_.plan().commit_interval);
+      for (int step = 0; step < bench_.steps; step += at_once) measure_interval();
       for (int resource = 0; resource < kLaneGroupCount; ++resource) replay(static_cast<LaneGroup>(resource));
     }
     return finished();
@@ -36,20 +38,23 @@ class StepBench {
   }
 
   void measure_interval() {
-    const int interval = engine_.plan().commit_interval;
-    double ms = 0;
-    StepLanes lanes;
-    for (int step = 0; step < interval; ++step) {
-      ms += one_step();
-      lanes += engine_.last_lanes();
+    const int interval = engine_.plan().commit_interval, steps = steps_to_measure(interval);
+    std::vector<double> ms;
+    std::array<std::vector<double>, kLaneCount> exposed_ms;
+    if (steps < interval) engine_.commit_beside_next_step();
+    for (int step = 0; step < steps; ++step) {
+      ms.push_back(one_step());
+      for (size_t lane = 0; lane < kLaneCount; ++lane) {
+        exposed_ms[lane].push_back(engine_.last_lanes().uses[lane].exposed_ms);
+      }
       ++figures_.measured_steps;
       if (end_.speculated != Speculated::kNone) ++figures_.early_steps;
       if (end_.speculated == Speculated::kWrong) ++wrong_steps_;
       if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
     }
-    figures_.steps_ms.push_back(ms / interval);
+    figures_.steps_ms.push_back(mean_of_interval(ms, interval));
     for (size_t lane = 0; lane < kLaneCount; ++lane) {
-      exposed_ms_[lane].push_back(lanes.uses[lane].exposed_ms / interval);
+      exposed_ms_[lane].push_back(mean_of_interval(exposed_ms[lane], interval));
     }
   }
 
@@ -73,6 +78,7 @@ class StepBench {
   StepFigures finished() {
     std::sort(figures_.steps_ms.begin(), figures_.steps_ms.end());
     figures_.step_ms = median(figures_.steps_ms);
+    figures_.commit_interval = engine_.plan().commit_interval;
     for (size_t lane = 0; lane < kLaneCount; ++lane) figures_.exposed_ms[lane] = median(exposed_ms_[lane]);
     const bool again = 2 * wrong_steps_ > figures_.measured_steps;
     if (again && options_.plan.update == UpdateMode::kReplay) figures_.passes = 2;
@@ -102,6 +108,15 @@ class StepBench {
 };
 
 }  // namespace
+
+int steps_to_measure(int interval) { return std::min(interval, kCommitRarely); }
+
+double mean_of_interval(const std::vector<double>& steps, int interval) {
+  const double sum = std::accumulate(steps.begin(), steps.end(), 0.0), count = static_cast<double>(steps.size());
+  if (count >= interval) return sum / count;
+  const double usual = median(steps);
+  return usual + (sum - count * usual) / interval;
+}
 
 StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compute& compute,
                        const StepBenchOptions& bench) {

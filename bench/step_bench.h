@@ -16,6 +16,12 @@ namespace sluice {
 // every record once, so that no measured write meets an extent that was never written.
 constexpr int kFillingSteps = 2;
 
+// Where steps between commits are more than kCommitRarely, benchmarks measure kCommitRarely steps, with one commit. The
+// mean of a step with a commit every `interval` steps: of as many, or of fewer, whose median is a step without.
+double mean_of_interval(const std::vector<double>& steps, int interval);
+// How many steps to measure for it.
+int steps_to_measure(int interval);
+
 struct StepBenchOptions {
   double learning_rate = 1e-4;
   int rounds = 3, steps = 3;      // measured steps a round, up to a whole commit interval
@@ -28,11 +34,11 @@ struct ReplayFigure {
   StepLanes lanes;
 };
 struct StepFigures {
-  // Sorted: of each step, or where commits are rare the mean over each interval. Replays have a commit where every step
-  // has one.
+  // Sorted: of each step, or where commits are rare the mean over each interval (mean_of_interval). Replays have a
+  // commit where every step has one.
   std::vector<double> steps_ms;
   double step_ms = 0;  // their median
-  int measured_steps = 0;
+  int measured_steps = 0, commit_interval = 1;
   // Of each lane, while nothing was computed: medians, as step_ms. Compute's is 0.
   std::array<double, kLaneCount> exposed_ms{};
   std::array<ReplayFigure, kLaneGroupCount> replays;

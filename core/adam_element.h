@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "core/adam_step.h"
 #include "core/half.h"
@@ -30,21 +31,80 @@ SLUICE_HOST_DEVICE inline void store(std::byte* plane, int64_t i, T value) {
   memcpy(__builtin_assume_aligned(plane + i * static_cast<int64_t>(sizeof(T)), sizeof(T)), &value, sizeof(T));
 }
 
-template <DType kType>
-SLUICE_HOST_DEVICE inline float load_gradient(const std::byte* gradient, int64_t i) {
-  if constexpr (kType == DType::kBf16) return float_of_bf16(load<uint16_t>(gradient, i));
-  if constexpr (kType == DType::kFp16) return float_of_fp16(load<uint16_t>(gradient, i));
-  if constexpr (kType == DType::kFp32) return load<float>(gradient, i);
+// As it lies in memory: bf16 and fp16 in two bytes.
+template <Precision kPrecision>
+SLUICE_HOST_DEVICE inline auto load_stored_master(const AdamPlanes& planes, int64_t i) {
+  if constexpr (kPrecision == Precision::kBf16) {
+    return SplitMaster{load<uint16_t>(planes.weights, i), planes.residual[i]};
+  } else if constexpr (kPrecision == Precision::kFp16) {
+    return planes.master[i];
+  } else {
+    return load<float>(planes.weights, i);
+  }
 }
-
+template <Precision kPrecision, class Stored>
+SLUICE_HOST_DEVICE inline float master_of(Stored stored) {
+  if constexpr (kPrecision == Precision::kBf16)
+    return join_master(stored);
+  else
+    return stored;
+}
 template <Precision kPrecision>
 SLUICE_HOST_DEVICE inline float load_master(const AdamPlanes& planes, int64_t i) {
-  if constexpr (kPrecision == Precision::kBf16) {
-    return join_master({load<uint16_t>(planes.weights, i), planes.residual[i]});
-  }
-  if constexpr (kPrecision == Precision::kFp16) return planes.master[i];
-  if constexpr (kPrecision == Precision::kFp32) return load<float>(planes.weights, i);
+  return master_of<kPrecision>(load_stored_master<kPrecision>(planes, i));
 }
+
+template <DType kType>
+struct StoredAs {
+  using Type = uint16_t;
+};
+template <>
+struct StoredAs<DType::kFp32> {
+  using Type = float;
+};
+template <DType kType>
+SLUICE_HOST_DEVICE inline float widened(typename StoredAs<kType>::Type value) {
+  if constexpr (kType == DType::kBf16) return float_of_bf16(value);
+  if constexpr (kType == DType::kFp16) return float_of_fp16(value);
+  if constexpr (kType == DType::kFp32) return value;
+}
+
+SLUICE_HOST_DEVICE inline bool has_two_moments(const AdamStep& step) {
+  return step.kind == AdamKind::kAdamW || step.kind == AdamKind::kAdam;
+}
+
+// The master, the moments and the gradient; of kinds with one moment v stays 0.
+struct Element {
+  float p = 0, m = 0, v = 0, g = 0;
+};
+
+// The same as it lies in the planes: reading it waits for nothing, so that a GPU has many under way.
+template <Precision kPrecision, DType kGradient, DType kMoments>
+struct StoredElement {
+  std::conditional_t<kPrecision == Precision::kBf16, SplitMaster, float> p;
+  typename StoredAs<kMoments>::Type m, v;
+  typename StoredAs<kGradient>::Type g;
+
+  SLUICE_HOST_DEVICE void load(const AdamStep& step, const AdamPlanes& planes, int64_t i) {
+    using Gradient = typename StoredAs<kGradient>::Type;
+    g = adam::load<Gradient>(planes.gradient, i);
+    p = load_stored_master<kPrecision>(planes, i);
+    v = {};
+    if constexpr (kMoments == DType::kBf16) {
+      m = planes.half_moment1[i];
+      if (has_two_moments(step)) v = planes.half_moment2[i];
+    } else {
+      m = planes.moment1[i];
+      if (has_two_moments(step)) v = planes.moment2[i];
+    }
+  }
+  SLUICE_HOST_DEVICE Element element() const {
+    return {.p = master_of<kPrecision>(p),
+            .m = widened<kMoments>(m),
+            .v = widened<kMoments>(v),
+            .g = widened<kGradient>(g)};
+  }
+};
 
 template <Precision kPrecision>
 SLUICE_HOST_DEVICE inline void store_master(const AdamPlanes& planes, int64_t i, float master) {
@@ -57,28 +117,6 @@ SLUICE_HOST_DEVICE inline void store_master(const AdamPlanes& planes, int64_t i,
     store(planes.weights, i, fp16_of_float(master));
   } else {
     store(planes.weights, i, master);
-  }
-}
-
-// The master and the moments; of kinds with one moment v stays 0.
-struct Element {
-  float p = 0, m = 0, v = 0;
-};
-
-SLUICE_HOST_DEVICE inline bool has_two_moments(const AdamStep& step) {
-  return step.kind == AdamKind::kAdamW || step.kind == AdamKind::kAdam;
-}
-
-template <DType kMoments>
-SLUICE_HOST_DEVICE inline void load_moments(const AdamStep& step, const AdamPlanes& planes, int64_t i,
-                                            Element& element) {
-  const bool two = has_two_moments(step);
-  if constexpr (kMoments == DType::kBf16) {
-    element.m = float_of_bf16(planes.half_moment1[i]);
-    if (two) element.v = float_of_bf16(planes.half_moment2[i]);
-  } else {
-    element.m = planes.moment1[i];
-    if (two) element.v = planes.moment2[i];
   }
 }
 
@@ -96,7 +134,8 @@ SLUICE_HOST_DEVICE inline void store_moments(const AdamStep& step, const AdamPla
   }
 }
 
-SLUICE_HOST_DEVICE inline Element with_one_moment(const AdamStep& step, Element e, float g) {
+SLUICE_HOST_DEVICE inline Element with_one_moment(const AdamStep& step, Element e) {
+  float g = e.g;
   if (step.kind == AdamKind::kLion) {
     const float p = e.p * step.decay;
     const float c = std::fma(step.one_minus_beta1, g - e.m, e.m);
@@ -113,8 +152,8 @@ SLUICE_HOST_DEVICE inline Element with_one_moment(const AdamStep& step, Element 
   return {e.p - step.step_size * m, m};
 }
 
-SLUICE_HOST_DEVICE inline Element with_two_moments(const AdamStep& step, Element e, float g) {
-  float p = e.p;
+SLUICE_HOST_DEVICE inline Element with_two_moments(const AdamStep& step, Element e) {
+  float p = e.p, g = e.g;
   if (step.kind == AdamKind::kAdamW) {
     p = p * step.decay;
   } else {
@@ -126,15 +165,19 @@ SLUICE_HOST_DEVICE inline Element with_two_moments(const AdamStep& step, Element
   return {p - (step.step_size * m) / den, m, v};
 }
 
-// Reads and writes element i of every plane. False: p, m or v is not finite.
-template <Precision kPrecision, DType kGradient, DType kMoments>
-SLUICE_HOST_DEVICE inline bool update(const AdamStep& step, const AdamPlanes& planes, int64_t i) {
-  const float g = load_gradient<kGradient>(planes.gradient, i) * step.scale;
-  Element e{.p = load_master<kPrecision>(planes, i)};
-  load_moments<kMoments>(step, planes, i, e);
-  e = has_two_moments(step) ? with_two_moments(step, e, g) : with_one_moment(step, e, g);
-  store_moments<kMoments>(step, planes, i, e);
-  store_master<kPrecision>(planes, i, e.p);
+SLUICE_HOST_DEVICE inline Element updated(const AdamStep& step, Element e) {
+  e.g = e.g * step.scale;
+  return has_two_moments(step) ? with_two_moments(step, e) : with_one_moment(step, e);
+}
+
+template <Precision kPrecision, DType kMoments>
+SLUICE_HOST_DEVICE inline void store_element(const AdamStep& step, const AdamPlanes& planes, int64_t i,
+                                             const Element& element) {
+  store_moments<kMoments>(step, planes, i, element);
+  store_master<kPrecision>(planes, i, element.p);
+}
+
+SLUICE_HOST_DEVICE inline bool is_finite(const Element& e) {
   return std::isfinite(e.p) && std::isfinite(e.m) && std::isfinite(e.v);
 }
 

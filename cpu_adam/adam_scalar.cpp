@@ -8,7 +8,11 @@ template <Precision kPrecision, DType kGradient, DType kMoments>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
   bool finite = true;
   for (int64_t i = 0; i < elements; ++i) {
-    finite = adam::update<kPrecision, kGradient, kMoments>(step, planes, i) && finite;
+    adam::StoredElement<kPrecision, kGradient, kMoments> before;
+    before.load(step, planes, i);
+    const adam::Element after = adam::updated(step, before.element());
+    adam::store_element<kPrecision, kMoments>(step, planes, i, after);
+    finite = adam::is_finite(after) && finite;
   }
   return finite ? Finite::kYes : Finite::kNo;
 }

@@ -83,7 +83,8 @@ void Engine::Impl::spend() noexcept {
 
 // What updates and commit of this unit do: those of the step before, and those that its own backward runs early.
 void Engine::Impl::order_updates() {
-  const bool due = unit_kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0;
+  const bool due =
+      unit_kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0 || commit_asked_for == Flag::kYes;
   order.commit = unsaved == Flag::kYes && due ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue;
   order.update = pending == Flag::kYes ? UpdateOrder::Update::kPending : UpdateOrder::Update::kNone;
   order.steps = order_steps;
@@ -119,7 +120,7 @@ void Engine::Impl::end_unit(UnitKind kind) {
   on_device = Flag::kYes;
   if (kind != UnitKind::kDrain) kept_valid = Flag::kYes;
   if (kind == UnitKind::kDrain && pending == Flag::kYes) kept_valid = Flag::kNo;
-  if (order.commit == UpdateOrder::Commit::kDue) unsaved = Flag::kNo;
+  if (order.commit == UpdateOrder::Commit::kDue) unsaved = commit_asked_for = Flag::kNo;
   pending = Flag::kNo;
   prefetched = half_read_ahead(kind);
   speculated = Speculated::kNone;
@@ -373,6 +374,7 @@ void Engine::begin_step(double learning_rate) { impl_->begin_step(learning_rate)
 Use Engine::enter(int visit, Pass pass) { return impl_->enter(visit, pass); }
 StepEnd Engine::finish_step() { return impl_->finish_step(); }
 void Engine::abort_step() { impl_->abort_step(); }
+void Engine::commit_beside_next_step() { impl_->commit_asked_for = Impl::Flag::kYes; }
 void Engine::drain() { impl_->drain(); }
 Replay Engine::replay(LaneGroup resource, const Compute& compute) { return impl_->replay(resource, compute); }
 

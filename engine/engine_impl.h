@@ -146,6 +146,7 @@ class Engine::Impl final : public LaneWork {
   Flag kept_valid = Flag::kNo;           // weights kept on the device are those of the last step
   Flag on_device = Flag::kNo;            // ... and records at home on the device are there
   Flag unsaved = Flag::kNo;              // captured is newer than what is committed
+  Flag commit_asked_for = Flag::kNo;     // by commit_beside_next_step()
   double pending_scale = 1, pending_learning_rate = 0;
   std::vector<Flag> dirty;  // per record at home in host memory: changed since it was written
   std::exception_ptr spent;

@@ -19,7 +19,10 @@ constexpr int kFewMicroBatches = 8;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
 constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
 constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
-constexpr double kFullLane = 0.95;  // of a step: a lane that is busy so long leaves little to gain
+constexpr int kRarerIntervals[] = {20, 50, 100, 200, 500, 1000};
+constexpr double kCommitsMayTake = 0.03;  // of a step, on average
+constexpr double kMostLostMs = 60'000;    // of training that a crash loses, where commits are that rare
+constexpr double kFullLane = 0.95;        // of a step: a lane that is busy so long leaves little to gain
 
 void take_larger_chunks(FewPieces& pieces) {
   PlanOptions& options = pieces.options;
@@ -291,16 +294,33 @@ std::optional<int> PlanSearch::other_interval(const Plan& plan) const {
   return early_asked_for || all_on_nvme ? std::nullopt : std::optional(kCommitRarely);
 }
 
+// A commit is done when the step after it is: nothing but rarer ones hides what it takes beyond that step.
+PlanSearch::Candidate PlanSearch::with_rarer_commits(Candidate start) {
+  if (options_.commit_interval != 0 || start.plan.commit_interval != kCommitRarely) return start;
+  Plan twice = start.plan;
+  twice.commit_interval = 2 * kCommitRarely;
+  const double half_ms = start.step_ms - predict(model_, twice, *options_.speeds).step_ms;
+  const double commit_ms = 2 * half_ms * kCommitRarely, others_ms = start.step_ms - 2 * half_ms;
+  Choice choice = start.choice;
+  for (const int next : kRarerIntervals) {
+    if (commit_ms <= kCommitsMayTake * others_ms * choice.commit_interval) break;
+    if (next * others_ms + commit_ms > kMostLostMs) break;
+    choice.commit_interval = next;
+  }
+  consider({{choice}}, start);
+  return start;
+}
+
 PlanSearch::Candidates PlanSearch::candidates() {
   Candidates found{attempt(first()), std::nullopt};
   if (!found.first || !options_.speeds) return found;
-  found.first = best_like(std::move(*found.first));
+  found.first = with_rarer_commits(best_like(std::move(*found.first)));
   const std::optional<int> interval = other_interval(found.first->plan);
   if (!interval) return found;
   Choice choice = first();
   choice.commit_interval = *interval;
   found.other = attempt(choice);
-  if (found.other) found.other = best_like(std::move(*found.other));
+  if (found.other) found.other = with_rarer_commits(best_like(std::move(*found.other)));
   return found;
 }
 

@@ -95,6 +95,9 @@ class PlanSearch {
   // anywhere. Takes the best of them in place of `best` where it is shorter.
   void consider_whole(const Choice& start, Candidate& best);
   std::optional<int> other_interval(const Plan& plan) const;
+  // With as many more steps from commit to commit as it takes for them to be a small part of the time, where `auto` may
+  // choose and a crash then loses little; `start` where that is no shorter.
+  Candidate with_rarer_commits(Candidate start);
 
   const ModelSpec& model_;
   const PlanOptions& options_;

@@ -35,15 +35,14 @@ void CloseLaunches::check(const ClosedPiece& piece, int64_t first) const {
                "a piece of a closed gradient lies over values that are read after it");
 }
 
-CloseLaunch CloseLaunches::next(int64_t most_tiles) {
-  CloseLaunch launch;
-  CloseWork& work = launch.work;
+CloseWork CloseLaunches::next(int64_t most_tiles) {
+  CloseWork work;
   work.open = gradient_.open;
   work.elements = elements_;
   work.scale = gradient_.scale;
   work.first_tile = tile_;
   const int64_t first = tile_ * kTileElements;
-  if (first >= elements_) return launch;
+  if (first >= elements_) return work;
   const std::span<const ClosedPiece> pieces = gradient_.pieces;
   while (piece_first_ + pieces[piece_].elements <= first) piece_first_ += pieces[piece_++].elements;
   int64_t end =
@@ -57,9 +56,9 @@ CloseLaunch CloseLaunches::next(int64_t most_tiles) {
     }
     work.targets[work.target_count++] = {pieces[piece].to, at};
   }
-  launch.tiles = (end - first + kTileElements - 1) / kTileElements;
-  tile_ += launch.tiles;
-  return launch;
+  work.tiles = (end - first + kTileElements - 1) / kTileElements;
+  tile_ += work.tiles;
+  return work;
 }
 
 }  // namespace sluice

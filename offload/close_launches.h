@@ -8,18 +8,13 @@
 
 namespace sluice {
 
-struct CloseLaunch {
-  kernels::CloseWork work;  // without tile_sums and progress
-  int64_t tiles = 0;        // 0: all is launched
-};
-
 class CloseLaunches {
  public:
   // Pieces but the first and the last hold 128 elements or more, or none; each goes to where the open gradient is not,
   // or to no later than it comes from (checks fail). They must stay while launches are taken.
   explicit CloseLaunches(const Closing& gradient);
-  // The next tiles, no more than `most_tiles`.
-  CloseLaunch next(int64_t most_tiles);
+  // The next tiles, no more than `most_tiles`; none: all is launched. Without tile_sums and progress.
+  kernels::CloseWork next(int64_t most_tiles);
 
  private:
   void check(const ClosedPiece& piece, int64_t first) const;

@@ -22,7 +22,7 @@ void check_cuda(int error, const CudaCall& call);
 
 // Start kernels on a stream; nothing for no elements. The bodies are in device_kernels.h and close_kernel.h.
 void launch_add(CUstream_st* stream, DType dtype, const kernels::AddWork& work);
-void launch_close(CUstream_st* stream, DType dtype, const kernels::CloseWork& work, int64_t tiles);
+void launch_close(CUstream_st* stream, DType dtype, const kernels::CloseWork& work);
 // *not_finite: update_kernel.h.
 void launch_update(CUstream_st* stream, AdamFormat format, const AdamRun& run, int* not_finite);
 // Throws DeviceError where the build has no code for the current GPU.

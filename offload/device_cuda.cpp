@@ -299,7 +299,7 @@ class DeviceCuda final : public Device {
   cudaStream_t stream() const { return compute_.stream().get(); }
   int64_t own_offset() const { return round_up(bytes_, 256); }
   void make_room_for_sums();
-  void start_closing(CloseLaunch& launch, DType dtype);
+  void start_closing(kernels::CloseWork& work, DType dtype);
 
   Gpu gpu_;  // as it was before
   int64_t bytes_;
@@ -323,11 +323,11 @@ void DeviceCuda::make_room_for_sums() {
 }
 
 // Launches of one stream take turns with two places for their progress.
-void DeviceCuda::start_closing(CloseLaunch& launch, DType dtype) {
+void DeviceCuda::start_closing(kernels::CloseWork& work, DType dtype) {
   auto* const progress = reinterpret_cast<kernels::CloseProgress*>(memory_.at() + own_offset());
-  launch.work.progress = progress + closings_ % 2;
-  launch.work.next_progress = progress + ++closings_ % 2;
-  launch_close(stream(), dtype, launch.work, launch.tiles);
+  work.progress = progress + closings_ % 2;
+  work.next_progress = progress + ++closings_ % 2;
+  launch_close(stream(), dtype, work);
 }
 
 void DeviceCuda::close_gradient(const Closing& closing, double* norm_part) {
@@ -335,10 +335,10 @@ void DeviceCuda::close_gradient(const Closing& closing, double* norm_part) {
   CloseLaunches launches(closing);
   for (;;) {
     make_room_for_sums();
-    CloseLaunch launch = launches.next(sums_.room());
-    if (launch.tiles == 0) return;
-    launch.work.tile_sums = sums_.take(norm_part, launch.tiles, compute_.next());
-    start_closing(launch, closing.dtype);
+    kernels::CloseWork work = launches.next(sums_.room());
+    if (work.tiles == 0) return;
+    work.tile_sums = sums_.take(norm_part, work.tiles, compute_.next());
+    start_closing(work, closing.dtype);
   }
 }
 
@@ -346,9 +346,9 @@ void DeviceCuda::round_to(const float* from, std::byte* to, DType dtype, int64_t
   const ClosedPiece piece{to, elements};
   CloseLaunches launches({.open = from, .scale = 1, .dtype = dtype, .pieces = {&piece, 1}});
   for (;;) {
-    CloseLaunch launch = launches.next(INT32_MAX);
-    if (launch.tiles == 0) return;
-    start_closing(launch, dtype);
+    kernels::CloseWork work = launches.next(INT32_MAX);
+    if (work.tiles == 0) return;
+    start_closing(work, dtype);
   }
 }
 

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kBlockThreads) add_kernel(const __grid_constan
 template <DType kType>
 __global__ void __launch_bounds__(kBlockThreads) close_kernel(const __grid_constant__ CloseWork work) {
   __shared__ CloseShared<kType> shared;
-  close_tile<kType>(GpuBlock(), work, shared);
+  close_part<kType>(GpuBlock(), work, shared);
 }
 
 }  // namespace
@@ -31,13 +31,13 @@ void launch_add(CUstream_st* stream, DType dtype, const AddWork& work) {
   check_cuda(cudaGetLastError(), {"launch of add_gradient", work.elements, "elements"});
 }
 
-void launch_close(CUstream_st* stream, DType dtype, const CloseWork& work, int64_t tiles) {
-  const auto blocks = static_cast<unsigned>(tiles);
+void launch_close(CUstream_st* stream, DType dtype, const CloseWork& work) {
+  const auto blocks = static_cast<unsigned>(parts_of(work));
   if (blocks == 0) return;
   if (dtype == DType::kBf16) close_kernel<DType::kBf16><<<blocks, kBlockThreads, 0, stream>>>(work);
   if (dtype == DType::kFp16) close_kernel<DType::kFp16><<<blocks, kBlockThreads, 0, stream>>>(work);
   if (dtype == DType::kFp32) close_kernel<DType::kFp32><<<blocks, kBlockThreads, 0, stream>>>(work);
-  check_cuda(cudaGetLastError(), {"launch of close_gradient", tiles, "tiles"});
+  check_cuda(cudaGetLastError(), {"launch of close_gradient", work.tiles, "tiles"});
 }
 
 void check_kernels() {

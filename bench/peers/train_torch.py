@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains one shape on the CPU, activations checkpointed block by block, and prints one JSON line.
+"""Trains one shape, activations checkpointed block by block, and prints one JSON line.
 
 plain: PyTorch with everything in memory: bf16 weights, fp32 masters, fused AdamW, clipping by global norm.
 zero:  DeepSpeed's ZeRO-3 with optimizer state and parameters in a folder on NVMe (ZeRO-Infinity), with the settings that
@@ -25,7 +25,13 @@ parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--warm", type=int, default=3)
 parser.add_argument("--clipping", type=float, default=shapes.CLIPPING)
 parser.add_argument("--threads", type=int, default=os.cpu_count())
+parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: with plain alone")
+parser.add_argument("--micro", type=int, help="samples of a micro-batch, in place of the shape's")
+parser.add_argument("--sequence", type=int, help="tokens of a sample, in place of the shape's")
+parser.add_argument("--keep-graphs", action="store_true", help="no activation checkpointing")
 options = parser.parse_args()
+if options.device == "cuda" and options.engine != "plain":
+    parser.error("--device cuda is for --engine plain")
 os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
 if options.engine == "zero":  # one rank, as its launcher would set it up
     alone = dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29533",
@@ -39,18 +45,20 @@ from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
 torch.set_num_threads(options.threads)
 torch.manual_seed(7)
 shape = shapes.SHAPES[options.shape]
+shape = shape | {key: getattr(options, key) for key in ("micro", "sequence") if getattr(options, key)}
 model = GPT2LMHeadModel(
     GPT2Config(n_layer=shape["layers"], n_embd=shape["width"], n_head=shape["heads"], vocab_size=shape["vocabulary"],
                n_positions=shape["positions"], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False))
-model.train()
-model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=options.engine == "zero"))
+model.to(options.device).train()
+if not options.keep_graphs:
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=options.engine == "zero"))
 data = torch.frombuffer(bytearray(shapes.text()), dtype=torch.uint8)
 places = torch.Generator().manual_seed(1)
 
 
 def micro_batch():
     starts = torch.randint(0, len(data) - shape["sequence"], (shape["micro"],), generator=places)
-    return torch.stack([data[int(at):int(at) + shape["sequence"]] for at in starts]).long()
+    return torch.stack([data[int(at):int(at) + shape["sequence"]] for at in starts]).long().to(options.device)
 
 
 class Plain:

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "app/tune_report.h"
+#include "bench/step_bench.h"
 #include "core/bytes.h"
 
 namespace sluice {
@@ -32,6 +33,15 @@ TEST(Choose, changes_bits_for_two_percent_more) {
   EXPECT_FALSE(choose({trial(kOtherBits, {79}), trial(kSameBits, {80}), trial(kGiven, {100})}).changes_bits());
   EXPECT_TRUE(choose({trial(kOtherBits, {78}), trial(kSameBits, {80}), trial(kGiven, {100})}).changes_bits());
   EXPECT_TRUE(choose({trial(kOtherBits, {97}), trial(kGiven, {100})}).is_given());
+}
+
+TEST(MeanOfInterval, counts_a_commit_among_fewer_steps_as_rarely_as_it_comes) {
+  EXPECT_EQ(steps_to_measure(1), 1);
+  EXPECT_EQ(steps_to_measure(10), 10);
+  EXPECT_EQ(steps_to_measure(500), 10);
+  EXPECT_DOUBLE_EQ(mean_of_interval({7}, 1), 7);
+  EXPECT_DOUBLE_EQ(mean_of_interval({2, 2, 8}, 3), 4);
+  EXPECT_DOUBLE_EQ(mean_of_interval({2, 2, 8}, 60), 2.1);
 }
 
 TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {

@@ -59,6 +59,23 @@ TEST_F(Lifecycle, a_drained_step_is_what_a_resume_finds) {
   EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
 }
 
+TEST_F(Lifecycle, a_commit_that_is_asked_for_comes_beside_the_next_step_and_once) {
+  EngineOptions with = options();
+  with.plan.commit_interval = 100;
+  put_records(with.plan, HomeKind::kHost);
+  auto running = engine(with);
+  for (int i = 0; i < 3; ++i) step(*running);
+  EXPECT_EQ(running->committed().step, 0);
+  running->commit_beside_next_step();
+  EXPECT_EQ(running->committed().step, 0);
+  step(*running);
+  EXPECT_EQ(running->committed().step, 3);
+  step(*running);
+  step(*running);
+  EXPECT_EQ(running->committed().step, 3);
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
 TEST_F(Lifecycle, a_plan_tells_to_the_byte_what_steps_write_to_the_drives) {
   for (const HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
     for (const int interval : {1, 3}) {

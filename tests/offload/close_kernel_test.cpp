@@ -43,10 +43,10 @@ struct Closed {
 };
 
 template <DType kType, class Of>
-void launch(const CloseLaunch& next, int64_t at_once, uint64_t seed) {
-  ResidentBlocks<Of>(next.tiles, at_once, seed).run([&](const Of& block) {
+void launch(const CloseWork& next, int64_t at_once, uint64_t seed) {
+  ResidentBlocks<Of>(kernels::parts_of(next), at_once, seed).run([&](const Of& block) {
     const auto shared = std::make_unique<kernels::CloseShared<kType>>();
-    kernels::close_tile<kType>(block, next.work, *shared);
+    kernels::close_part<kType>(block, next, *shared);
   });
 }
 
@@ -56,12 +56,12 @@ Closed close_by_kernel(const Closing& gradient, const Way& way = {}) {
   const auto progress = std::make_unique<CloseProgress[]>(2);
   CloseLaunches launches(gradient);
   for (;;) {
-    CloseLaunch next = launches.next(way.most_tiles);
+    CloseWork next = launches.next(way.most_tiles);
     if (next.tiles == 0) return closed;
     std::vector<double> sums(static_cast<size_t>(next.tiles));
-    if (way.norm == Norm::kWanted) next.work.tile_sums = sums.data();
-    next.work.progress = &progress[closed.launches % 2];
-    next.work.next_progress = &progress[++closed.launches % 2];
+    if (way.norm == Norm::kWanted) next.tile_sums = sums.data();
+    next.progress = &progress[closed.launches % 2];
+    next.next_progress = &progress[++closed.launches % 2];
     const uint64_t seed = way.seed + static_cast<uint64_t>(closed.launches);
     if (gradient.dtype == DType::kBf16) launch<DType::kBf16, Of>(next, way.at_once, seed);
     if (gradient.dtype == DType::kFp16) launch<DType::kFp16, Of>(next, way.at_once, seed);
@@ -95,7 +95,7 @@ TEST(CloseKernel, gives_the_bits_and_the_norm_of_the_host_at_every_size_and_offs
 // A gradient that closes into memory `distance` floats before it.
 class InPlace {
  public:
-  static constexpr int64_t kElements = 150'001;
+  static constexpr int64_t kElements = 300'001;
 
   InPlace(DType dtype, int64_t distance)
       : dtype_(dtype), distance_(distance), open_(make_values(distance + kElements, Values::kOrdinary, 6)) {

@@ -33,7 +33,7 @@ class ResidentBlock {
   bool told(const uint32_t* word, uint32_t bits) const { return (*word & bits) == bits; }
   template <class Condition>
   void wait(const Condition& condition) const {
-    for (int thread = 0; thread < kernels::kBlockThreads; ++thread) {
+    for (int thread = kernels::kBlockThreads - 1; thread >= 0; --thread) {
       while (!condition(thread)) pause(State::kWaits);
     }
     pause(State::kGoesOn);
