@@ -23,10 +23,12 @@ class BenchStepTest : public CommandTest {
 
 TEST_F(BenchStepTest, measures_ten_steps_with_a_commit_where_commits_are_rarer) {
   fs::create_directory(file("drive"));
-  const Ended ended = bench({"--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2", "--set",
-                             "sluice.placement.state=host", "--set", "sluice.commit_interval=200"});
+  const Ended ended =
+      bench({"--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2", "--set", "sluice.placement.state=host",
+             "--set", "sluice.host_memory=8MiB", "--set", "sluice.commit_interval=200"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.out, testing::HasSubstr("means over 10 steps, one of which commits, counted as one of 200 (replays"));
+  EXPECT_THAT(ended.out,
+              testing::HasSubstr("means over 10 steps, one of which commits, counted as one of 200 (replays"));
 }
 
 TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
