@@ -79,6 +79,11 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   CLI::Option* resume = command->add_flag_callback(
       "--resume", [&options] { options.open = OpenMode::kResume; }, "Go on after the last committed step");
   command
+      ->add_option("--from-step", options.from_step,
+                   "Go on after this step, the last committed one or the one before (see checkpoint verify)")
+      ->check(whole_number(0))
+      ->needs(resume);
+  command
       ->add_flag_callback(
           "--overwrite", [&options] { options.open = OpenMode::kOverwrite; }, "Replace the run that is there")
       ->excludes(resume);
@@ -169,9 +174,28 @@ void add_report(CLI::App& app, ReportCommand& options) {
   });
 }
 
-void add_checkpoint(CLI::App& app, ExportCommand& options, TrimCommand& trim) {
+struct CheckpointCommands {
+  ExportCommand export_to;
+  TrimCommand trim;
+  std::string verify;  // the folder
+};
+
+void add_verify(CLI::App& checkpoint, std::string& folder, int& exit_code) {
+  CLI::App* command = checkpoint.add_subcommand(
+      "verify",
+      "Read all that is committed and compare it with its checksums: of the last commit, and of the one before");
+  command->add_option("DIR", folder, "Folder of the run")->required()->check(check_name);
+  command->callback([&] {
+    Console console;
+    if (run_verify(folder, console) == Verified::kDamaged) exit_code = kFailed;
+  });
+}
+
+void add_checkpoint(CLI::App& app, CheckpointCommands& commands, int& exit_code) {
   CLI::App* checkpoint = app.add_subcommand("checkpoint", "Checkpoints of a run")->require_subcommand(1);
-  add_trim(*checkpoint, trim);
+  add_trim(*checkpoint, commands.trim);
+  add_verify(*checkpoint, commands.verify, exit_code);
+  ExportCommand& options = commands.export_to;
   CLI::App* command =
       checkpoint->add_subcommand("export", "Write a Hugging Face folder: config.json, model.safetensors");
   command->add_option("DIR", options.folder, "Folder of the run")->required()->check(check_name);
@@ -209,14 +233,13 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   tune.make_queue = make_queue;
   GenerateCommand generate;
   ReportCommand report;
-  ExportCommand export_options;
-  TrimCommand trim;
+  CheckpointCommands checkpoint;
   add_train(app, train, exit_code);
   add_plan(app, plan);
   add_tune(app, tune, exit_code);
   add_generate(app, generate);
   add_report(app, report);
-  add_checkpoint(app, export_options, trim);
+  add_checkpoint(app, checkpoint, exit_code);
   add_bench(app, exit_code);
   app.add_subcommand("info", "This machine: backends and why, CPU, memory, limits, versions")->callback([] {
     Console console;

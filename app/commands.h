@@ -62,6 +62,10 @@ struct TrimCommand {
 };
 void run_trim(const TrimCommand& command, Console& console);
 
+enum class Verified { kWhole, kDamaged };
+// Prints for each step that the store of the run in `folder` has whether it is whole. kDamaged: the last committed is not.
+Verified run_verify(const std::string& folder, Console& console);
+
 void run_info(Console& console);
 
 }  // namespace sluice

@@ -161,6 +161,7 @@ void Training::open_engine() {
   RunConfig& config = setup_.config;
   EngineOptions options = engine_options(setup_, *plan_options_, opening_.stores(), console_.log());
   options.open = opening_.mode;
+  options.from_step = options_.from_step;
   options.probe_io = ProbeIo::kYes;
   options.store.make_queue = options_.make_queue;
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };

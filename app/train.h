@@ -18,6 +18,7 @@ struct TrainOptions {
   std::optional<int64_t> steps;  // from the start of the run; not given: one epoch
   std::string out;               // empty: runs/<name of the configuration>
   OpenMode open = OpenMode::kCreate;
+  std::optional<int64_t> from_step;  // to go on from, with OpenMode::kResume; not given: the last committed one
   std::optional<uint64_t> seed;
   std::string machine;  // --machine; empty: this one is measured
   std::string trace;    // file of the trace of hops, in place of sluice.trace; empty: as configured

@@ -151,6 +151,9 @@ struct EngineOptions {
   std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;
   std::function<std::unique_ptr<Device>(DeviceKind, int64_t, AdamKernel)> make_device = sluice::make_device;
   std::string trace_path;  // empty: none
+  // Of a store that is opened: the step to go on from, its last committed one or the one before where that is still whole.
+  // The later one is given up for good.
+  std::optional<int64_t> from_step;
   // Called with what a store that is opened has committed, before anything in it changes. What it throws refuses it.
   std::function<void(const StepState&)> accept_store;
   // Called when a store has taken the place of whatever was there, before its first commit.

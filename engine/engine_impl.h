@@ -175,7 +175,7 @@ class Engine::Impl final : public LaneWork {
  private:
   void open_store(const ParameterSource& source);
   void probe(StoreOptions& store_options) const;
-  StoreIdentity identity() const;
+  void open_step();
   int node_near_device() const;
   void charge_ledger();
   void make_host_arena(int near_device);

@@ -7,6 +7,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/engine_impl.h"
+#include "engine/store_identity.h"
 #include "engine/update_nodes.h"
 #include "swap/io_probe.h"
 
@@ -128,13 +129,15 @@ void Engine::Impl::make_host_arena(int near_device) {
   });
 }
 
-StoreIdentity Engine::Impl::identity() const {
-  return {.model = model.canonical_text(),
-          .precision = plan.options.precision,
-          .optimizer = plan.options.optimizer,
-          .moments = plan.options.moments,
-          .chunk_elements = plan.geometry.chunk_elements(),
-          .chunk_count = static_cast<int64_t>(plan.chunks.size())};
+// Goes back to the step before the last committed one, if that is asked for.
+void Engine::Impl::open_step() {
+  const std::vector<int64_t> steps = store ? store->openable_steps() : std::vector<int64_t>();
+  if (std::ranges::find(steps, *options.from_step) == steps.end()) {
+    throw ConfigError(fmt::format("{}: there is no step {} to go on from; what is committed there: {}",
+                                  options.store.folder.string(), *options.from_step,
+                                  steps.empty() ? "nothing" : fmt::format("step {}", fmt::join(steps, ", and step "))));
+  }
+  store->open_step(*options.from_step);
 }
 
 // The host arena is still empty: it is the memory that the store will use, and already counted.
@@ -181,12 +184,14 @@ void Engine::Impl::open_store(const ParameterSource& source) {
     check_progress(found, plan.options.progress_bytes);
     if (options.accept_store) options.accept_store(found.committed());
   };
+  const StoreIdentity identity = store_identity(model, plan.options, plan.geometry);
   const bool opens = goes_on(options.open) && find_store(store_options.folders()) == StoreExists::kYes;
   const bool probes = options.probe_io == ProbeIo::kYes && store_options.queue.backend == IoBackend::kAuto;
   // Opening refuses a store without one of its drives, whose folder may be another drive's now.
   if (probes && (!opens || all_drives_are_there(store_options))) probe(store_options);
-  if (opens) store = RecordStore::open(plan.geometry, identity(), store_options);
+  if (opens) store = RecordStore::open(plan.geometry, identity, store_options);
   if (options.open == OpenMode::kOpen && !store) refuse_empty(store_options.folder);
+  if (options.from_step) open_step();
   if (options.open == OpenMode::kResume && (!store || store->committed().step == 0)) {
     store.reset();  // initial values may be of another seed: whoever wrote them never came to a step
     say(options.log, LogLevel::kWarning,
@@ -196,7 +201,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   const bool opened = store != nullptr;
   if (!opened) {
     if (options.open == OpenMode::kCreate) store_options.existing = StoreOptions::Existing::kRefused;
-    store = RecordStore::create(plan.geometry, identity(), store_options);
+    store = RecordStore::create(plan.geometry, identity, store_options);
     if (options.on_new_store) options.on_new_store();
   }
   update_pass = std::make_unique<UpdatePass>(UpdatePass::Parts{

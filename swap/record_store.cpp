@@ -227,8 +227,6 @@ std::vector<int64_t> RecordStore::openable_steps() const {
   return steps;
 }
 
-void RecordStore::open_step(int64_t step) { impl_->open_step(step); }
-
 void RecordStore::read(RecordId record, std::byte* into, uint64_t tag) {
   impl_->start_record(record, IoOp::kRead, into, tag);
 }
@@ -329,7 +327,7 @@ CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t fou
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
       "({}); nothing was done with them; check the drive and its cables{}, then {}; where that ends here again the "
-      "drive has kept other bytes than it was given: {}",
+      "drive has kept other bytes than it was given: see whether the step before is whole (checkpoint verify), or {}",
       block, record.chunk, name_of(record.group), planes[p].name, e.written[p], found,
       impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), kGoOn, kStartOver));
 }

@@ -162,6 +162,10 @@ class RecordStore {
   // first: where a record or the table of the older one is not whole this throws CorruptionError, and the store stays
   // at the newer. Blocks; takes the memory of the largest record meanwhile.
   void open_step(int64_t step);
+  // Reads all records of one of openable_steps() of a store just opened; nothing in it changes. Throws CorruptionError
+  // for the first that is not whole. Blocks; takes the memory of the largest record meanwhile. `progress`: bytes read,
+  // and in all.
+  void verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress = {});
 
   // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read
   // takes what was last written. A write goes to the slot that is not committed. Never two transfers of a record at

@@ -56,11 +56,25 @@ struct RecordStore::Impl {
   bool read_table(int area, const Superblock& superblock);
   void adopt_table(int area, const Superblock& superblock);
   void burn_generation();
-  void open_step(int64_t step);
-  void verify_older(int64_t step);
   void run_now(const Transfer& transfer, std::span<const Extent> extents);
   // A whole block of the first drive's file, by way of `block`.
   void run_block(IoOp op, int64_t offset);
+
+  // The steps that it has, blocking (record_store_steps.cpp).
+  struct RecordCopy {
+    int slot = 0;
+    const uint32_t* crc = nullptr;  // of each plane
+  };
+  struct Verifying {
+    std::function<std::optional<RecordCopy>(int64_t index)> wanted;
+    std::function<void(int64_t, int64_t)> progress;  // bytes read, bytes in all
+    std::string otherwise;                           // the end of what is thrown
+  };
+  void verify_copies(int64_t step, const Verifying& verifying);
+  Superblock read_previous_table();
+  void verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress);
+  void verify_older(int64_t step);
+  void open_step(int64_t step);
 
   // Records and commits (record_store.cpp), scratch extents (record_store_scratch.cpp).
   std::string places_of(RecordId record, int slot, size_t plane) const;

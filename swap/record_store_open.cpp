@@ -224,58 +224,6 @@ void RecordStore::Impl::refuse_damaged_steps() const {
                   drives[0].path().string(), kStartOver));
 }
 
-// What the older table, which is in the table buffer, has elsewhere or otherwise than the newer one. Slots that both
-// name were verified as often as the newer step was read, and going back makes nothing of them worse.
-void RecordStore::Impl::verify_older(int64_t step) {
-  const std::span<const TableEntry> older = table_entries(table.span(), record_count());
-  AlignedBuffer bytes(kStoreBlockBytes);
-  for (uint32_t i = 0; i < older.size(); ++i) {
-    const int slot = older[i].slot & 1;
-    if (slot == entries[i].committed_slot && std::ranges::equal(older[i].crc, entries[i].committed)) continue;
-    const RecordId record{.chunk = i / 2, .group = static_cast<Group>(i % 2)};
-    const RecordLayout planes = layout.layout(record);
-    if (planes.bytes > bytes.bytes()) bytes = AlignedBuffer(planes.bytes);
-    run_now({.op = IoOp::kRead, .memory = bytes.data()}, layout.extents(record, slot).span());
-    const auto found = sums_of(planes, record, bytes.data());
-    for (size_t plane = 0; plane < static_cast<size_t>(planes.plane_count); ++plane) {
-      if (found[plane] == older[i].crc[plane]) continue;
-      throw CorruptionError(fmt::format(
-          "step {} is not whole any more: chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found ({}): the store "
-          "opens at step {} only",
-          step, record.chunk, name_of(record.group), planes_of(identity.format(), record.group)[plane].name,
-          older[i].crc[plane], found[plane], places_of(record, slot, plane), committed.step));
-    }
-  }
-}
-
-// The newer superblock is blanked before anything else is written: from then on its slots are the working ones, and a
-// crash must not find its way back to it.
-void RecordStore::Impl::open_step(int64_t step) {
-  SLUICE_CHECK(transfers.in_flight() == 0 && stage == Stage::kIdle, "a step is opened before anything is moved");
-  if (has_generation && step == committed.step) return;
-  SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
-  if (failed) std::rethrow_exception(failed);
-  const int newer = current_area, older = 1 - current_area;
-  previous_step = -1;  // where it is refused it is not offered again
-  Superblock superblocks[2];
-  BlockState states[2];
-  read_superblocks(superblocks, states);
-  if (states[older] != BlockState::kValid || !read_table(older, superblocks[older])) {
-    throw CorruptionError(fmt::format("the table of step {} in {} is damaged: the store opens at step {} only", step,
-                                      drives[0].path().string(), committed.step));
-  }
-  verify_older(step);
-  adopt_table(older, superblocks[older]);
-  write_given_up(block.span(), fingerprint);
-  try {
-    run_block(IoOp::kWrite, kSuperblockOffset[newer]);
-    run_now({.op = IoOp::kSync}, everywhere().first(1));
-  } catch (const IoError&) {  // the newer step may still be what a crash leaves: nothing is written into its slots
-    failed = std::current_exception();
-    throw;
-  }
-}
-
 int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, int drives,
                                 std::span<const int64_t> scratch_bytes) {
   const std::vector<uint32_t> any(static_cast<size_t>(drives), 1);

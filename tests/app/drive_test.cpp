@@ -1,5 +1,7 @@
 // Drives that fail under whole training runs: full, pulled out, read-only, files cut short. A run ends with an error
 // that says what to do, and goes on to the same bits where that can be; what is lost is never replaced unasked.
+#include <functional>
+
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 #include "tests/fakes/mounted_drive.h"
@@ -50,6 +52,46 @@ TEST_F(DriveTest, token_ids_that_change_or_go_under_a_run_end_it_and_it_goes_on_
     EXPECT_EQ(numbers(metrics("run")), expected) << fault;
     fs::remove_all(file("run"));
   }
+}
+
+// Of the step that `checkpoint verify` reads first. Which byte that is, only the store knows.
+void damage_last_step(const fs::path& file, const std::function<bool()>& is_damaged) {
+  const auto flip = [&](int64_t offset) {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekg(offset);
+    const auto byte = static_cast<char>(bytes.get() ^ 0x10);
+    bytes.seekp(offset);
+    EXPECT_TRUE(bytes.put(byte).flush());
+  };
+  for (int64_t at = static_cast<int64_t>(fs::file_size(file)) / 2; at > 0; at -= 4096) {
+    flip(at);
+    if (is_damaged()) return;
+    flip(at);
+  }
+  FAIL() << "no byte of the last step was found";
+}
+
+TEST_F(DriveTest, that_changed_a_byte_of_the_last_commit_costs_that_step_alone_where_it_is_verified_first) {
+  const std::string expected = whole_run();
+  const std::vector<std::string> verify = {"checkpoint", "verify", file("whole")};
+  const Ended whole = sluice(verify);
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  const int64_t last = std::stoll(whole.out.substr(whole.out.find("step ") + 5));
+  const std::string before = std::to_string(last - 1);
+  EXPECT_EQ(whole.out, "step " + std::to_string(last) + " is whole\nstep " + before + " is whole, too\n");
+  damage_last_step(file("whole/sluice-0.swap"), [&] { return sluice(verify).exit_code == 1; });
+  const Ended damaged = sluice(verify);
+  EXPECT_THAT(damaged.out, AllOf(HasSubstr("step " + std::to_string(last) + " is not whole: chunk "),
+                                 HasSubstr("step " + before + " is whole: train --resume --from-step " + before)));
+  const Ended refused = train("whole", {"--resume", "--from-step", "1"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.last_error_line(), AllOf(HasSubstr("no step 1 to go on from"),
+                                               HasSubstr("step " + std::to_string(last) + ", and step " + before)));
+  const Ended resumed = train("whole", {"--resume", "--from-step", before});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("resuming after step " + before));
+  EXPECT_EQ(numbers(metrics("whole")), expected);
+  EXPECT_EQ(sluice(verify).exit_code, 0);
 }
 
 TEST_F(DriveTest, a_full_disk_under_the_runs_folder_ends_the_run_and_it_goes_on_when_there_is_room) {
