@@ -95,6 +95,11 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
   const fs::path& store = there ? *first : stores.front();
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
+  if (options.from_step) {
+    throw ConfigError(
+        fmt::format("{}: no run is there that could go on from step {}; leave out --from-step to begin one",
+                    folder.path().string(), *options.from_step));
+  }
   if (options.open == OpenMode::kCreate && (there || run)) throw ConfigError(in_the_way(folder, holds, store, found));
   if (options.open == OpenMode::kOverwrite) say_what_goes(folder, holds, stores, log);
   if (options.open == OpenMode::kResume && !there) {

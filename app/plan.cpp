@@ -53,6 +53,7 @@ struct Outlook {
   struct WhatIf {
     Resources resources;
     Prediction prediction;
+    int commit_interval = 1;
   };
   std::optional<WhatIf> what_if;
 };
@@ -143,7 +144,8 @@ Outlook look_ahead(const ModelSpec& model, const PlanOptions& options, const Pla
     PlanOptions changed = with_resources(options, *asked.resources);
     changed.chunk_elements = plan.geometry.chunk_elements();  // as what_would_help: a store keeps its chunks
     const Plan changed_plan = plan_what_if(model, changed, asked.words);
-    outlook.what_if = Outlook::WhatIf{*asked.resources, predict_with_critical_batch(model, changed, changed_plan)};
+    outlook.what_if = Outlook::WhatIf{*asked.resources, predict_with_critical_batch(model, changed, changed_plan),
+                                      changed_plan.commit_interval};
   }
   return outlook;
 }
@@ -153,6 +155,7 @@ void add_outlook(Json& json, const Outlook& outlook, int64_t tokens) {
   json["would_help"] = Json::parse(would_help_json(outlook.offers, tokens));
   if (!outlook.what_if) return;
   json["what_if"] = Json::parse(resources_json(outlook.what_if->resources, tokens));
+  json["what_if"]["commit_interval"] = outlook.what_if->commit_interval;
   json["what_if"]["prediction"] = Json::parse(prediction_json(outlook.what_if->prediction, tokens));
 }
 
@@ -163,7 +166,9 @@ std::string outlook_words(const Outlook& outlook, const std::vector<std::string>
       prediction_words(outlook.present, tokens, CriticalOf::kPlans) + would_help_words(outlook.offers, present, tokens);
   if (!outlook.what_if) return text;
   const StepTime changed{outlook.what_if->prediction.step_ms, outlook.what_if->resources.micro_batches * tokens};
-  return text + fmt::format("\nwhat if      {}: {}\n{}", fmt::join(changes, ", "), step_times_words(present, changed),
+  return text + fmt::format("\nwhat if      {}: {}, a commit every {} step{}\n{}", fmt::join(changes, ", "),
+                            step_times_words(present, changed), outlook.what_if->commit_interval,
+                            outlook.what_if->commit_interval == 1 ? "" : "s",
                             prediction_words(outlook.what_if->prediction, tokens, CriticalOf::kPlans));
 }
 

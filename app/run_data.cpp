@@ -11,6 +11,7 @@
 #include "app/metrics.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/interval_steps.h"
 #include "core/median.h"
 #include "core/read_file.h"
 #include "engine/plan.h"
@@ -151,14 +152,22 @@ std::optional<double> mean_of(std::span<const StepFiguresOfRun> steps, const Fig
 Steady::RarerCommits rarer_commits(const RunData& run, std::span<const StepFiguresOfRun> steps) {
   const bool must_commit =
       run.update == name_of(UpdateMode::kSpeculative) || run.update == name_of(UpdateMode::kReplay);
-  if (must_commit || run.commit_interval >= kCommitRarely) return Steady::RarerCommits::kNoHelp;
-  constexpr double kMore = 1.05;
+  if (must_commit) return Steady::RarerCommits::kNoHelp;
+  constexpr double kMore = 1.05, kMuch = 0.03;  // of a step's time
   double read = 0, written = 0;
+  IntervalSteps times;
   for (const StepFiguresOfRun& step : steps) {
     read += static_cast<double>(step.state_read_bytes);
     written += static_cast<double>(step.state_written_bytes);
+    const bool commits =
+        static_cast<double>(step.state_written_bytes) > kMore * static_cast<double>(step.state_read_bytes);
+    (commits ? times.committing : times.others).push_back(step.step_ms);
   }
-  return written > kMore * read ? Steady::RarerCommits::kHelp : Steady::RarerCommits::kNoHelp;
+  const bool few_commits = run.commit_interval >= kCommitRarely;
+  const bool much_time = !times.committing.empty() && !times.others.empty() &&
+                         times.mean(static_cast<int>(run.commit_interval)) > (1 + kMuch) * mean(times.others);
+  return written > kMore * read && (!few_commits || much_time) ? Steady::RarerCommits::kHelp
+                                                               : Steady::RarerCommits::kNoHelp;
 }
 
 }  // namespace

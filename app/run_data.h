@@ -55,8 +55,8 @@ RunData read_run(const RunFolder& folder);
 // what a step takes, commits spread over its interval. The first steps, which fill the pipeline, are left out where
 // there are enough.
 struct Steady {
-  // Would the drives have less to write if commits were rarer? Not where all state is at home there, nor where few
-  // steps commit already or sluice.update needs a commit in every step.
+  // Would the drives have less to write if commits were rarer? Not where all state is at home there, nor where
+  // sluice.update needs a commit in every step, nor where few steps commit already and that takes little time.
   enum class RarerCommits : uint8_t { kNoHelp, kHelp } rarer_commits = RarerCommits::kNoHelp;
   double step_ms = 0, tokens_per_s = 0;
   std::optional<double> predicted_step_ms, drive_ms;

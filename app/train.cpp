@@ -339,11 +339,15 @@ TrainEnd Training::finish(int signal) {
   return end;
 }
 
-// What the steps of this process wrote; empty where there were none.
+// What steps like those of this process write; empty where there were none.
 std::string Training::endurance() {
   const int64_t steps = engine_->step() - first_step_;
   if (steps == 0) return {};
-  const WriteRate rate{.bytes_per_step = (written_bytes_ - written_before_bytes_) / steps,
+  const Plan& plan = engine_->plan();
+  // In fewer steps than lie between commits there was the last one's all the same.
+  const bool usual = steps >= plan.commit_interval;
+  const WriteRate rate{.bytes_per_step = usual ? (written_bytes_ - written_before_bytes_) / steps
+                                               : static_cast<int64_t>(plan.written_bytes_per_step),
                        .step_seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9 / static_cast<double>(steps)};
   const WrittenDrives drives = drives_in(opening_.stores());
   const EnduranceConfig& asked = setup_.config.endurance;

@@ -126,8 +126,8 @@ class Tuning {
                                .make_queue = command_.make_queue,
                                .between = [this] { stop_where_asked(requests_); }};
     say(console_.log(), LogLevel::kInfo,
-        fmt::format("trying {} of them, {} rounds of {} steps: about {}", trials.size(), options.rounds,
-                    kFillingSteps + options.steps, format_duration(predicted_seconds(trials, options))));
+        fmt::format("trying {} of them, {} rounds of {}: about {}", trials.size(), options.rounds,
+                    steps_of_round_words(trials, options), format_duration(predicted_seconds(trials, options))));
     run_trials(trials, options, console_);
     const Trial& chosen = choose(trials);
     write(chosen);

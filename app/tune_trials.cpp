@@ -8,6 +8,7 @@
 #include "bench/step_bench.h"
 #include "core/bytes.h"
 #include "core/clock.h"
+#include "core/interval_steps.h"
 #include "core/median.h"
 
 namespace sluice {
@@ -18,9 +19,12 @@ constexpr double kWorth = 1.02;  // how much faster a change must make steps
 double creation_ms(const Trial& trial) {
   return static_cast<double>(trial.disk_bytes) / trial.plan.speeds.value().machine.write_gb_per_s / 1e6;
 }
+int steps_of_round(const Trial& trial, const TrialOptions& options) {
+  const int at_once = steps_to_measure(trial.commit_interval);
+  return kFillingSteps + (options.steps + at_once - 1) / at_once * at_once;
+}
 double once_ms(const Trial& trial, const TrialOptions& options) {
-  const auto measured = round_up(options.steps, steps_to_measure(trial.commit_interval));
-  return creation_ms(trial) + static_cast<double>(kFillingSteps + measured) * trial.candidate.step_ms;
+  return creation_ms(trial) + steps_of_round(trial, options) * trial.candidate.step_ms;
 }
 
 class Trials {
@@ -41,12 +45,13 @@ class Trials {
     done_ms_ += creation_ms(trial);
     const Compute compute = trial.setup->model.compute(options_.tokens);
     const auto steps_ms = [&](int count) {
-      std::vector<double> ms;
+      IntervalSteps ms;
       for (int step = 0; step < count; ++step) {
         tell(0, words);
-        const int64_t began = now_ns();
+        const int64_t committed = run.engine().committed().step, began = now_ns();
         run.engine().train_step(trial.setup->config.optimizer.learning_rate, compute);
-        ms.push_back(static_cast<double>(now_ns() - began) / 1e6);
+        const double step_ms = static_cast<double>(now_ns() - began) / 1e6;
+        (run.engine().committed().step != committed ? ms.committing : ms.others).push_back(step_ms);
         done_ms_ += trial.candidate.step_ms;
       }
       return ms;
@@ -55,7 +60,7 @@ class Trials {
     const int interval = trial.commit_interval, at_once = steps_to_measure(interval);
     for (int step = 0; step < options_.steps; step += at_once) {
       if (at_once < interval) run.engine().commit_beside_next_step();
-      trial.steps_ms.push_back(mean_of_interval(steps_ms(at_once), interval));
+      trial.steps_ms.push_back(steps_ms(at_once).mean(interval));
     }
   }
 
@@ -86,6 +91,12 @@ Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOpti
   // "auto" comes to early updates after more steps than a trial has.
   if (plan.update == UpdateMode::kAuto && made.any_speculated()) trial.plan.update = UpdateMode::kSpeculative;
   return trial;
+}
+
+std::string steps_of_round_words(const std::vector<Trial>& trials, const TrialOptions& options) {
+  const auto steps = [&](const Trial& trial) { return steps_of_round(trial, options); };
+  const auto [least, most] = std::ranges::minmax_element(trials, {}, steps);
+  return fmt::format("{}{} steps", steps(*least) == steps(*most) ? "" : "up to ", steps(*most));
 }
 
 double predicted_seconds(const std::vector<Trial>& trials, const TrialOptions& options) {

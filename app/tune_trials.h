@@ -37,6 +37,8 @@ struct TrialOptions {
 // Every round runs each trial once, on a scratch store of its own that is gone before the next: no more disk than one
 // store. Nothing is clipped or skipped: this times steps of the middle of a run.
 void run_trials(std::vector<Trial>& trials, const TrialOptions& options, Console& console);
+// "4 steps", or where trials differ in their commits "up to 12 steps".
+std::string steps_of_round_words(const std::vector<Trial>& trials, const TrialOptions& options);
 double predicted_seconds(const std::vector<Trial>& trials, const TrialOptions& options);
 
 // The fastest, where it is worth the change: 2 % faster than as given, and another 2 % where it changes bits.

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <thread>
 
 #include "bench/step_ceilings.h"
 #include "core/clock.h"
+#include "core/interval_steps.h"
 #include "core/median.h"
 #include "engine/speculation.h"
 
@@ -39,22 +39,25 @@ class StepBench {
 
   void measure_interval() {
     const int interval = engine_.plan().commit_interval, steps = steps_to_measure(interval);
-    std::vector<double> ms;
-    std::array<std::vector<double>, kLaneCount> exposed_ms;
+    IntervalSteps ms;
+    std::array<IntervalSteps, kLaneCount> exposed_ms;
     if (steps < interval) engine_.commit_beside_next_step();
     for (int step = 0; step < steps; ++step) {
-      ms.push_back(one_step());
+      const int64_t committed = engine_.committed().step;
+      const double step_ms = one_step();
+      const auto part = engine_.committed().step != committed ? &IntervalSteps::committing : &IntervalSteps::others;
+      (ms.*part).push_back(step_ms);
       for (size_t lane = 0; lane < kLaneCount; ++lane) {
-        exposed_ms[lane].push_back(engine_.last_lanes().uses[lane].exposed_ms);
+        (exposed_ms[lane].*part).push_back(engine_.last_lanes().uses[lane].exposed_ms);
       }
       ++figures_.measured_steps;
       if (end_.speculated != Speculated::kNone) ++figures_.early_steps;
       if (end_.speculated == Speculated::kWrong) ++wrong_steps_;
       if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
     }
-    figures_.steps_ms.push_back(mean_of_interval(ms, interval));
+    figures_.steps_ms.push_back(ms.mean(interval));
     for (size_t lane = 0; lane < kLaneCount; ++lane) {
-      exposed_ms_[lane].push_back(mean_of_interval(exposed_ms[lane], interval));
+      exposed_ms_[lane].push_back(exposed_ms[lane].mean(interval));
     }
   }
 
@@ -110,13 +113,6 @@ class StepBench {
 }  // namespace
 
 int steps_to_measure(int interval) { return std::min(interval, kCommitRarely); }
-
-double mean_of_interval(const std::vector<double>& steps, int interval) {
-  const double sum = std::accumulate(steps.begin(), steps.end(), 0.0), count = static_cast<double>(steps.size());
-  if (count >= interval) return sum / count;
-  const double usual = median(steps);
-  return usual + (sum - count * usual) / interval;
-}
 
 StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compute& compute,
                        const StepBenchOptions& bench) {

@@ -16,10 +16,8 @@ namespace sluice {
 // every record once, so that no measured write meets an extent that was never written.
 constexpr int kFillingSteps = 2;
 
-// Where steps between commits are more than kCommitRarely, benchmarks measure kCommitRarely steps, with one commit. The
-// mean of a step with a commit every `interval` steps: of as many, or of fewer, whose median is a step without.
-double mean_of_interval(const std::vector<double>& steps, int interval);
-// How many steps to measure for it.
+// How many steps to measure for the mean of a step: an interval's, or where that is longer kCommitRarely, with a commit
+// that is asked for.
 int steps_to_measure(int interval);
 
 struct StepBenchOptions {
@@ -34,7 +32,7 @@ struct ReplayFigure {
   StepLanes lanes;
 };
 struct StepFigures {
-  // Sorted: of each step, or where commits are rare the mean over each interval (mean_of_interval). Replays have a
+  // Sorted: of each step, or where commits are rare the mean over each interval (IntervalSteps). Replays have a
   // commit where every step has one.
   std::vector<double> steps_ms;
   double step_ms = 0;  // their median

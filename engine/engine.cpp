@@ -374,7 +374,10 @@ void Engine::begin_step(double learning_rate) { impl_->begin_step(learning_rate)
 Use Engine::enter(int visit, Pass pass) { return impl_->enter(visit, pass); }
 StepEnd Engine::finish_step() { return impl_->finish_step(); }
 void Engine::abort_step() { impl_->abort_step(); }
-void Engine::commit_beside_next_step() { impl_->commit_asked_for = Impl::Flag::kYes; }
+void Engine::commit_beside_next_step() {
+  impl_->ready();
+  impl_->commit_asked_for = impl_->unsaved;
+}
 void Engine::drain() { impl_->drain(); }
 Replay Engine::replay(LaneGroup resource, const Compute& compute) { return impl_->replay(resource, compute); }
 

@@ -201,7 +201,8 @@ class Engine {
   // benchmarks: steps go on afterwards, but their numbers are no training's any more.
   Replay replay(LaneGroup group, const Compute& compute);
 
-  // Between steps: the one that has ended is committed beside the next, as are those at the end of an interval.
+  // Between steps: the one that has ended is committed beside the next, as are those at the end of an interval. Nothing
+  // where it is committed already.
   void commit_beside_next_step();
   // Applies what is pending and commits. Call at the end, before an export, and on a signal.
   void drain();

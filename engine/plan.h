@@ -45,7 +45,7 @@ struct PlanOptions {
   // 0: auto: 1 when any state's home is NVMe, else kCommitRarely; where speeds are known and not all state is at home
   // on NVMe, the other one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a
   // seventh. In place of kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted to
-  // add 3 % to a step or less, as long as so many steps take no more than a minute.
+  // add 3 % to a step or less, or the largest of them of which so many steps are predicted to take a minute or less.
   int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
   std::optional<double> speculated_share;  // of the elements; not said: the planner's choice

@@ -1,4 +1,4 @@
-// The gradient's kernels on the GPU: device_kernels.h and close_kernel.h, one block a tile.
+// The gradient's kernels on the GPU: device_kernels.h, one block a tile, and close_kernel.h, one block a part.
 #include <cuda_runtime.h>
 
 #include "offload/cuda_support.h"

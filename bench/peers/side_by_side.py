@@ -29,7 +29,7 @@ parser.add_argument("--drive", required=True, help="a folder on the NVMe drive")
 parser.add_argument("--rounds", type=int, default=3)
 parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--warm", type=int, default=3, help="first steps that do not count")
-parser.add_argument("--shapes", nargs="+", choices=list(shapes.SHAPES), default=list(shapes.SHAPES))
+parser.add_argument("--shapes", nargs="+", choices=list(shapes.SHAPES), default=["25M", "124M"])
 parser.add_argument("--accumulation", nargs="+", type=int, default=[1, 4], help="micro-batches in a step")
 PLACEMENTS = {"sluice": dict(state="nvme", weights="host+device"), "sluice-host": dict(state="nvme", weights="host"),
               "sluice-nvme": dict(state="nvme", weights="nvme"), "sluice-budgets": {}}

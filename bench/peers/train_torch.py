@@ -120,11 +120,14 @@ class Zero:
 
 
 engine = Zero() if options.engine == "zero" else Plain()
+wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
 times, losses = [], []
 for _ in range(options.steps):
     batches = [micro_batch() for _ in range(options.accumulation)]
+    wait()
     begin = time.perf_counter()
     losses.append(engine.step(batches))
+    wait()
     times.append(1e3 * (time.perf_counter() - begin))
 print(json.dumps(dict(step_ms=statistics.median(times[options.warm:]), first_loss=losses[0], last_loss=losses[-1],
                       peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)), flush=True)

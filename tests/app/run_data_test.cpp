@@ -88,5 +88,16 @@ TEST(SteadyFigures, know_whether_rarer_commits_write_less) {
   EXPECT_EQ(rarer(1, "auto", 0, 0), Steady::RarerCommits::kNoHelp);
 }
 
+TEST(SteadyFigures, know_whether_rare_commits_take_much_of_the_time) {
+  const auto rarer = [](double commit_ms) {
+    RunData run = run_of(10, {10, 10, 10, 10, 10, commit_ms, 10, 10, 10, 10});
+    run.update = "auto";
+    run.steps[5].state_written_bytes = 100;
+    return steady_figures(run).rarer_commits;
+  };
+  EXPECT_EQ(rarer(12), Steady::RarerCommits::kNoHelp);
+  EXPECT_EQ(rarer(14), Steady::RarerCommits::kHelp);
+}
+
 }  // namespace
 }  // namespace sluice

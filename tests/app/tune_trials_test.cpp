@@ -7,6 +7,7 @@
 #include "app/tune_report.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
+#include "core/interval_steps.h"
 
 namespace sluice {
 namespace {
@@ -39,9 +40,11 @@ TEST(MeanOfInterval, counts_a_commit_among_fewer_steps_as_rarely_as_it_comes) {
   EXPECT_EQ(steps_to_measure(1), 1);
   EXPECT_EQ(steps_to_measure(10), 10);
   EXPECT_EQ(steps_to_measure(500), 10);
-  EXPECT_DOUBLE_EQ(mean_of_interval({7}, 1), 7);
-  EXPECT_DOUBLE_EQ(mean_of_interval({2, 2, 8}, 3), 4);
-  EXPECT_DOUBLE_EQ(mean_of_interval({2, 2, 8}, 60), 2.1);
+  using Steps = IntervalSteps;
+  EXPECT_DOUBLE_EQ((Steps{.committing = {6, 8}, .others = {}}.mean(1)), 7);
+  EXPECT_DOUBLE_EQ((Steps{.committing = {8}, .others = {2, 2}}.mean(3)), 4);
+  EXPECT_DOUBLE_EQ((Steps{.committing = {8}, .others = {1, 3}}.mean(60)), 2.1);
+  EXPECT_DOUBLE_EQ((Steps{.committing = {7, 9}, .others = {1, 3}}.mean(60)), 2.1) << "two of them fell in";
 }
 
 TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {

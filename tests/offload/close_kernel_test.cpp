@@ -23,9 +23,11 @@ using Block = ResidentBlock;
 struct Impatient : Block {  // does not wait for others to have read
   using Block::Block;
   template <class Condition>
-  void wait(const Condition&) const {}
+  void wait(const Condition& condition) const {
+    threads([&](int thread) { static_cast<void>(condition(thread)); });
+  }
 };
-struct Unordered : Block {  // takes the tile of its number
+struct Unordered : Block {  // takes the part of its number
   using Block::Block;
   uint32_t next(uint32_t*) const { return static_cast<uint32_t>(number()); }
 };
@@ -134,11 +136,12 @@ TEST(CloseKernel, closes_in_place_and_into_memory_before_by_one_launch_whatever_
   }
 }
 
-TEST(CloseKernel, comes_out_wrong_here_without_waiting_and_hangs_with_tiles_taken_in_another_order) {
-  const InPlace gradient(DType::kBf16, 0);
+TEST(CloseKernel, comes_out_wrong_here_without_waiting_and_hangs_with_parts_taken_in_another_order) {
+  const InPlace gradient(DType::kBf16, 0), apart(DType::kBf16, InPlace::kElements);
   int wrong = 0, hung = 0;
   for (uint64_t seed = 0; seed < 10; ++seed) {
     if (!gradient.closes<Impatient>({.seed = seed})) ++wrong;
+    EXPECT_TRUE(apart.closes<Impatient>({.seed = seed})) << "there is nothing to wait for";
     try {
       EXPECT_TRUE(gradient.closes<Unordered>({.at_once = 5, .seed = seed}));
     } catch (const NoBlockCanGoOn&) {
