@@ -7,6 +7,7 @@
 #include <span>
 
 #include "app/batches.h"
+#include "app/commit_pace.h"
 #include "app/endurance.h"
 #include "app/machine_file.h"
 #include "app/metrics.h"
@@ -295,7 +296,10 @@ int Training::train_steps() {
   Batches batches(*data_, batch().train);
   began_ns_ = now_ns();
   written_before_bytes_ = engine_->written_bytes();
+  const bool paced = plan_options_->commit_interval == 0 && engine_->plan().commit_interval > kCommitRarely;
+  CommitPace pace(began_ns_);
   while (engine_->step() < steps_) {
+    if (paced && pace.is_due(now_ns(), engine_->committed().step)) engine_->commit_beside_next_step();
     const StepMetrics metrics = one_step(batches);
     metrics_->step(metrics, engine_->ledger());
     report_step(metrics);

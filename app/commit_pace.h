@@ -1,0 +1,26 @@
+// When a run whose commits are many steps apart commits in between: steps may take longer than was predicted when
+// `sluice.commit_interval: auto` chose the interval.
+#pragma once
+#include <cstdint>
+
+namespace sluice {
+
+class CommitPace {
+ public:
+  static constexpr int64_t kMostLostNs = 60'000'000'000;
+
+  explicit CommitPace(int64_t now_ns) : since_ns_(now_ns) {}
+  // Asked before each step, with the last committed one: is it so long since a commit came or was asked for?
+  bool is_due(int64_t now_ns, int64_t committed) {
+    const bool came = committed != committed_;
+    committed_ = committed;
+    if (!came && now_ns - since_ns_ < kMostLostNs) return false;
+    since_ns_ = now_ns;
+    return !came;
+  }
+
+ private:
+  int64_t since_ns_, committed_ = -1;
+};
+
+}  // namespace sluice
