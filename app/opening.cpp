@@ -95,7 +95,7 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
   const fs::path& store = there ? *first : stores.front();
   // A run's configuration is written after its first commit: a store without one never came to a step.
   if (options.open == OpenMode::kResume && run) return OpenMode::kOpen;
-  if (options.from_step) {
+  if (options.from_step && !there) {
     throw ConfigError(
         fmt::format("{}: no run is there that could go on from step {}; leave out --from-step to begin one",
                     folder.path().string(), *options.from_step));

@@ -55,6 +55,7 @@ class Training {
   void make_the_plan();
   void lock_folder();
   void read_data();
+  void prepare_to_go_back();
   void open_engine();
   void predict_steps();
   void keep_offers(const Prediction& present);
@@ -158,11 +159,21 @@ void Training::read_data() {
   }
 }
 
+// The later step is given up as the store is opened: what could end the run just after that is looked at before.
+void Training::prepare_to_go_back() {
+  if (steps_ <= *options_.from_step) {
+    throw ConfigError(fmt::format("--from-step {} with {} steps: nothing would be trained; give more --steps",
+                                  *options_.from_step, steps_));
+  }
+  if (opening_.before) folder().save(*opening_.before);  // as it is: it can be written
+}
+
 void Training::open_engine() {
   RunConfig& config = setup_.config;
   EngineOptions options = engine_options(setup_, *plan_options_, opening_.stores(), console_.log());
   options.open = opening_.mode;
   options.from_step = options_.from_step;
+  if (options_.from_step) prepare_to_go_back();
   options.probe_io = ProbeIo::kYes;
   options.store.make_queue = options_.make_queue;
   options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };

@@ -19,9 +19,13 @@ std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log)
   config.model = without_folder(config.model);
   const std::vector<std::filesystem::path> folders = folder.stores(config);
   const std::optional<StoreIdentity> found = RecordStore::identify(folders.front());
+  for (const std::filesystem::path& drive : folders) {
+    if (find_store(drive) == StoreExists::kYes) continue;
+    throw ConfigError(fmt::format("{}: the run's store, or its part there, is missing; it was made in {}",
+                                  drive.string(), joined(folders)));
+  }
   if (!found) {
-    throw ConfigError(fmt::format("{}: the run's store is not there, or its headers are not whole; it was made in {}",
-                                  folder.path().string(), joined(folders)));
+    throw CorruptionError(fmt::format("{}: neither copy of the store's header is whole", folders.front().string()));
   }
   folder.check_store(folders);
   const RunSetup setup = set_up(std::move(config), log);
@@ -38,15 +42,17 @@ std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log)
 
 // What is wrong with it; empty: it is whole.
 std::string damage_of(RecordStore& store, int64_t step, Console& console) {
+  std::string damage;
   try {
     store.verify(step,
                  [&](int64_t done, int64_t all) { console.progress(done, all, fmt::format("reading step {}", step)); });
-    console.finish_progress();
-    return "";
   } catch (const CorruptionError& error) {
-    console.finish_progress();
-    return error.what();
+    damage = error.what();
+  } catch (const IoError& error) {
+    damage = fmt::format("step {} cannot be read: {}", step, error.what());
   }
+  console.finish_progress();
+  return damage;
 }
 
 }  // namespace
@@ -54,20 +60,29 @@ std::string damage_of(RecordStore& store, int64_t step, Console& console) {
 Verified run_verify(const std::string& path, Console& console) {
   const RunFolder folder(path);
   const std::unique_ptr<RecordStore> store = open_store(folder, console.log());
-  const std::vector<int64_t> steps = store->openable_steps();
   Verified end = Verified::kWhole;
-  for (const int64_t step : steps) {
-    const bool last = step == steps.front();
+  if (const std::optional<int64_t> lost = store->lost_step()) {
+    end = Verified::kDamaged;
+    console.print(fmt::format("step {} is not whole: its commit is damaged, or was cut off", *lost));
+  }
+  bool any_whole = false;
+  for (const int64_t step : store->openable_steps()) {
+    const bool last = step == store->committed().step;
     const std::string damage = damage_of(*store, step, console);
     if (last && !damage.empty()) end = Verified::kDamaged;
-    console.print(damage.empty()
-                      ? fmt::format("step {} is whole{}", step,
-                                    last ? ""
-                                    : end == Verified::kDamaged
-                                        ? fmt::format(": train --resume --from-step {} goes on from it", step)
-                                        : ", too")
-                      : damage);
+    if (damage.empty()) {
+      const std::string how = last ? "" : fmt::format(" --from-step {}", step);
+      console.print(end == Verified::kWhole
+                        ? fmt::format("step {} is whole{}", step, last ? "" : ", too")
+                        : fmt::format("step {} is whole{}", step,
+                                      any_whole ? ", too" : fmt::format(": train --resume{} goes on from it", how)));
+      any_whole = true;
+    } else {
+      console.print(damage);
+    }
   }
+  if (store->openable_steps().size() < 2) console.print("there is no step before it to go back to");
+  if (!any_whole) console.print("no step is whole: begin again with --overwrite");
   return end;
 }
 

@@ -304,7 +304,7 @@ PlanSearch::Candidate PlanSearch::with_rarer_commits(Candidate start) {
   Choice choice = start.choice;
   for (const int next : kRarerIntervals) {
     if (commit_ms <= kCommitsMayTake * others_ms * choice.commit_interval) break;
-    if (next * others_ms + commit_ms > kMostLostMs) break;
+    if (next * others_ms > kMostLostMs) break;
     choice.commit_interval = next;
   }
   consider({{choice}}, start);

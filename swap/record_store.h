@@ -157,6 +157,9 @@ class RecordStore {
   // At most two, newest first: the last commit's and the one before (k-1, or k-n where commits are rare). Of the older
   // only the table is known to be whole: its records may have been written to by a step that was never committed.
   std::vector<int64_t> openable_steps() const;
+  // A later step than committed(), whose commit's superblock or table is damaged, or was cut off in the midst of writing
+  // the superblock.
+  std::optional<int64_t> lost_step() const;
   // Takes a store just opened to one of openable_steps(), so that ranks agree on the newest step that all of them have.
   // A newer step is given up for good, before this returns. All that the two have not in common is read and verified
   // first: where a record or the table of the older one is not whole this throws CorruptionError, and the store stays

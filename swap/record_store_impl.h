@@ -112,6 +112,7 @@ struct RecordStore::Impl {
 
   StepState committed, pending;
   int64_t previous_step = -1;     // the generation before, while its slots are untouched
+  std::optional<int64_t> lost_step;
   int64_t read_caller_bytes = 0;  // the most of StepState::caller in a table that was read
   int current_area = 0;           // of the committed superblock and its table
   bool has_generation = false;

@@ -199,6 +199,7 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
       say(options.log, has_generation ? LogLevel::kInfo : LogLevel::kWarning,
           fmt::format("the table of step {} in {} is {}: {}", superblocks[area].step, drives[0].path().string(),
                       has_generation ? "not whole" : "damaged", end));
+      if (!has_generation) lost_step = superblocks[area].step;
     } else if (!has_generation) {
       adopt_table(area, superblocks[area]);
     } else {
@@ -206,6 +207,12 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     }
   }
   if (!has_generation && steps_were_committed(states)) refuse_damaged_steps();
+  for (int i : {0, 1}) {
+    if (states[i] != BlockState::kDamaged || !has_generation) continue;
+    run_block(IoOp::kRead, layout.table_offset(i));
+    const auto begun = begun_table(block.span());
+    if (begun && begun->generation > superblocks[current_area].generation) lost_step = begun->step;
+  }
   return has_generation ? Content::kSome : Content::kNone;
 }
 
@@ -213,7 +220,7 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
 bool RecordStore::Impl::steps_were_committed(std::span<const BlockState> superblocks) {
   if (!std::ranges::all_of(superblocks, [](BlockState state) { return state == BlockState::kBlank; })) return true;
   run_block(IoOp::kRead, layout.table_offset(1));
-  return begins_a_table(block.span());
+  return begun_table(block.span()).has_value();
 }
 
 // No creation that is cut off leaves this: the first table is durable before its superblock, which lies in one sector.

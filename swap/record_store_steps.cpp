@@ -115,6 +115,7 @@ void RecordStore::Impl::open_step(int64_t step) {
   }
 }
 
+std::optional<int64_t> RecordStore::lost_step() const { return impl_->lost_step; }
 void RecordStore::open_step(int64_t step) { impl_->open_step(step); }
 void RecordStore::verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress) {
   impl_->verify(step, progress);

@@ -57,7 +57,7 @@ class BlockReader {
   // Nothing was ever committed to the first drive. The second of two areas takes a table only when a step has been.
   bool has_no_steps(const StoreIdentity& identity) {
     const int64_t second = kTablesOffset + StoreLayout::table_area_bytes(2 * identity.chunk_count);
-    return superblocks_are_blank(fingerprint_of(identity)) && !begins_a_table(read(second, block_));
+    return superblocks_are_blank(fingerprint_of(identity)) && !begun_table(read(second, block_));
   }
   // Whether a creation that was cut off may have left this file: it is empty, or as long as it will be, and headers are
   // durable before anything else is written.

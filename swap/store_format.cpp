@@ -250,7 +250,11 @@ uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_
   return crc32c(0, buffer.first(payload));
 }
 
-bool begins_a_table(std::span<const std::byte> block) { return get<TableHeader>(block).magic == kTableMagic; }
+std::optional<BegunTable> begun_table(std::span<const std::byte> block) {
+  const auto header = get<TableHeader>(block);
+  if (header.magic != kTableMagic) return std::nullopt;
+  return BegunTable{header.generation, header.step};
+}
 
 StepState read_table_state(std::span<const std::byte> buffer, int64_t record_count) {
   const auto header = get<TableHeader>(buffer);

@@ -126,8 +126,12 @@ constexpr int64_t table_payload_bytes(int64_t record_count, int64_t caller_bytes
 // Writes header and the caller's bytes around the entries, which are in place already; returns the CRC of it all.
 uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_t generation, int64_t record_count);
 std::span<TableEntry> table_entries(std::span<std::byte> buffer, int64_t record_count);
-// Whether a table has been written there, whole or not.
-bool begins_a_table(std::span<const std::byte> block);
+// Whether a table has been written there, whole or not, and of which commit.
+struct BegunTable {
+  uint64_t generation = 0;
+  int64_t step = 0;
+};
+std::optional<BegunTable> begun_table(std::span<const std::byte> block);
 // Of a table whose CRC agrees. Throws CorruptionError where the header contradicts the store all the same.
 StepState read_table_state(std::span<const std::byte> buffer, int64_t record_count);
 

@@ -54,19 +54,20 @@ TEST_F(DriveTest, token_ids_that_change_or_go_under_a_run_end_it_and_it_goes_on_
   }
 }
 
+void flip_byte(const fs::path& file, int64_t offset) {
+  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(offset);
+  const auto byte = static_cast<char>(bytes.get() ^ 0x10);
+  bytes.seekp(offset);
+  EXPECT_TRUE(bytes.put(byte).flush());
+}
+
 // Of the step that `checkpoint verify` reads first. Which byte that is, only the store knows.
 void damage_last_step(const fs::path& file, const std::function<bool()>& is_damaged) {
-  const auto flip = [&](int64_t offset) {
-    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-    bytes.seekg(offset);
-    const auto byte = static_cast<char>(bytes.get() ^ 0x10);
-    bytes.seekp(offset);
-    EXPECT_TRUE(bytes.put(byte).flush());
-  };
   for (int64_t at = static_cast<int64_t>(fs::file_size(file)) / 2; at > 0; at -= 4096) {
-    flip(at);
+    flip_byte(file, at);
     if (is_damaged()) return;
-    flip(at);
+    flip_byte(file, at);
   }
   FAIL() << "no byte of the last step was found";
 }
@@ -88,11 +89,34 @@ TEST_F(DriveTest, that_changed_a_byte_of_the_last_commit_costs_that_step_alone_w
   EXPECT_THAT(refused.last_error_line(), AllOf(HasSubstr("no step 1 to go on from"),
                                                HasSubstr("step " + std::to_string(last) + ", and step " + before)));
   EXPECT_THAT(train("nothing", {"--resume", "--from-step", before}).last_error_line(), HasSubstr("no run is there"));
+  EXPECT_THAT(train("whole", {"--resume", "--from-step", before, "--steps", "1"}).last_error_line(),
+              HasSubstr("nothing would be trained"));
   const Ended resumed = train("whole", {"--resume", "--from-step", before});
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, HasSubstr("resuming after step " + before));
   EXPECT_EQ(numbers(metrics("whole")), expected);
   EXPECT_EQ(sluice(verify).exit_code, 0);
+}
+
+TEST_F(DriveTest, that_damaged_the_last_superblock_has_lost_that_step_and_verify_says_so) {
+  whole_run();
+  const std::vector<std::string> verify = {"checkpoint", "verify", file("whole")};
+  const std::string whole = sluice(verify).out;
+  const int64_t last = std::stoll(whole.substr(whole.find("step ") + 5));
+  int lost = 0;
+  for (const int64_t superblock : {4096, 8192}) {
+    flip_byte(file("whole/sluice-0.swap"), superblock + 24);
+    const Ended ended = sluice(verify);
+    lost += ended.exit_code;
+    const std::string step = "step " + std::to_string(last), before = "step " + std::to_string(last - 1);
+    EXPECT_EQ(ended.out,
+              ended.exit_code == 0
+                  ? step + " is whole\nthere is no step before it to go back to\n"
+                  : step + " is not whole: its commit is damaged, or was cut off\n" + before +
+                        " is whole: train --resume goes on from it\nthere is no step before it to go back to\n");
+    flip_byte(file("whole/sluice-0.swap"), superblock + 24);
+  }
+  EXPECT_EQ(lost, 1);
 }
 
 TEST_F(DriveTest, a_full_disk_under_the_runs_folder_ends_the_run_and_it_goes_on_when_there_is_room) {

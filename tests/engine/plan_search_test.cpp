@@ -354,6 +354,7 @@ TEST_F(Commits, auto_commits_as_rarely_as_keeps_them_a_small_part_of_the_time_an
   EXPECT_EQ(plan_of_steps(10, 12).commit_interval, 500);
   EXPECT_EQ(plan_of_steps(100, 16).commit_interval, 500) << "a minute is 600 steps, of which 3 % are 18";
   EXPECT_EQ(plan_of_steps(100, 40).commit_interval, 500) << "more would lose more than a minute";
+  EXPECT_EQ(plan_of_steps(100, 2000).commit_interval, 500) << "whatever one commit takes";
   EXPECT_EQ(plan_of_steps(2000, 4).commit_interval, 20);
   EXPECT_EQ(plan_of_steps(5000, 4).commit_interval, kCommitRarely) << "they lose a minute already";
   const double rarely_ms = predict(model_, plan_of_steps(100, 4), *wish.speeds).step_ms;

@@ -30,8 +30,11 @@ class StoreSteps : public testing::Test {
   void flip_a_byte_of(RecordId record, int slot) {
     const std::vector<uint32_t> weights = {1};
     const StoreLayout layout(run_.geometry, run_.identity.format(), weights, {});
+    flip_a_byte(layout.extents(record, slot).span()[0].offset + 5);
+  }
+  void flip_a_byte(int64_t offset) {
     std::fstream file(folder_.path() / "sluice-0.swap", std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(layout.extents(record, slot).span()[0].offset + 5);
+    file.seekg(offset);
     const auto byte = static_cast<char>(file.get() ^ 0x10);
     file.seekp(-1, std::ios::cur);
     EXPECT_TRUE(file.put(byte).flush());
@@ -88,6 +91,27 @@ TEST_F(StoreSteps, are_told_apart_by_a_changed_byte_and_the_older_can_be_gone_ba
     expect_step(*open(), run_, 3);
   }
   EXPECT_EQ(gone_back, 1);
+}
+
+TEST_F(StoreSteps, are_known_to_be_lost_where_the_later_superblock_or_table_is_damaged) {
+  for (const bool of_table : {false, true}) {
+    int lost = 0;
+    for (const int index : {0, 1}) {
+      make_steps(3);
+      EXPECT_EQ(open()->lost_step(), std::nullopt);
+      const std::vector<uint32_t> weights = {1};
+      const StoreLayout layout(run_.geometry, run_.identity.format(), weights, {});
+      flip_a_byte((of_table ? layout.table_offset(index) + 100 : kSuperblockOffset[index]) + 24);
+      auto store = open();
+      if (store->committed().step == 3) {
+        EXPECT_EQ(store->lost_step(), std::nullopt) << "the older one";
+      } else {
+        EXPECT_EQ(store->lost_step(), 3);
+        ++lost;
+      }
+    }
+    EXPECT_EQ(lost, 1);
+  }
 }
 
 }  // namespace
