@@ -69,17 +69,17 @@ Verified run_verify(const std::string& path, Console& console) {
   for (const int64_t step : store->openable_steps()) {
     const bool last = step == store->committed().step;
     const std::string damage = damage_of(*store, step, console);
-    if (last && !damage.empty()) end = Verified::kDamaged;
-    if (damage.empty()) {
-      const std::string how = last ? "" : fmt::format(" --from-step {}", step);
-      console.print(end == Verified::kWhole
-                        ? fmt::format("step {} is whole{}", step, last ? "" : ", too")
-                        : fmt::format("step {} is whole{}", step,
-                                      any_whole ? ", too" : fmt::format(": train --resume{} goes on from it", how)));
-      any_whole = true;
-    } else {
+    if (!damage.empty()) {
       console.print(damage);
+      if (last) end = Verified::kDamaged;
+      continue;
     }
+    std::string words = fmt::format("step {} is whole{}", step, any_whole ? ", too" : "");
+    if (!any_whole && end == Verified::kDamaged) {
+      words += fmt::format(": train --resume{} goes on from it", last ? "" : fmt::format(" --from-step {}", step));
+    }
+    console.print(words);
+    any_whole = true;
   }
   if (store->openable_steps().size() < 2) console.print("there is no step before it to go back to");
   if (!any_whole) console.print("no step is whole: begin again with --overwrite");

@@ -102,12 +102,15 @@ void RecordStore::Impl::read_superblocks(Superblock (&superblocks)[2], BlockStat
     const bool other_is_a_later_one = states[1 - i] == BlockState::kValid && superblocks[1 - i].generation > 1;
     if (states[i] == BlockState::kBlank && other_is_a_later_one) {
       say(options.log, LogLevel::kWarning,
-          fmt::format("superblock {} of {} has been emptied: the other copy is used", i, drives[0].path().string()));
+          fmt::format("superblock {} of {} has been emptied: the other one, of step {}, is used", i,
+                      drives[0].path().string(), superblocks[1 - i].step));
     }
     if (states[i] != BlockState::kDamaged) continue;
     say(options.log, LogLevel::kWarning,
         fmt::format("superblock {} of {} is damaged: {}", i, drives[0].path().string(),
-                    states[1 - i] == BlockState::kValid ? "the other copy is used" : "there is no other copy"));
+                    states[1 - i] == BlockState::kValid
+                        ? fmt::format("the other one, of step {}, is used", superblocks[1 - i].step)
+                        : "there is no other"));
   }
 }
 
@@ -194,8 +197,8 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
     generation = std::max(generation, superblocks[area].generation);
     if (!(has_generation ? read_older_table(area, superblocks[area]) : read_table(area, superblocks[area]))) {
       const char* const end = has_generation ? "the newer one is whole; a commit that was cut off may have begun there"
-                              : area != areas.back() ? "the other copy is used if it is whole"
-                                                     : "there is no other copy";
+                              : area != areas.back() ? "the step before is used if its table is whole"
+                                                     : "there is no other";
       say(options.log, has_generation ? LogLevel::kInfo : LogLevel::kWarning,
           fmt::format("the table of step {} in {} is {}: {}", superblocks[area].step, drives[0].path().string(),
                       has_generation ? "not whole" : "damaged", end));

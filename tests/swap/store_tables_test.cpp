@@ -76,7 +76,7 @@ TEST_P(StoreTables, with_any_bit_of_the_newest_superblock_flipped_open_at_the_st
   for_bits(sizeof(Superblock), [&](int64_t byte, size_t bit) {
     flip_bit(kSuperblockOffset[kNewest] + byte, bit);
     expect_opens_at(1);
-    EXPECT_THAT(lines_.text(), AllOf(HasSubstr("superblock 0 of"), HasSubstr("the other copy is used")));
+    EXPECT_THAT(lines_.text(), AllOf(HasSubstr("superblock 0 of"), HasSubstr("the other one, of step")));
   });
 }
 
@@ -84,7 +84,7 @@ TEST_P(StoreTables, with_a_superblock_in_the_place_of_the_other_one_say_that_it_
   for (const int replaced : {kNewest, kOlder}) {
     image(0).write(kSuperblockOffset[replaced], block_at(0, kSuperblockOffset[1 - replaced]));
     expect_opens_at(replaced == kNewest ? 1 : 2);
-    EXPECT_THAT(lines_.text(), HasSubstr(fmt::format("superblock {} of {} is damaged: the other copy is used", replaced,
+    EXPECT_THAT(lines_.text(), HasSubstr(fmt::format("superblock {} of {} is damaged: the other one, of step", replaced,
                                                      store_path(folder(0), 0).string())));
     take_back();
   }
@@ -177,7 +177,7 @@ TEST_P(StoreTables, of_which_a_superblock_was_emptied_say_so_and_with_both_empti
   image(0).write(kSuperblockOffset[kNewest], empty);
   expect_opens_at(1);
   EXPECT_THAT(lines_.text(),
-              AllOf(HasSubstr("superblock 0 of"), HasSubstr("has been emptied: the other copy is used")));
+              AllOf(HasSubstr("superblock 0 of"), HasSubstr("has been emptied: the other one, of step")));
   take_back();
   for (const int64_t offset : kSuperblockOffset) image(0).write(offset, empty);
   expect_refused();
