@@ -3,11 +3,13 @@
 #pragma once
 #include <cstdint>
 
+#include "engine/plan.h"
+
 namespace sluice {
 
 class CommitPace {
  public:
-  static constexpr int64_t kMostLostNs = 60'000'000'000;
+  static constexpr auto kMostLostNs = static_cast<int64_t>(kMostLostMs * 1e6);
 
   explicit CommitPace(int64_t now_ns) : since_ns_(now_ns) {}
   // Asked before each step, with the last committed one: is it so long since a commit came or was asked for?

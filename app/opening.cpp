@@ -109,17 +109,6 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
   return options.open;
 }
 
-// Before anything is measured on drives: a folder may be there and its drive not mounted.
-void check_each_drive(const std::vector<fs::path>& stores) {
-  for (size_t i = 0; i < stores.size(); ++i) {
-    if (find_store(stores[i]) == StoreExists::kYes) continue;
-    throw ConfigError(
-        fmt::format("drive {} of the store is missing: there is no {}; is the drive mounted? bring it back, or begin "
-                    "again with --overwrite",
-                    i, store_path(stores[i], 0).string()));
-  }
-}
-
 void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
   const std::vector<fs::path> stores_before = folder.stores(before);
   if (find_store(stores) == StoreExists::kYes && stores.size() == stores_before.size()) return check_each_drive(stores);
@@ -183,6 +172,16 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     take_over(opening);
   }
   return opening;
+}
+
+void check_each_drive(const std::vector<fs::path>& stores) {
+  for (size_t i = 0; i < stores.size(); ++i) {
+    if (find_store(stores[i]) == StoreExists::kYes) continue;
+    throw ConfigError(
+        fmt::format("drive {} of the store is missing: there is no {}; is the drive mounted? bring it back, or begin "
+                    "again with --overwrite",
+                    i, store_path(stores[i], 0).string()));
+  }
 }
 
 void check_own_store(const Opening& opening, int64_t step) {

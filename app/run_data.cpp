@@ -153,7 +153,7 @@ Steady::RarerCommits rarer_commits(const RunData& run, std::span<const StepFigur
   const bool must_commit =
       run.update == name_of(UpdateMode::kSpeculative) || run.update == name_of(UpdateMode::kReplay);
   if (must_commit) return Steady::RarerCommits::kNoHelp;
-  constexpr double kMore = 1.05, kMuch = 0.03;  // of a step's time
+  constexpr double kMore = 1.05;
   double read = 0, written = 0;
   IntervalSteps times;
   for (const StepFiguresOfRun& step : steps) {
@@ -165,7 +165,7 @@ Steady::RarerCommits rarer_commits(const RunData& run, std::span<const StepFigur
   }
   const bool few_commits = run.commit_interval >= kCommitRarely;
   const bool much_time = !times.committing.empty() && !times.others.empty() &&
-                         times.mean(static_cast<int>(run.commit_interval)) > (1 + kMuch) * mean(times.others);
+                         times.mean(static_cast<int>(run.commit_interval)) > (1 + kCommitsMayTake) * mean(times.others);
   return written > kMore * read && (!few_commits || much_time) ? Steady::RarerCommits::kHelp
                                                                : Steady::RarerCommits::kNoHelp;
 }

@@ -175,16 +175,21 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   return options;
 }
 
-OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log) {
+FoundRun find_run(const RunFolder& folder, std::span<const std::string> overrides) {
   RunConfig config = folder.load(overrides);
   config.sluice.trace.clear();  // of the training
   config.model = without_folder(config.model);
-  const std::vector<fs::path> stores = folder.stores(config);
+  std::vector<fs::path> stores = folder.stores(config);
   if (find_store(stores) == StoreExists::kNo) {
     throw ConfigError(
         fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), joined(stores)));
   }
   folder.check_store(stores);
+  return {std::move(config), std::move(stores)};
+}
+
+OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log) {
+  auto [config, stores] = find_run(folder, overrides);
   RunSetup setup = set_up(std::move(config), log);
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
   options.open = OpenMode::kOpen;

@@ -47,6 +47,14 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory);
 EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan,
                              const std::vector<std::filesystem::path>& stores, const Log& log);
 
+// What is known of a run before its store is opened: its configuration with `overrides`, for other commands than train,
+// and the folders of its store. Throws ConfigError where none of the store is there, or another run's.
+struct FoundRun {
+  RunConfig config;
+  std::vector<std::filesystem::path> stores;
+};
+FoundRun find_run(const RunFolder& folder, std::span<const std::string> overrides);
+
 // A finished or interrupted run, opened at its last committed step under its own budgets, with `overrides` of its
 // configuration. Throws ConfigError where there is nothing to open.
 struct OpenRun {

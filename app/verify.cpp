@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "app/commands.h"
+#include "app/opening.h"
 #include "app/setup.h"
 #include "core/errors.h"
 #include "engine/store_identity.h"
@@ -15,19 +16,12 @@ namespace {
 constexpr int kDepth = 32;
 
 std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log) {
-  RunConfig config = folder.load();
-  config.model = without_folder(config.model);
-  const std::vector<std::filesystem::path> folders = folder.stores(config);
+  auto [config, folders] = find_run(folder, {});
+  check_each_drive(folders);
   const std::optional<StoreIdentity> found = RecordStore::identify(folders.front());
-  for (const std::filesystem::path& drive : folders) {
-    if (find_store(drive) == StoreExists::kYes) continue;
-    throw ConfigError(fmt::format("{}: the run's store, or its part there, is missing; it was made in {}",
-                                  drive.string(), joined(folders)));
-  }
   if (!found) {
     throw CorruptionError(fmt::format("{}: neither copy of the store's header is whole", folders.front().string()));
   }
-  folder.check_store(folders);
   const RunSetup setup = set_up(std::move(config), log);
   const PlanOptions plan = plan_options(setup, {});
   const Geometry geometry(setup.model.spec().partitions, found->chunk_elements);

@@ -9,6 +9,7 @@
 #include "core/half.h"
 #include "core/split_master.h"
 #include "core/stochastic_rounding.h"
+#include "core/stored.h"
 
 #ifdef __CUDACC__
 #define SLUICE_HOST_DEVICE __host__ __device__
@@ -31,7 +32,6 @@ SLUICE_HOST_DEVICE inline void store(std::byte* plane, int64_t i, T value) {
   memcpy(__builtin_assume_aligned(plane + i * static_cast<int64_t>(sizeof(T)), sizeof(T)), &value, sizeof(T));
 }
 
-// As it lies in memory: bf16 and fp16 in two bytes.
 template <Precision kPrecision>
 SLUICE_HOST_DEVICE inline auto load_stored_master(const AdamPlanes& planes, int64_t i) {
   if constexpr (kPrecision == Precision::kBf16) {
@@ -54,21 +54,6 @@ SLUICE_HOST_DEVICE inline float load_master(const AdamPlanes& planes, int64_t i)
   return master_of<kPrecision>(load_stored_master<kPrecision>(planes, i));
 }
 
-template <DType kType>
-struct StoredAs {
-  using Type = uint16_t;
-};
-template <>
-struct StoredAs<DType::kFp32> {
-  using Type = float;
-};
-template <DType kType>
-SLUICE_HOST_DEVICE inline float widened(typename StoredAs<kType>::Type value) {
-  if constexpr (kType == DType::kBf16) return float_of_bf16(value);
-  if constexpr (kType == DType::kFp16) return float_of_fp16(value);
-  if constexpr (kType == DType::kFp32) return value;
-}
-
 SLUICE_HOST_DEVICE inline bool has_two_moments(const AdamStep& step) {
   return step.kind == AdamKind::kAdamW || step.kind == AdamKind::kAdam;
 }
@@ -82,12 +67,11 @@ struct Element {
 template <Precision kPrecision, DType kGradient, DType kMoments>
 struct StoredElement {
   std::conditional_t<kPrecision == Precision::kBf16, SplitMaster, float> p;
-  typename StoredAs<kMoments>::Type m, v;
-  typename StoredAs<kGradient>::Type g;
+  Stored<kMoments> m, v;
+  Stored<kGradient> g;
 
   SLUICE_HOST_DEVICE void load(const AdamStep& step, const AdamPlanes& planes, int64_t i) {
-    using Gradient = typename StoredAs<kGradient>::Type;
-    g = adam::load<Gradient>(planes.gradient, i);
+    g = adam::load<Stored<kGradient>>(planes.gradient, i);
     p = load_stored_master<kPrecision>(planes, i);
     v = {};
     if constexpr (kMoments == DType::kBf16) {

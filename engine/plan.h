@@ -27,6 +27,8 @@ constexpr int64_t kDeviceAlignmentBytes = 256;
 
 // Steps between commits where they are rare; more where they would take much of the time (PlanOptions).
 constexpr int kCommitRarely = 10;
+constexpr double kCommitsMayTake = 0.03;  // of a step, on average
+constexpr double kMostLostMs = 60'000;    // of training that a crash loses, where commits are rarer still
 
 struct PlanOptions {
   Precision precision = Precision::kBf16;

@@ -20,9 +20,7 @@ constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates tha
 constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
 constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
 constexpr int kRarerIntervals[] = {20, 50, 100, 200, 500, 1000};
-constexpr double kCommitsMayTake = 0.03;  // of a step, on average
-constexpr double kMostLostMs = 60'000;    // of training that a crash loses, where commits are that rare
-constexpr double kFullLane = 0.95;        // of a step: a lane that is busy so long leaves little to gain
+constexpr double kFullLane = 0.95;  // of a step: a lane that is busy so long leaves little to gain
 
 void take_larger_chunks(FewPieces& pieces) {
   PlanOptions& options = pieces.options;

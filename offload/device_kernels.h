@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "core/dtype.h"
-#include "core/half.h"
+#include "core/stored.h"
 #include "offload/gradient_kernels.h"
 
 #ifdef __CUDACC__
@@ -25,31 +25,6 @@ namespace sluice::kernels {
 constexpr int kBlockThreads = 256;
 constexpr int kTileElements = 4096;  // a block's work, and the norm's tile
 constexpr int kThreadElements = kTileElements / kBlockThreads;
-
-// What lies in memory as kType.
-template <DType kType>
-struct StoredAs {
-  using Type = uint16_t;
-};
-template <>
-struct StoredAs<DType::kFp32> {
-  using Type = float;
-};
-template <DType kType>
-using Stored = typename StoredAs<kType>::Type;
-
-template <DType kType>
-SLUICE_KERNEL float widened(Stored<kType> value) {
-  if constexpr (kType == DType::kBf16) return float_of_bf16(value);
-  if constexpr (kType == DType::kFp16) return float_of_fp16(value);
-  if constexpr (kType == DType::kFp32) return value;
-}
-template <DType kType>
-SLUICE_KERNEL Stored<kType> rounded(float value) {
-  if constexpr (kType == DType::kBf16) return bf16_of_float(value);
-  if constexpr (kType == DType::kFp16) return fp16_of_float(value);
-  if constexpr (kType == DType::kFp32) return value;
-}
 
 struct ElementRange {
   int64_t first = 0;

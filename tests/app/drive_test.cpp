@@ -4,6 +4,7 @@
 
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/flip_byte.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
@@ -52,14 +53,6 @@ TEST_F(DriveTest, token_ids_that_change_or_go_under_a_run_end_it_and_it_goes_on_
     EXPECT_EQ(numbers(metrics("run")), expected) << fault;
     fs::remove_all(file("run"));
   }
-}
-
-void flip_byte(const fs::path& file, int64_t offset) {
-  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  bytes.seekg(offset);
-  const auto byte = static_cast<char>(bytes.get() ^ 0x10);
-  bytes.seekp(offset);
-  EXPECT_TRUE(bytes.put(byte).flush());
 }
 
 // Of the step that `checkpoint verify` reads first. Which byte that is, only the store knows.

@@ -10,6 +10,7 @@
 #include "swap/store_format.h"
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/flip_byte.h"
 #include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
@@ -22,14 +23,6 @@ class Damage : public Lifecycle {
  protected:
   std::filesystem::path file() const { return folder_.path() / "sluice-0.swap"; }
 };
-
-void flip_byte(const std::filesystem::path& file, int64_t offset) {
-  std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
-  bytes.seekg(offset);
-  const auto byte = static_cast<char>(bytes.get() ^ 0x10);
-  bytes.seekp(offset);
-  EXPECT_TRUE(bytes.put(byte).flush());
-}
 
 Superblock superblock(const std::filesystem::path& file, int index) {
   Superblock found;

@@ -2,12 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <vector>
 
 #include "swap/record_store.h"
 #include "swap/store_format.h"
-#include "tests/fakes/message_of.h"
+#include "tests/fakes/flip_byte.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -32,13 +31,7 @@ class StoreSteps : public testing::Test {
     const StoreLayout layout(run_.geometry, run_.identity.format(), weights, {});
     flip_a_byte(layout.extents(record, slot).span()[0].offset + 5);
   }
-  void flip_a_byte(int64_t offset) {
-    std::fstream file(folder_.path() / "sluice-0.swap", std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(offset);
-    const auto byte = static_cast<char>(file.get() ^ 0x10);
-    file.seekp(-1, std::ios::cur);
-    EXPECT_TRUE(file.put(byte).flush());
-  }
+  void flip_a_byte(int64_t offset) { flip_byte(folder_.path() / "sluice-0.swap", offset); }
 
   TempFolder folder_;
   LogLines lines_;
