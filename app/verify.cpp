@@ -27,6 +27,7 @@ std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log)
   const Geometry geometry(setup.model.spec().partitions, found->chunk_elements);
   StoreOptions options = engine_options(setup, plan, folders, log).store;
   options.access = Drive::Access::kReadWhereItMust;
+  options.unread = StoreOptions::Unread::kPassedOver;
   options.queue.depth = kDepth;
   std::unique_ptr<RecordStore> store =
       RecordStore::open(geometry, store_identity(setup.model.spec(), plan, geometry), std::move(options));
@@ -55,9 +56,13 @@ Verified run_verify(const std::string& path, Console& console) {
   const RunFolder folder(path);
   const std::unique_ptr<RecordStore> store = open_store(folder, console.log());
   Verified end = Verified::kWhole;
-  if (const std::optional<int64_t> lost = store->lost_step()) {
-    end = Verified::kDamaged;
-    console.print(fmt::format("step {} is not whole: its commit is damaged, or was cut off", *lost));
+  const std::optional<int64_t> lost = store->lost_step();
+  if (lost || store->has_unread_commit()) end = Verified::kDamaged;
+  if (lost) {
+    console.print(fmt::format("step {} is not whole: its commit {}", *lost,
+                              store->has_unread_commit() ? "cannot be read" : "is damaged, or was cut off"));
+  } else if (store->has_unread_commit()) {
+    console.print("a superblock cannot be read: it may be that of a later step");
   }
   bool any_whole = false;
   for (const int64_t step : store->openable_steps()) {
@@ -70,7 +75,9 @@ Verified run_verify(const std::string& path, Console& console) {
     }
     std::string words = fmt::format("step {} is whole{}", step, any_whole ? ", too" : "");
     if (!any_whole && end == Verified::kDamaged) {
-      words += fmt::format(": train --resume{} goes on from it", last ? "" : fmt::format(" --from-step {}", step));
+      const bool is_asked_for = last && !store->has_unread_commit();
+      words +=
+          fmt::format(": train --resume{} goes on from it", is_asked_for ? "" : fmt::format(" --from-step {}", step));
     }
     console.print(words);
     any_whole = true;

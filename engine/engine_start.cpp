@@ -184,6 +184,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
     check_progress(found, plan.options.progress_bytes);
     if (options.accept_store) options.accept_store(found.committed());
   };
+  if (options.from_step) store_options.unread = StoreOptions::Unread::kPassedOver;
   const StoreIdentity identity = store_identity(model, plan.options, plan.geometry);
   const bool opens = goes_on(options.open) && find_store(store_options.folders()) == StoreExists::kYes;
   const bool probes = options.probe_io == ProbeIo::kYes && store_options.queue.backend == IoBackend::kAuto;

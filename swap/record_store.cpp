@@ -232,6 +232,7 @@ void RecordStore::read(RecordId record, std::byte* into, uint64_t tag) {
 }
 
 void RecordStore::write(RecordId record, const std::byte* from, uint64_t tag) {
+  SLUICE_CHECK(!impl_->unread, "a commit that could not be read is not given up yet");
   impl_->start_record(record, IoOp::kWrite, const_cast<std::byte*>(from), tag);  // a write request only reads it
 }
 
@@ -266,6 +267,7 @@ void RecordStore::commit(const StepState& state, uint64_t tag) {
   Impl& impl = *impl_;
   SLUICE_CHECK(impl.stage == Impl::Stage::kIdle, "a commit beside another");
   SLUICE_CHECK(impl.writes_in_flight == 0, "a commit while records are being written");
+  SLUICE_CHECK(!impl.unread, "a commit that could not be read is not given up yet");
   impl.check_room();
   impl.commit_tag = tag;
   impl.check_drives();

@@ -89,6 +89,9 @@ struct StoreOptions {
   enum class Existing : uint8_t { kReplaced, kRefused } existing = Existing::kReplaced;
   std::vector<int64_t> scratch_bytes{};  // of each scratch extent, multiples of 4096; each run's own choice
   int64_t caller_bytes = 0;              // of StepState::caller: a commit of no more allocates nothing
+  // For opening: of a superblock or table that the drive does not give (IoError) and that may be the last commit's.
+  // kRefused: it may be given the next time. kPassedOver: what is committed before that is opened, if it is whole.
+  enum class Unread : uint8_t { kRefused, kPassedOver } unread = Unread::kRefused;
   // For opening: looks at what is committed before anything is written. What it throws refuses the store, which stays
   // as it was.
   std::function<void(const RecordStore&)> accept{};
@@ -158,13 +161,17 @@ class RecordStore {
   // At most two, newest first: the last commit's and the one before (k-1, or k-n where commits are rare). Of the older
   // only the table is known to be whole: its records may have been written to by a step that was never committed.
   std::vector<int64_t> openable_steps() const;
-  // A later step than committed(), whose commit's superblock or table is damaged, or was cut off in the midst of writing
-  // the superblock.
+  // A later step than committed(), whose commit's superblock or table is damaged or not given by the drive, or was cut
+  // off in the midst of writing the superblock.
   std::optional<int64_t> lost_step() const;
+  // A superblock or table was passed over (StoreOptions::unread): there may be a later step, of an unknown number where
+  // lost_step() knows none. Before anything is written, open_step() must say that it is given up.
+  bool has_unread_commit() const;
   // Takes a store just opened to one of openable_steps(), so that ranks agree on the newest step that all of them have.
-  // A newer step is given up for good, before this returns. All that the two have not in common is read and verified
-  // first: where a record or the table of the older one is not whole this throws CorruptionError, and the store stays
-  // at the newer. Blocks; takes the memory of the largest record meanwhile.
+  // A newer step is given up for good, before this returns, and so is one that may be newer (has_unread_commit()). All
+  // that the two have not in common is read and verified first: where a record or the table of the older one is not
+  // whole this throws CorruptionError, and the store stays at the newer. Blocks; takes the memory of the largest record
+  // meanwhile.
   void open_step(int64_t step);
   // Reads all records of one of openable_steps() of a store just opened; nothing in it changes. Throws CorruptionError
   // for the first that is not whole. Blocks; takes the memory of the largest record meanwhile. `progress`: bytes read,

@@ -1,7 +1,9 @@
 // What a RecordStore consists of. Internal to swap.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,20 +47,30 @@ struct RecordStore::Impl {
   // Creation and opening, blocking (record_store_open.cpp).
   void write_headers();
   void mend_headers(std::span<const DamagedHeader> damaged);
-  enum class Content : uint8_t { kNone, kSome };
   bool find_writable();
-  bool read_older_table(int area, const Superblock& superblock);
   void check_length() const;
-  Content load();
-  bool steps_were_committed(std::span<const BlockState> superblocks);
-  [[noreturn]] void refuse_damaged_steps() const;
-  void read_superblocks(Superblock (&superblocks)[2], BlockState (&states)[2]);
-  bool read_table(int area, const Superblock& superblock);
-  void adopt_table(int area, const Superblock& superblock);
-  void burn_generation();
   void run_now(const Transfer& transfer, std::span<const Extent> extents);
   // A whole block of the first drive's file, by way of `block`.
   void run_block(IoOp op, int64_t offset);
+
+  // What is committed, blocking (record_store_recovery.cpp).
+  struct FoundSuperblock {
+    Superblock superblock;
+    BlockState state = BlockState::kDamaged;
+    std::optional<IoError> unread;  // the drive does not give it: as a damaged one
+  };
+  using Superblocks = std::array<FoundSuperblock, 2>;
+  enum class Content : uint8_t { kNone, kSome };
+  Content load();
+  Superblocks read_superblocks();
+  bool read_table(int area, const Superblock& superblock);
+  void adopt_table(int area, const Superblock& superblock);
+  void load_generation(int area, const Superblock& superblock);
+  void look_for_lost_step(int area, const FoundSuperblock& found);
+  bool steps_were_committed(const Superblocks& found);
+  [[noreturn]] void refuse_damaged_steps() const;
+  [[noreturn]] void refuse_unread() const;
+  void burn_generation();
 
   // The steps that it has, blocking (record_store_steps.cpp).
   struct RecordCopy {
@@ -75,6 +87,7 @@ struct RecordStore::Impl {
   void verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress);
   void verify_older(int64_t step);
   void open_step(int64_t step);
+  void give_up(int area);
 
   // Records and commits (record_store.cpp), scratch extents (record_store_scratch.cpp).
   std::string places_of(RecordId record, int slot, size_t plane) const;
@@ -111,8 +124,10 @@ struct RecordStore::Impl {
   AlignedBuffer block;                // a superblock, an opening, the header on its way
 
   StepState committed, pending;
-  int64_t previous_step = -1;     // the generation before, while its slots are untouched
+  int64_t previous_step = -1;  // the generation before, while its slots are untouched
   std::optional<int64_t> lost_step;
+  std::optional<IoError> unread;  // a superblock or table that the drive does not give, and that may be the last one
+  bool all_superblocks_read = true;
   int64_t read_caller_bytes = 0;  // the most of StepState::caller in a table that was read
   int current_area = 0;           // of the committed superblock and its table
   bool has_generation = false;

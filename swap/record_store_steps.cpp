@@ -40,15 +40,14 @@ void RecordStore::Impl::verify_copies(int64_t step, const Verifying& verifying) 
 
 // Leaves the older step's table in the table buffer.
 Superblock RecordStore::Impl::read_previous_table() {
-  Superblock superblocks[2];
-  BlockState states[2];
-  read_superblocks(superblocks, states);
   const int older = 1 - current_area;
-  if (states[older] != BlockState::kValid || !read_table(older, superblocks[older])) {
+  const FoundSuperblock found = read_superblocks()[static_cast<size_t>(older)];
+  if (found.unread) throw IoError(*found.unread);
+  if (found.state != BlockState::kValid || !read_table(older, found.superblock)) {
     throw CorruptionError(fmt::format("the table of step {} in {} is damaged: the store opens at step {} only",
                                       previous_step, drives[0].path().string(), committed.step));
   }
-  return superblocks[older];
+  return found.superblock;
 }
 
 void RecordStore::Impl::verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress) {
@@ -87,13 +86,14 @@ void RecordStore::Impl::verify_older(int64_t step) {
                        .otherwise = fmt::format(": the store opens at step {} only", committed.step)});
 }
 
-// The newer superblock is blanked before anything else is written: from then on its slots are the working ones, and a
-// crash must not find its way back to it.
+// The newer superblock, or the one that may be newer, is blanked before anything else is written: from then on its
+// slots are the working ones, and a crash must not find its way back to it.
 void RecordStore::Impl::open_step(int64_t step) {
   SLUICE_CHECK(transfers.in_flight() == 0 && stage == Stage::kIdle, "a step is opened before anything is moved");
-  if (has_generation && step == committed.step) return;
-  SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
+  if (has_generation && step == committed.step && !unread) return;
   if (failed) std::rethrow_exception(failed);
+  if (has_generation && step == committed.step) return give_up(1 - current_area);
+  SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
   const int newer = current_area;
   Superblock superblock;
   try {
@@ -105,17 +105,23 @@ void RecordStore::Impl::open_step(int64_t step) {
   }
   previous_step = -1;
   adopt_table(1 - newer, superblock);
+  give_up(newer);
+}
+
+void RecordStore::Impl::give_up(int area) {
   write_given_up(block.span(), fingerprint);
   try {
-    run_block(IoOp::kWrite, kSuperblockOffset[newer]);
+    run_block(IoOp::kWrite, kSuperblockOffset[area]);
     run_now({.op = IoOp::kSync}, everywhere().first(1));
   } catch (const IoError&) {  // the newer step may still be what a crash leaves: nothing is written into its slots
     failed = std::current_exception();
     throw;
   }
+  unread.reset();
 }
 
 std::optional<int64_t> RecordStore::lost_step() const { return impl_->lost_step; }
+bool RecordStore::has_unread_commit() const { return impl_->unread.has_value(); }
 void RecordStore::open_step(int64_t step) { impl_->open_step(step); }
 void RecordStore::verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress) {
   impl_->verify(step, progress);

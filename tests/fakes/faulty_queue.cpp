@@ -26,7 +26,7 @@ class FaultyQueue final : public IoQueue {
 
  private:
   void do_submit(const IoRequest& request) override {
-    const Fault* fault = next_fault(request.op);
+    const Fault* fault = next_fault(request);
     if (is_superblock_write(request) && ++faults_->superblock_writes == faults_->kill_at_superblock) die();
     if (fault != nullptr && fault->error_number != 0) {
       failed_.push_back({.tag = request.tag, .result = -fault->error_number});
@@ -105,11 +105,13 @@ class FaultyQueue final : public IoQueue {
     request.memory = copy.data();
   }
 
-  const Fault* next_fault(IoOp op) {
+  const Fault* next_fault(const IoRequest& request) {
+    const IoOp op = request.op;
     const int64_t all = faults_->reads + faults_->writes + faults_->syncs;
     int64_t& counted = op == IoOp::kRead ? faults_->reads : op == IoOp::kWrite ? faults_->writes : faults_->syncs;
     const int64_t of_op = counted++;
     for (const Fault& fault : faults_->list) {
+      if (fault.at >= 0 && fault.at != static_cast<int64_t>(request.offset)) continue;
       const bool counts_all = fault.counts == Fault::Counts::kAllOps;
       const int64_t number = counts_all ? all : of_op;
       if ((counts_all || fault.op == op) && number >= fault.nth && number < fault.nth + fault.times) return &fault;

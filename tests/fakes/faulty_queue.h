@@ -22,6 +22,7 @@ struct Fault {
   IoOp op = IoOp::kRead;
   int64_t nth = 0;                 // which request of that op, from 0, over the life of Faults
   int64_t times = 1;               // this one and the next times - 1 of that op
+  int64_t at = -1;                 // >= 0: of these, the ones that begin at this byte of a file
   int error_number = 0;            // != 0: completes with -error_number and moves nothing
   int64_t short_bytes = -1;        // >= 0: only so many bytes move
   int64_t wrong_byte = -1;         // >= 0: a bit of this byte (modulo the request's size) is another one

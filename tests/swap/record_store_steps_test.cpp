@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <memory>
 #include <vector>
 
 #include "swap/record_store.h"
 #include "swap/store_format.h"
+#include "tests/fakes/faulty_queue.h"
 #include "tests/fakes/flip_byte.h"
 #include "tests/fakes/test_store.h"
 
@@ -19,20 +22,44 @@ using testing::HasSubstr;
 class StoreSteps : public testing::Test {
  protected:
   StoreOptions options() {
-    return {.folder = folder_.path(), .queue = {.backend = IoBackend::kThreads, .depth = 4}, .log = lines_.log()};
+    return {.folder = folder_.path(),
+            .make_queue = faulty_queue_factory(faults_),
+            .queue = {.backend = IoBackend::kThreads, .depth = 4},
+            .log = lines_.log()};
   }
   void make_steps(int64_t last) {
     auto store = RecordStore::create(run_.geometry, run_.identity, options());
     for (int64_t step = 0; step <= last; ++step) write_step(*store, run_, step);
   }
   std::unique_ptr<RecordStore> open() { return RecordStore::open(run_.geometry, run_.identity, options()); }
-  void flip_a_byte_of(RecordId record, int slot) {
-    const std::vector<uint32_t> weights = {1};
-    const StoreLayout layout(run_.geometry, run_.identity.format(), weights, {});
-    flip_a_byte(layout.extents(record, slot).span()[0].offset + 5);
-  }
+  void flip_a_byte_of(RecordId record, int slot) { flip_a_byte(layout().extents(record, slot).span()[0].offset + 5); }
   void flip_a_byte(int64_t offset) { flip_byte(folder_.path() / "sluice-0.swap", offset); }
 
+  StoreLayout layout() const {
+    const std::vector<uint32_t> weights = {1};
+    return StoreLayout(run_.geometry, run_.identity.format(), weights, {});
+  }
+  std::unique_ptr<RecordStore> open_what_can_be_read() {
+    StoreOptions passing = options();
+    passing.unread = StoreOptions::Unread::kPassedOver;
+    return RecordStore::open(run_.geometry, run_.identity, passing);
+  }
+  // The block there is given to nobody from now on.
+  void break_block(int64_t offset) {
+    faults_->list.push_back({.op = IoOp::kRead, .times = int64_t{1} << 40, .at = offset, .error_number = EIO});
+  }
+  // Where the superblock of the last step lies, and its table.
+  int last_area() {
+    for (const int area : {0, 1}) {
+      flip_a_byte(kSuperblockOffset[area] + 24);
+      const bool is_last = open()->lost_step().has_value();
+      flip_a_byte(kSuperblockOffset[area] + 24);
+      if (is_last) return area;
+    }
+    return -1;
+  }
+
+  std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
   TempFolder folder_;
   LogLines lines_;
   TestRun run_;
@@ -92,9 +119,7 @@ TEST_F(StoreSteps, are_known_to_be_lost_where_the_later_superblock_or_table_is_d
     for (const int index : {0, 1}) {
       make_steps(3);
       EXPECT_EQ(open()->lost_step(), std::nullopt);
-      const std::vector<uint32_t> weights = {1};
-      const StoreLayout layout(run_.geometry, run_.identity.format(), weights, {});
-      flip_a_byte((of_table ? layout.table_offset(index) + 100 : kSuperblockOffset[index]) + 24);
+      flip_a_byte((of_table ? layout().table_offset(index) + 100 : kSuperblockOffset[index]) + 24);
       auto store = open();
       if (store->committed().step == 3) {
         EXPECT_EQ(store->lost_step(), std::nullopt) << "the older one";
@@ -105,6 +130,91 @@ TEST_F(StoreSteps, are_known_to_be_lost_where_the_later_superblock_or_table_is_d
     }
     EXPECT_EQ(lost, 1);
   }
+}
+
+TEST_F(StoreSteps, of_which_the_last_is_not_given_are_refused_until_it_is_given_up) {
+  for (const bool of_table : {false, true}) {
+    SCOPED_TRACE(of_table ? "its table" : "its superblock");
+    make_steps(3);
+    const int area = last_area();
+    ASSERT_GE(area, 0);
+    break_block(of_table ? layout().table_offset(area) : kSuperblockOffset[area]);
+    EXPECT_THAT(failure_of([&] { open(); }).message,
+                AllOf(HasSubstr("sluice-0.swap"), HasSubstr("--resume --from-step 2 ")));
+    {
+      auto store = open_what_can_be_read();
+      EXPECT_THAT(store->openable_steps(), ElementsAre(2));
+      EXPECT_TRUE(store->has_unread_commit());
+      EXPECT_EQ(store->lost_step(), 3);
+      store->verify(2);
+      EXPECT_THROW(write_step(*store, run_, 3), std::logic_error) << "before it is given up";
+    }
+    faults_->list.clear();
+    EXPECT_EQ(open()->committed().step, 3) << "a drive that gives it again";
+    break_block(of_table ? layout().table_offset(area) : kSuperblockOffset[area]);
+    {
+      auto store = open_what_can_be_read();
+      store->open_step(2);
+      EXPECT_FALSE(store->has_unread_commit());
+      write_records(*store, run_, 7);
+    }
+    faults_->list.clear();
+    auto store = open();
+    expect_step(*store, run_, 2);
+    write_step(*store, run_, 3);
+    store.reset();
+    expect_step(*open(), run_, 3);
+  }
+}
+
+TEST_F(StoreSteps, of_which_the_older_is_not_given_cost_nothing) {
+  make_steps(3);
+  const int area = last_area();
+  ASSERT_GE(area, 0);
+  break_block(kSuperblockOffset[1 - area]);
+  auto store = open();
+  EXPECT_THAT(store->openable_steps(), ElementsAre(3));
+  EXPECT_FALSE(store->has_unread_commit());
+  EXPECT_EQ(store->lost_step(), std::nullopt);
+  EXPECT_THAT(lines_.text(), AllOf(HasSubstr("Input/output error"), HasSubstr("step 3 is used")));
+  write_step(*store, run_, 4);
+  store.reset();
+  faults_->list.clear();
+  expect_step(*open(), run_, 4);
+}
+
+TEST_F(StoreSteps, of_which_a_superblock_and_the_table_before_it_are_not_given_may_be_later_ones) {
+  make_steps(3);
+  const int area = last_area();
+  ASSERT_GE(area, 0);
+  for (const int broken : {area, 1 - area}) {
+    faults_->list.clear();
+    break_block(kSuperblockOffset[broken]);
+    break_block(layout().table_offset(broken));
+    EXPECT_THROW(open(), IoError);
+    auto store = open_what_can_be_read();
+    EXPECT_TRUE(store->has_unread_commit());
+    EXPECT_EQ(store->lost_step(), std::nullopt);
+    EXPECT_THAT(store->openable_steps(), ElementsAre(broken == area ? 2 : 3));
+  }
+  break_block(kSuperblockOffset[area]);
+  EXPECT_THROW(open_what_can_be_read(), IoError) << "neither is given";
+}
+
+TEST_F(StoreSteps, stay_where_one_that_is_not_given_cannot_be_given_up) {
+  make_steps(3);
+  const int area = last_area();
+  ASSERT_GE(area, 0);
+  break_block(kSuperblockOffset[area]);
+  faults_->list.push_back(
+      {.op = IoOp::kWrite, .times = int64_t{1} << 40, .at = kSuperblockOffset[area], .error_number = EIO});
+  {
+    auto store = open_what_can_be_read();
+    EXPECT_THROW(store->open_step(2), IoError);
+    EXPECT_TRUE(store->has_unread_commit());
+  }
+  faults_->list.clear();
+  expect_step(*open(), run_, 3);
 }
 
 }  // namespace

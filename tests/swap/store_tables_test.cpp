@@ -118,13 +118,13 @@ TEST_P(StoreTables, of_which_a_part_cannot_be_read_open_where_the_newest_step_ne
   open();
   const int64_t reads = faults_->reads - before;
   take_back();
-  for (const int64_t from_the_end : {1, 2, 3}) {
+  for (const int64_t from_the_end : {1, 2, 3, 5}) {
     faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + reads - from_the_end, .error_number = EIO}};
     expect_opens_at(2);
     EXPECT_THAT(lines_.text(), HasSubstr("Input/output error")) << from_the_end;
     take_back();
   }
-  for (const int64_t from_the_end : {4, 5, 6}) {
+  for (const int64_t from_the_end : {4, 6}) {
     faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + reads - from_the_end, .error_number = EIO}};
     EXPECT_THROW(open(), IoError) << from_the_end;
     faults_->list = {};
