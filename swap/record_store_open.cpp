@@ -1,7 +1,6 @@
-// Creation, opening and recovery of a store. All transfers of its file go through the store's queue, these too.
+// Creation and opening of a store. All transfers of its file go through the store's queue, these too.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +10,7 @@
 #include <string>
 
 #include "core/bytes.h"
-#include "core/checksum.h"
 #include "swap/advice.h"
-#include "swap/record_checksums.h"
 #include "swap/record_store_impl.h"
 #include "swap/store_drives.h"
 

@@ -6,11 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "swap/record_store.h"
-#include "swap/store_format.h"
-#include "tests/fakes/faulty_queue.h"
-#include "tests/fakes/flip_byte.h"
-#include "tests/fakes/test_store.h"
+#include "tests/swap/store_fixture.h"
 
 namespace sluice {
 namespace {
@@ -19,50 +15,18 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class StoreSteps : public testing::Test {
+class StoreSteps : public StoreOnADrive {
  protected:
-  StoreOptions options() {
-    return {.folder = folder_.path(),
-            .make_queue = faulty_queue_factory(faults_),
-            .queue = {.backend = IoBackend::kThreads, .depth = 4},
-            .log = lines_.log()};
-  }
-  void make_steps(int64_t last) {
-    auto store = RecordStore::create(run_.geometry, run_.identity, options());
-    for (int64_t step = 0; step <= last; ++step) write_step(*store, run_, step);
-  }
-  std::unique_ptr<RecordStore> open() { return RecordStore::open(run_.geometry, run_.identity, options()); }
-  void flip_a_byte_of(RecordId record, int slot) { flip_a_byte(layout().extents(record, slot).span()[0].offset + 5); }
-  void flip_a_byte(int64_t offset) { flip_byte(folder_.path() / "sluice-0.swap", offset); }
-
-  StoreLayout layout() const {
-    const std::vector<uint32_t> weights = {1};
-    return StoreLayout(run_.geometry, run_.identity.format(), weights, {});
-  }
   std::unique_ptr<RecordStore> open_what_can_be_read() {
     StoreOptions passing = options();
     passing.unread = StoreOptions::Unread::kPassedOver;
     return RecordStore::open(run_.geometry, run_.identity, passing);
   }
   // The block there is given to nobody from now on.
-  void break_block(int64_t offset) {
-    faults_->list.push_back({.op = IoOp::kRead, .times = int64_t{1} << 40, .at = offset, .error_number = EIO});
+  void break_block(int64_t offset) { fail_always(IoOp::kRead, offset); }
+  void fail_always(IoOp op, int64_t offset) {
+    faults_->list.push_back({.op = op, .times = int64_t{1} << 40, .at = offset, .error_number = EIO});
   }
-  // Where the superblock of the last step lies, and its table.
-  int last_area() {
-    for (const int area : {0, 1}) {
-      flip_a_byte(kSuperblockOffset[area] + 24);
-      const bool is_last = open()->lost_step().has_value();
-      flip_a_byte(kSuperblockOffset[area] + 24);
-      if (is_last) return area;
-    }
-    return -1;
-  }
-
-  std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
-  TempFolder folder_;
-  LogLines lines_;
-  TestRun run_;
 };
 
 TEST_F(StoreSteps, are_both_whole_and_verifying_tells_how_far_it_is_and_changes_nothing) {
@@ -89,7 +53,7 @@ TEST_F(StoreSteps, are_told_apart_by_a_changed_byte_and_the_older_can_be_gone_ba
   for (const int slot : {0, 1}) {
     make_steps(3);
     const RecordId record = run_.records().back();
-    flip_a_byte_of(record, slot);
+    flip_bit(layout().extents(record, slot).span()[0].offset + 5);
     auto store = open();
     std::vector<int64_t> whole;
     for (const int64_t step : store->openable_steps()) {
@@ -119,7 +83,7 @@ TEST_F(StoreSteps, are_known_to_be_lost_where_the_later_superblock_or_table_is_d
     for (const int index : {0, 1}) {
       make_steps(3);
       EXPECT_EQ(open()->lost_step(), std::nullopt);
-      flip_a_byte((of_table ? layout().table_offset(index) + 100 : kSuperblockOffset[index]) + 24);
+      flip_bit((of_table ? layout().table_offset(index) + 100 : kSuperblockOffset[index]) + 24);
       auto store = open();
       if (store->committed().step == 3) {
         EXPECT_EQ(store->lost_step(), std::nullopt) << "the older one";
@@ -136,8 +100,7 @@ TEST_F(StoreSteps, of_which_the_last_is_not_given_are_refused_until_it_is_given_
   for (const bool of_table : {false, true}) {
     SCOPED_TRACE(of_table ? "its table" : "its superblock");
     make_steps(3);
-    const int area = last_area();
-    ASSERT_GE(area, 0);
+    const int area = newest();
     break_block(of_table ? layout().table_offset(area) : kSuperblockOffset[area]);
     EXPECT_THAT(failure_of([&] { open(); }).message,
                 AllOf(HasSubstr("sluice-0.swap"), HasSubstr("--resume --from-step 2 ")));
@@ -169,8 +132,7 @@ TEST_F(StoreSteps, of_which_the_last_is_not_given_are_refused_until_it_is_given_
 
 TEST_F(StoreSteps, of_which_the_older_is_not_given_cost_nothing) {
   make_steps(3);
-  const int area = last_area();
-  ASSERT_GE(area, 0);
+  const int area = newest();
   break_block(kSuperblockOffset[1 - area]);
   auto store = open();
   EXPECT_THAT(store->openable_steps(), ElementsAre(3));
@@ -185,8 +147,7 @@ TEST_F(StoreSteps, of_which_the_older_is_not_given_cost_nothing) {
 
 TEST_F(StoreSteps, of_which_a_superblock_and_the_table_before_it_are_not_given_may_be_later_ones) {
   make_steps(3);
-  const int area = last_area();
-  ASSERT_GE(area, 0);
+  const int area = newest();
   for (const int broken : {area, 1 - area}) {
     faults_->list.clear();
     break_block(kSuperblockOffset[broken]);
@@ -203,11 +164,9 @@ TEST_F(StoreSteps, of_which_a_superblock_and_the_table_before_it_are_not_given_m
 
 TEST_F(StoreSteps, stay_where_one_that_is_not_given_cannot_be_given_up) {
   make_steps(3);
-  const int area = last_area();
-  ASSERT_GE(area, 0);
+  const int area = newest();
   break_block(kSuperblockOffset[area]);
-  faults_->list.push_back(
-      {.op = IoOp::kWrite, .times = int64_t{1} << 40, .at = kSuperblockOffset[area], .error_number = EIO});
+  fail_always(IoOp::kWrite, kSuperblockOffset[area]);
   {
     auto store = open_what_can_be_read();
     EXPECT_THROW(store->open_step(2), IoError);
