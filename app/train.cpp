@@ -176,7 +176,11 @@ void Training::open_engine() {
   if (options_.from_step) prepare_to_go_back();
   options.probe_io = ProbeIo::kYes;
   options.store.make_queue = options_.make_queue;
-  options.progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "creating the store"); };
+  options.verify = EngineOptions::Verify::kAllFirst;
+  options.progress = [&](int64_t done, int64_t total) {
+    console_.progress(done, total,
+                      opening_.mode == OpenMode::kOpen ? "reading what is committed" : "creating the store");
+  };
   options.accept_store = [this](const StepState& committed) {
     check_own_store(opening_, committed.step);
     check_same_data(committed, data_->fingerprint(), folder());

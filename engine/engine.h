@@ -151,14 +151,18 @@ struct EngineOptions {
   std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;
   std::function<std::unique_ptr<Device>(DeviceKind, int64_t, AdamKernel)> make_device = sluice::make_device;
   std::string trace_path;  // empty: none
-  // Of a store that is opened: the step to go on from, its last committed one or the one before where that is still whole.
-  // The later one is given up for good.
+  // Of a store that is opened: the step to go on from, its last committed one or the one before where that is still
+  // whole. The later one is given up for good.
   std::optional<int64_t> from_step;
+  // Of a store that is opened. kAllFirst: every record is read and verified before a step begins, as far as it is not
+  // read then anyway: so bytes that a drive has changed are found while the step before can still be gone back to,
+  // which the first step's writes would end. kAsUsed: each as it is used.
+  enum class Verify : uint8_t { kAsUsed, kAllFirst } verify = Verify::kAsUsed;
   // Called with what a store that is opened has committed, before anything in it changes. What it throws refuses it.
   std::function<void(const StepState&)> accept_store;
   // Called when a store has taken the place of whatever was there, before its first commit.
   std::function<void()> on_new_store;
-  // Called while the store is created: chunks done, chunks in all.
+  // Called while the store is created, or verified first: chunks done, chunks in all.
   std::function<void(int64_t, int64_t)> progress;
   Log log;
 };

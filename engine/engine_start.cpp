@@ -210,6 +210,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   access = std::make_unique<RecordAccess>(plan, *store, *update_pass, host.at(0));
   if (opened) {
     access->load();
+    if (options.verify == EngineOptions::Verify::kAllFirst) access->verify_rest(options.progress);
     captured = store->committed();
     begin_loss_scale(options.loss_scale, captured);
   } else {

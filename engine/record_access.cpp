@@ -183,6 +183,13 @@ void RecordAccess::load() {
   for_each_chunk(Which::kInHost, kMaxTransfers / 2, [](int) {});
 }
 
+void RecordAccess::verify_rest(const std::function<void(int64_t, int64_t)>& progress) {
+  forget();
+  for_each_chunk(Which::kNotInHost, scratch_.parts, [&](int chunk) {
+    if (progress) progress(chunk + 1, std::ssize(plan_.chunks));
+  });
+}
+
 void RecordAccess::forget() { std::ranges::fill(in_scratch_, std::array{-1, -1}); }
 
 const std::byte* RecordAccess::loaded(int chunk, Group group) {

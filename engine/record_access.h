@@ -31,6 +31,8 @@ class RecordAccess {
   void create(const ParameterSource& source, const std::function<void(int64_t, int64_t)>& progress);
   // Reads and verifies every record whose home is host memory, as many at once as the store takes.
   void load();
+  // Reads and verifies every other record. `progress`: chunks done, and in all.
+  void verify_rest(const std::function<void(int64_t, int64_t)>& progress);
 
   // What lies in scratch will no longer be what the store holds: call before every unit.
   void forget();
