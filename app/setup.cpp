@@ -193,7 +193,7 @@ OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides
   RunSetup setup = set_up(std::move(config), log);
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
   options.open = OpenMode::kOpen;
-  options.store.access = Drive::Access::kReadWhereItMust;
+  options.store.access = StoreOptions::Access::kRead;
   auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), ParameterSource{});
   setup.model.use_memory(*engine);
   return {.setup = std::move(setup), .engine = std::move(engine)};

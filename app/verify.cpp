@@ -26,7 +26,7 @@ std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log)
   const PlanOptions plan = plan_options(setup, {});
   const Geometry geometry(setup.model.spec().partitions, found->chunk_elements);
   StoreOptions options = engine_options(setup, plan, folders, log).store;
-  options.access = Drive::Access::kReadWhereItMust;
+  options.access = StoreOptions::Access::kRead;
   options.unread = StoreOptions::Unread::kPassedOver;
   options.queue.depth = kDepth;
   std::unique_ptr<RecordStore> store =

@@ -418,7 +418,7 @@ void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {
   for (size_t i = 0; i < drives.size(); ++i) drives[i].allocate(bytes[i]);
 }
 
-void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {
+std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {
   std::vector<int64_t> before;
   for (const Drive& drive : drives) before.push_back(drive.bytes());
   size_t grown = 0;
@@ -430,8 +430,15 @@ void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {
     for (size_t i = 0; i < grown; ++i) drives[i].cut(before[i]);
     throw;
   }
+  for (Drive& drive : drives) drive.count_allocated();
+  return before;
+}
+
+void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes) {
+  const std::vector<int64_t> before = grow_drives(drives, bytes);
   for (size_t i = 0; i < drives.size(); ++i) {
-    if (bytes[i] < before[i]) drives[i].cut(bytes[i]);
+    if (bytes[i] >= before[i]) continue;
+    drives[i].cut(bytes[i]);
     drives[i].count_allocated();
   }
 }

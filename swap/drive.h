@@ -25,9 +25,9 @@ struct Extent {
 // but its own descriptor.
 class Drive {
  public:
-  // kReadWhereItMust: a file that may not be written (its drive is read-only, its owner somebody else) is opened for
+  // kWriteIfItMay: a file that may not be written (its drive is read-only, its owner somebody else) is opened for
   // reading alone.
-  enum class Access : uint8_t { kWrite, kReadWhereItMust };
+  enum class Access : uint8_t { kWrite, kWriteIfItMay };
   static Drive open(const std::filesystem::path& path, Access access = Access::kWrite);
   ~Drive();
   Drive(Drive&& other) noexcept;
@@ -49,6 +49,7 @@ class Drive {
  private:
   friend std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
   friend void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
+  friend std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   friend void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   enum class Open : uint8_t { kThere, kThereOrReadOnly, kOrMake };
   Drive(const std::filesystem::path& path, Open how);
@@ -91,8 +92,11 @@ std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std
 // The second half: the files are emptied, and exactly so many bytes of each allocated. Throws IoError (space).
 void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 
-// Makes files that are there exactly that long: what is new is allocated, what is beyond is given back. Throws IoError
-// (space, a limit of the process), and then leaves every file as long as it was.
+// Makes files that are there that long at the least: what is new is allocated. Throws IoError (space, a limit of the
+// process), and then leaves every file as long as it was. Returns how long they were.
+std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
+
+// Exactly that long: what is beyond is given back. Throws as grow_drives() does.
 void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 
 // The longest file that this process may write (RLIMIT_FSIZE, ulimit -f); INT64_MAX: any. Whoever makes a file, grows

@@ -85,7 +85,7 @@ void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory
     ++writes_in_flight;
   }
   const Transfer transfer{.op = op, .memory = memory, .tag = tag, .owner = index_of(record)};
-  if (op == IoOp::kWrite && failed) return transfers.start_failed(transfer, failed);
+  if (op == IoOp::kWrite && refused()) return transfers.start_failed(transfer, refused());
   if (op == IoOp::kWrite) {
     written_bytes += layout.layout(record).bytes;
     e.working_slot = static_cast<uint8_t>(slot);
@@ -105,13 +105,13 @@ void RecordStore::Impl::end_record(const TransferEnd& end) {
   }
   --e.writers;
   --writes_in_flight;
-  if (end.error && !failed) failed = end.error;
+  note_failure(end.error);
 }
 
 void RecordStore::Impl::end_transfer(const TransferEnd& end) {
   if ((end.owner & kRehearses) != 0) {
     --entries[end.owner & ~kRehearses].readers;
-    if (end.error && !failed) failed = end.error;
+    note_failure(end.error);
     return;
   }
   static_cast<int64_t>(end.owner) < record_count() ? end_record(end) : end_scratch(end);
@@ -144,7 +144,7 @@ void RecordStore::Impl::check_drives() {
       if (options.names == FileNames::kStay) drive.check_named();
     }
   } catch (const IoError&) {
-    if (!failed) failed = std::current_exception();
+    note_failure(std::current_exception());
   }
 }
 
@@ -188,7 +188,7 @@ bool RecordStore::Impl::advance_commit(const TransferEnd& end) {
   if (end.error) {
     // Final. A failed fdatasync may not be tried again (the next one can succeed although the bytes are lost), and a
     // superblock whose write failed may be on the drive all the same: its slots must not change any more.
-    if (!failed) failed = end.error;
+    note_failure(end.error);
     stage = Stage::kIdle;
     return true;
   }
@@ -257,7 +257,7 @@ void RecordStore::rehearse_write(RecordId record, const std::byte* from, uint64_
                           .memory = const_cast<std::byte*>(from),
                           .tag = tag,
                           .owner = Impl::kRehearses | impl.index_of(record)};
-  if (impl.failed) return impl.transfers.start_failed(transfer, impl.failed);
+  if (impl.refused()) return impl.transfers.start_failed(transfer, impl.refused());
   impl.written_bytes += impl.layout.layout(record).bytes;
   impl.previous_step = -1;  // its slots are the ones written to
   impl.transfers.start(transfer, impl.layout.extents(record, 1 - e.committed_slot).span());
@@ -271,7 +271,7 @@ void RecordStore::commit(const StepState& state, uint64_t tag) {
   impl.check_room();
   impl.commit_tag = tag;
   impl.check_drives();
-  if (impl.failed) return impl.transfers.start_failed({.tag = tag, .owner = Impl::kCommitOwner}, impl.failed);
+  if (impl.refused()) return impl.transfers.start_failed({.tag = tag, .owner = Impl::kCommitOwner}, impl.refused());
   impl.fill_table(state);
   impl.start_stage(Impl::Stage::kTable);
 }

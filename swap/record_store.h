@@ -83,7 +83,9 @@ struct StoreOptions {
   IoQueueOptions queue;
   int64_t block_bytes = int64_t{1} << 20;  // a transfer is cut into requests of this size, a multiple of 4096
   FileNames names = FileNames::kStay;
-  Drive::Access access = Drive::Access::kWrite;  // for opening
+  // For opening. kRead: nothing changes but scratch extents, behind the records (the files grow where they need room),
+  // and these only where the files may be written; writes of records and commits end with an IoError.
+  enum class Access : uint8_t { kWrite, kRead } access = Access::kWrite;
   // For creation: of files that are found there once they are locked. kRefused: somebody has begun a store since the
   // caller looked.
   enum class Existing : uint8_t { kReplaced, kRefused } existing = Existing::kReplaced;
@@ -144,9 +146,8 @@ class RecordStore {
   // damaged, where steps were committed and none can be opened, or where a file has been cut short; IoError where there
   // is no store (find_store() says so before), no space for its scratch extents, or a file longer than this process may
   // write (ulimit -f), which changes nothing and can still be opened for reading alone; returns null where nothing was
-  // ever committed. Opening burns a generation number, but for a store that is open for reading alone
-  // (StoreOptions::access; a warning is logged): nothing in it changes, and writes and commits end with the IoError
-  // that says why.
+  // ever committed. Opening burns a generation number, but for a store that is opened to be read
+  // (StoreOptions::access).
   static std::unique_ptr<RecordStore> open(const Geometry& geometry, const StoreIdentity& identity,
                                            StoreOptions options);
   // What identity a store on disk has, for resuming with its chunk size; of its model the first kKeptModelBytes.

@@ -48,6 +48,7 @@ struct RecordStore::Impl {
   void write_headers();
   void mend_headers(std::span<const DamagedHeader> damaged);
   bool find_writable();
+  void refuse_records();
   void check_length() const;
   void run_now(const Transfer& transfer, std::span<const Extent> extents);
   // A whole block of the first drive's file, by way of `block`.
@@ -139,7 +140,12 @@ struct RecordStore::Impl {
   int64_t written_bytes = 0;
   Stage stage = Stage::kIdle;
   std::exception_ptr failed;  // a write or a commit: nothing more is written or committed
-  Transfers transfers;        // last: its end waits for what uses the buffers
+  std::exception_ptr reads;   // opened to be read: no record is written, and nothing committed
+  const std::exception_ptr& refused() const { return failed ? failed : reads; }
+  void note_failure(const std::exception_ptr& error) {
+    if (error && error != reads && !failed) failed = error;
+  }
+  Transfers transfers;  // last: its end waits for what uses the buffers
 };
 
 }  // namespace sluice

@@ -53,6 +53,7 @@ void RecordStore::Impl::mend_headers(std::span<const DamagedHeader> damaged) {
     const Extent at{.drive = each.drive, .offset = kIdentityOffset[each.copy], .bytes = kStoreBlockBytes};
     std::string end = "it is mended";
     try {
+      if (refused()) std::rethrow_exception(refused());
       run_now({.op = IoOp::kWrite, .memory = each.whole.data()}, {&at, 1});
       run_now({.op = IoOp::kSync}, everywhere().subspan(drive, 1));
     } catch (const IoError& error) {
@@ -69,11 +70,18 @@ bool RecordStore::Impl::find_writable() {
   try {
     for (const Drive& drive : drives) drive.check_writable();
   } catch (const IoError& refused) {
-    if (options.access == Drive::Access::kWrite) throw;
+    if (options.access == StoreOptions::Access::kWrite) throw;
     failed = std::current_exception();
     say(options.log, LogLevel::kWarning, fmt::format("the store is opened for reading alone: {}", refused.what()));
   }
   return !failed;
+}
+
+// Of a store that is opened to be read.
+void RecordStore::Impl::refuse_records() {
+  reads = std::make_exception_ptr(IoError({.action = "write",
+                                           .path = drives[0].path().string(),
+                                           .reason = "the store was opened to be read (StoreOptions::access)"}));
 }
 
 void RecordStore::Impl::check_length() const {
@@ -136,7 +144,12 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
   if (store->impl_->load() == Impl::Content::kNone) return nullptr;
   const auto& accept = store->impl_->options.accept;
   if (accept) accept(*store);
-  if (!may_write) return store;
+  if (store->impl_->options.access == StoreOptions::Access::kRead) {
+    store->impl_->refuse_records();
+    store->impl_->mend_headers(opened->damaged);
+    if (may_write) grow_drives(store->impl_->drives, store->impl_->layout.file_bytes());
+    return store;
+  }
   fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   store->impl_->burn_generation();
   store->impl_->mend_headers(opened->damaged);

@@ -34,7 +34,7 @@ void RecordStore::Impl::end_scratch(const TransferEnd& end) {
     return;
   }
   --e.writers;
-  if (end.error && !failed) failed = end.error;
+  note_failure(end.error);
 }
 
 void RecordStore::read_scratch(int extent, std::byte* into, uint64_t tag) {

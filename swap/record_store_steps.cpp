@@ -91,7 +91,7 @@ void RecordStore::Impl::verify_older(int64_t step) {
 void RecordStore::Impl::open_step(int64_t step) {
   SLUICE_CHECK(transfers.in_flight() == 0 && stage == Stage::kIdle, "a step is opened before anything is moved");
   if (has_generation && step == committed.step && !unread) return;
-  if (failed) std::rethrow_exception(failed);
+  if (refused()) std::rethrow_exception(refused());
   if (has_generation && step == committed.step) return give_up(1 - current_area);
   SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
   const int newer = current_area;

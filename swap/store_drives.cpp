@@ -214,6 +214,10 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
                                 order_of(first)));
 }
 
+Drive::Access access_of(const StoreOptions& options) {
+  return options.access == StoreOptions::Access::kWrite ? Drive::Access::kWrite : Drive::Access::kWriteIfItMay;
+}
+
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
 Drive open_first(const std::vector<std::filesystem::path>& paths, Drive::Access access) {
   if (is_there(paths[0])) return Drive::open(paths[0], access);
@@ -314,7 +318,7 @@ void refuse_other_stores(const StoreOptions& options, int rank) {
   const std::optional<uint64_t> own = RecordStore::store_number(options.folder, rank);
   for (const std::filesystem::path& path : std::span(paths).subspan(1)) {
     if (!is_there(path)) continue;
-    const Drive drive = Drive::open(path, options.access);
+    const Drive drive = Drive::open(path, access_of(options));
     BlockReader reader(options, drive);
     const IdentityCopies copies = reader.header();
     switch (copies.state) {
@@ -340,9 +344,10 @@ void refuse_other_stores(const StoreOptions& options, int rank) {
 
 std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity) {
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
+  const Drive::Access access = access_of(options);
   OpenedDrives opened;
   opened.drives.reserve(paths.size());
-  opened.drives.push_back(open_first(paths, options.access));
+  opened.drives.push_back(open_first(paths, access));
   const std::string path = paths[0].string();
   DrivePlace first;
   {
@@ -354,7 +359,7 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
   }
   if (first.weights.size() != paths.size()) refuse_count(path, first, paths.size());
   for (size_t i = 1; i < paths.size(); ++i) {
-    opened.drives.push_back(open_further(paths[i], static_cast<int>(i), first, options.access));
+    opened.drives.push_back(open_further(paths[i], static_cast<int>(i), first, access));
     check_further(options, first, opened);
   }
   opened.weights = first.weights;

@@ -104,7 +104,7 @@ TEST_F(StoreAtItsLimits, a_store_longer_than_the_limit_of_files_is_refused_untou
     EXPECT_THAT(message, AllOf(HasSubstr("open for writing"), HasSubstr("ulimit -f")));
     EXPECT_EQ(faults_->writes, writes);
     StoreOptions reading = options();
-    reading.access = Drive::Access::kReadWhereItMust;
+    reading.access = StoreOptions::Access::kRead;
     const auto store = RecordStore::open(run_.geometry, run_.identity, reading);
     expect_step(*store, run_, 4);
     EXPECT_EQ(failure_of([&] { write_step(*store, run_, 5); }).details.error_number, EFBIG);

@@ -341,6 +341,48 @@ TEST_F(StoreOpening, burning_a_number_leaves_the_last_one_burnt_where_it_is) {
   }
 }
 
+// But for scratch extents, which lie behind the records.
+TEST_F(StoreOpening, to_read_changes_no_byte_and_writes_no_record) {
+  make_steps(3);
+  flip_bit(kIdentityOffset[1] + 20);
+  const auto length = static_cast<int64_t>(std::filesystem::file_size(file()));
+  const std::vector<std::byte> before = bytes_at(0, static_cast<size_t>(length));
+  for (const int64_t scratch_bytes : {int64_t{0}, 3 * kStoreBlockBytes}) {
+    StoreOptions reading = options();
+    reading.access = StoreOptions::Access::kRead;
+    if (scratch_bytes > 0) reading.scratch_bytes = {scratch_bytes};
+    const auto store = RecordStore::open(run_.geometry, run_.identity, reading);
+    store->verify(3);
+    expect_step(*store, run_, 3);
+    EXPECT_THAT(failure_of([&] { write_step(*store, run_, 4); }).message, HasSubstr("opened to be read"));
+    EXPECT_THAT(failure_of([&] { commit_now(*store, run_.state(4)); }).message, HasSubstr("opened to be read"));
+    EXPECT_THAT(failure_of([&] { store->open_step(2); }).message, HasSubstr("opened to be read"));
+    if (scratch_bytes > 0) {
+      AlignedBuffer kept(scratch_bytes), read(scratch_bytes);
+      std::ranges::fill(kept.span(), std::byte{7});
+      StoreCompletion done;
+      store->write_scratch(0, kept.data(), 1);
+      while (store->poll({&done, 1}, Wait::kUntilOne) == 0) {
+      }
+      EXPECT_EQ(done.error, nullptr);
+      store->read_scratch(0, read.data(), 2);
+      while (store->poll({&done, 1}, Wait::kUntilOne) == 0) {
+      }
+      EXPECT_TRUE(std::ranges::equal(read.span(), kept.span()));
+    }
+    EXPECT_EQ(static_cast<int64_t>(std::filesystem::file_size(file())), length + scratch_bytes);
+    EXPECT_EQ(bytes_at(0, static_cast<size_t>(length)), before);
+    EXPECT_THAT(lines_.text(), AllOf(HasSubstr("copy 1 of the identity header"), HasSubstr("cannot be mended")));
+  }
+  const auto longer = static_cast<int64_t>(std::filesystem::file_size(file()));
+  StoreOptions reading = options();
+  reading.access = StoreOptions::Access::kRead;
+  RecordStore::open(run_.geometry, run_.identity, reading);
+  EXPECT_EQ(static_cast<int64_t>(std::filesystem::file_size(file())), longer) << "a training run's room is cut by none";
+  open();
+  EXPECT_THAT(lines_.text(), HasSubstr("it is mended"));
+}
+
 TEST_F(StoreOpening, a_second_opening_is_refused_in_this_process_and_in_another) {
   make_steps(1);
   auto store = open();
