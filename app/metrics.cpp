@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "core/errors.h"
 #include "core/pending_file.h"
@@ -91,42 +93,68 @@ MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step, const Lo
 
 MetricsFile::~MetricsFile() { std::fclose(file_); }
 
+namespace {
+
+enum class LineOf : uint8_t { kStep, kLaterStep, kEnd, kNothing };
+
+LineOf line_of(const Json& json, int64_t last_step) {
+  if (json.is_object() && json.contains("final")) return LineOf::kEnd;
+  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return LineOf::kNothing;
+  return json["step"] > last_step ? LineOf::kLaterStep : LineOf::kStep;
+}
+
+// Line by line: a long run's file is larger than the memory that it may take.
+void for_each_line(const std::filesystem::path& path, const std::function<void(const std::string&)>& use) {
+  std::ifstream file = open_metrics(path);
+  std::string line;
+  for (; std::getline(file, line) && !file.eof(); line.clear()) use(line);
+  check_read(file, path);
+}
+
+void keep_steps(const std::filesystem::path& path, int64_t last_step) {
+  PendingFile whole(path);
+  std::string kept;
+  for_each_line(path, [&](const std::string& line) {
+    if (line_of(Json::parse(line, nullptr, false), last_step) != LineOf::kStep) return;
+    kept += line + "\n";
+    if (kept.size() < (size_t{1} << 20)) return;
+    whole.append(kept);
+    kept.clear();
+  });
+  whole.append(kept);
+  whole.publish();
+}
+
+}  // namespace
+
 // Of a run that went down with its system the last lines may be missing, or another program has written into the file:
 // the run goes on all the same.
 void MetricsFile::keep_until(int64_t last_step, const Log& log) {
-  std::ifstream file = open_metrics(path_);
-  if (!file) {
+  if (!open_metrics(path_)) {
     if (last_step == 0) return;
     return say(log, LogLevel::kWarning,
                fmt::format("{} is not there: nothing is known of the {} steps so far", path_.string(), last_step));
   }
-  std::string kept, line;
   int64_t steps = 0, damaged = 0;
-  for (; std::getline(file, line) && !file.eof(); line.clear()) {
+  size_t kept_bytes = 0;
+  for_each_line(path_, [&](const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("final")) continue;
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
-      ++damaged;
-      continue;
-    }
-    if (json["step"] > last_step) continue;
+    const LineOf what = line_of(json, last_step);
+    damaged += what == LineOf::kNothing ? 1 : 0;
+    if (what != LineOf::kStep) return;
     ++steps;
-    kept += line + "\n";
+    kept_bytes += line.size() + 1;
     const Json loss = json.value("loss", Json());
-    if (!loss.is_number()) continue;
+    if (!loss.is_number()) return;
     if (!first_loss_) first_loss_ = loss.get<double>();
     last_loss_ = loss.get<double>();
-  }
-  check_read(file, path_);
+  });
   if (damaged > 0 || steps < last_step) {
     say(log, LogLevel::kWarning,
         fmt::format("{} has lines of {} of the {} steps so far{}", path_.string(), steps, last_step,
                     damaged > 0 ? fmt::format("; {} that are damaged are dropped", damaged) : std::string()));
   }
-  if (line.empty() && std::filesystem::file_size(path_) == kept.size()) return;
-  PendingFile whole(path_);
-  whole.append(kept);
-  whole.publish();
+  if (std::filesystem::file_size(path_) != kept_bytes) keep_steps(path_, last_step);
 }
 
 void MetricsFile::write(const std::string& line) {

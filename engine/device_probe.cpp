@@ -92,12 +92,15 @@ class DeviceProbe final : private CopySink {
   double close_gb_per_s() {
     const int64_t part = device_->bytes() / passes_;
     std::byte* open = device_->memory();
-    double norm_part = 0;
+    std::vector<double> norm_parts(static_cast<size_t>(passes_));  // each is its pass's until that has ended
+    size_t pass = 0;
     const double ns = ns_of_pass([&] {
       std::vector<ClosedPiece> pieces;
       for (int64_t at = 0; at < part; at += kChunkElements * 4) pieces.push_back({open + at, kChunkElements});
       device_->close_gradient(
-          {.open = reinterpret_cast<const float*>(open), .dtype = format_.gradient, .pieces = pieces}, &norm_part);
+          {.open = reinterpret_cast<const float*>(open), .dtype = format_.gradient, .pieces = pieces},
+          &norm_parts[pass]);
+      pass = (pass + 1) % norm_parts.size();
       open = device_->memory() + (open - device_->memory() + part) % device_->bytes();
     });
     return static_cast<double>(part / 4 * (4 + bytes_of(format_.gradient))) / ns;

@@ -77,4 +77,12 @@ std::string ModelSpec::canonical_text() const {
   return text;
 }
 
+int64_t ModelSpec::elements() const {
+  int64_t all = 0;
+  for (const PartitionSpec& partition : partitions) {
+    for (const ParameterSpec& parameter : partition.parameters) all += parameter.elements();
+  }
+  return all;
+}
+
 }  // namespace sluice

@@ -37,6 +37,7 @@ struct ModelSpec {
   void validate() const;
   // Canonical text of partitions and shapes: what the store's fingerprint is made of.
   std::string canonical_text() const;
+  int64_t elements() const;  // of all parameters, without padding
 };
 
 }  // namespace sluice

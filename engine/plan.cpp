@@ -91,6 +91,20 @@ UpdateLayout Plan::update_layout(int chunk) const {
 
 namespace {
 
+// A plan is made of chunks: one of too many is not begun.
+void check_chunk_count(const ModelSpec& model, const PlanOptions& options) {
+  constexpr int64_t kFewChunks = 65536;  // in any memory they are planned, and refused where their tables do not fit
+  const int64_t elements = model.elements(), most = std::max(kFewChunks, options.host_bytes / kLeastTableBytesOfAChunk);
+  if (options.chunk_elements == 0 || elements / options.chunk_elements <= most) return;
+  const int64_t chunks = elements / options.chunk_elements;
+  throw ConfigError(fmt::format(
+      "sluice.chunk_elements {} cuts the model's {} elements into {} chunks, whose tables alone take more than "
+      "sluice.host_memory {} ({}): give {} elements or more, or leave the size out; a store that has such chunks needs "
+      "host_memory of {} at the least",
+      options.chunk_elements, elements, chunks, options.host_bytes, format_bytes(options.host_bytes),
+      elements / most + 1, chunks * kLeastTableBytesOfAChunk));
+}
+
 void check(const ModelSpec& model, const PlanOptions& options) {
   const auto refuse = [](std::string_view option, auto value, std::string_view allowed) {
     throw ConfigError(fmt::format("PlanOptions::{} is {}: allowed is {}", option, value, allowed));
@@ -108,6 +122,7 @@ void check(const ModelSpec& model, const PlanOptions& options) {
     refuse("progress_bytes", options.progress_bytes, "what a commit carries, 1 MiB at most");
   if (!options.graph_bytes.empty() && options.graph_bytes.size() != model.visits.size())
     refuse("graph_bytes", fmt::format("a list of {}", options.graph_bytes.size()), "one for each visit, or none");
+  check_chunk_count(model, options);
   if (!options.speeds) return;
   options.speeds->machine.validate();
   if (options.speeds->visits.size() != model.visits.size())

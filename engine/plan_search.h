@@ -16,7 +16,8 @@
 namespace sluice {
 
 // With many chunks or micro-batches a plan takes seconds. Choices between plans are made on fewer and larger ones,
-// whose bytes and times are the same together, with as much more memory as the rings' larger buffers then take.
+// whose bytes and times are the same together, with as much more memory as the rings' larger buffers then take. The
+// options have speeds.
 struct FewPieces {
   ModelSpec model;
   PlanOptions options;

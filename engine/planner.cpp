@@ -14,8 +14,7 @@ namespace {
 
 constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
 constexpr int64_t kSmallestDefaultChunkElements = 1024;
-constexpr int64_t kLeastTableBytesOfAChunk = 1024;  // less than any plan needs, about 1500: its homes, records, hops
-constexpr double kFewEarly = 0.25;                  // of updates
+constexpr double kFewEarly = 0.25;  // of updates
 
 // Gives item i of `count` its home by shares in canonical order.
 HomeKind share_of(const HomeShares& shares, int64_t i, int64_t count) {
@@ -76,10 +75,7 @@ std::vector<int64_t> Planner::chunk_sizes(int64_t host_bytes) const {
   if (options_.chunk_elements > 0) return {elements};
   std::vector<int64_t> sizes{elements};
   if (elements > kSmallestDefaultChunkElements) sizes.push_back(elements / 2);
-  int64_t all = 0;
-  for (const PartitionSpec& partition : model_.partitions) {
-    for (const ParameterSpec& parameter : partition.parameters) all += parameter.elements();
-  }
+  const int64_t all = model_.elements();
   for (int64_t more = 2 * elements; more <= kLargestChunkElements && more / 2 < all; more *= 2) sizes.push_back(more);
   std::erase_if(sizes, [&](int64_t each) { return all / each > host_bytes / kLeastTableBytesOfAChunk; });
   return sizes;

@@ -40,6 +40,9 @@ struct Pricing {
   int64_t table_bytes = 0;  // of a plan much like this one's: a guess that saves building its programs twice
 };
 
+// Of a chunk, in host memory; less than any plan needs, about 1500: its homes, records, hops.
+constexpr int64_t kLeastTableBytesOfAChunk = 1024;
+
 class Planner {
  public:
   static constexpr int kBoundaryBuffers = 3;  // how deep the device's ring for boundary tensors is where there is room

@@ -399,8 +399,7 @@ Plan Planner::balance(const Plan& plan, const Needs& least, Budgets budgets, con
   }
   const bool records = pricing.state == StateToDevice::kWhereItFits && may_update_on_device();
   // Says what passes with the homes found; where none are, what might.
-  const auto consider = [&](bool gradients, bool activations) {
-    const Passing may{gradients, activations, records};
+  const auto consider = [&](const Passing& may) {
     std::optional<Shared> tried = share_memory(plan, budgets, shares_of(plan, prices, may), rings);
     if (!tried) return may;
     const Passing found = passing(tried->plan);
@@ -412,12 +411,16 @@ Plan Planner::balance(const Plan& plan, const Needs& least, Budgets budgets, con
     best.homes_by = HomesBy::kSpeeds;
     return found;
   };
-  const auto consider_both = [&](bool gradients) {
-    const Passing found = consider(gradients, true);
-    if (found.activations) consider(gradients, false);
+  const auto with_activations_or_not = [&](Passing may) {
+    const Passing found = consider(may);
+    may.activations = false;
+    if (found.activations) consider(may);
     return found;
   };
-  if (consider_both(true).gradients) consider_both(false);
+  const Passing all{.gradients = true, .activations = true, .records = records};
+  if (with_activations_or_not(all).gradients) {
+    with_activations_or_not({.gradients = false, .activations = true, .records = records});
+  }
   return best;
 }
 

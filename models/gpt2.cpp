@@ -91,13 +91,7 @@ const Gpt2Options& Gpt2::options() const { return impl_->options; }
 const ModelSpec& Gpt2::spec() const { return impl_->visits.layout().spec; }
 const ParameterTiles& Gpt2::tiles() const { return impl_->visits.layout().tiles; }
 
-int64_t Gpt2::parameter_count() const {
-  int64_t count = 0;
-  for (const PartitionSpec& partition : spec().partitions) {
-    for (const ParameterSpec& parameter : partition.parameters) count += parameter.elements();
-  }
-  return count;
-}
+int64_t Gpt2::parameter_count() const { return spec().elements(); }
 
 double Gpt2::training_flops_per_token() const {
   const Gpt2Config& c = impl_->config;

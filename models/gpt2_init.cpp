@@ -13,16 +13,23 @@
 namespace sluice {
 namespace {
 
-// Calls `fill` for every part of [0, count), several at once, on LibTorch's threads.
+// Calls `fill`, which throws nothing, for every part of [0, count), several at once, on LibTorch's threads.
 void fill_in_parts(size_t count, const std::function<void(size_t begin, size_t end)>& fill) {
   constexpr size_t kPart = 16384;  // a millisecond
   const size_t others = count > 0 ? (count - 1) / kPart : 0;
   std::latch ended(static_cast<ptrdiff_t>(others));
-  for (size_t part = 1; part <= others; ++part) {
-    at::launch([&, part] {
-      fill(part * kPart, std::min(count, (part + 1) * kPart));
-      ended.count_down();
-    });
+  size_t part = 1;
+  try {
+    for (; part <= others; ++part) {
+      at::launch([&, part] {
+        fill(part * kPart, std::min(count, (part + 1) * kPart));
+        ended.count_down();
+      });
+    }
+  } catch (...) {  // no memory for another: those that were launched use this frame
+    ended.count_down(static_cast<ptrdiff_t>(others - part + 1));
+    ended.wait();
+    throw;
   }
   fill(0, std::min(count, kPart));
   ended.wait();

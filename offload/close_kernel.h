@@ -29,8 +29,8 @@ constexpr int kPartElements = kPartTiles * kTileElements;
 
 // How far the blocks of a launch are, in the device's memory. Zero when it starts.
 struct CloseProgress {
-  static constexpr int kWords = 2047;
-  static constexpr int kMostTiles = 32 * kWords;
+  static constexpr int kWords = 1023;
+  static constexpr int kMostTiles = 32 * kWords * kPartTiles;
   uint32_t started = 0;        // blocks
   uint32_t read[kWords] = {};  // a bit for each part of the launch
 };

@@ -59,7 +59,8 @@ SmartLog read_smart_log(std::span<const std::byte> log) {
   constexpr int64_t kUnitBytes = 512 * 1000;
   uint64_t units = 0;  // the upper half of the count would be 9 billion TB
   std::memcpy(&units, log.data() + kDataUnitsWritten, sizeof units);
-  return {.written_bytes = static_cast<int64_t>(units) * kUnitBytes,
+  const bool is_told = units <= static_cast<uint64_t>(INT64_MAX / kUnitBytes);  // what is more no drive has taken
+  return {.written_bytes = is_told ? std::optional(static_cast<int64_t>(units) * kUnitBytes) : std::nullopt,
           .used_percent = std::to_integer<int>(log[kPercentageUsed])};
 }
 
@@ -83,6 +84,7 @@ DriveWear read_drive_wear(const std::filesystem::path& path, const WearSources& 
   }
   const SmartLog smart = read_smart_log(log);
   wear.written_bytes = smart.written_bytes;
+  if (!wear.written_bytes) wear.reason = fmt::format("{}: its SMART log tells no count that can be", device.string());
   wear.used_percent = smart.used_percent;
   return wear;
 }

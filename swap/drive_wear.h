@@ -26,7 +26,7 @@ DriveWear read_drive_wear(const std::filesystem::path& path, const WearSources& 
 
 // The count in an NVMe SMART log (NVM Express Base Specification, log page 02h; 512 bytes).
 struct SmartLog {
-  int64_t written_bytes = 0;
+  std::optional<int64_t> written_bytes;  // not told: a count beyond all that can be
   int used_percent = 0;
 };
 SmartLog read_smart_log(std::span<const std::byte> log);

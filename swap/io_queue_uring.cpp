@@ -169,7 +169,8 @@ class UringQueue final : public IoQueue {
     }
   }
 
-  // Takes what the kernel has finished. Requests that were only interrupted go back into the ring.
+  // Takes what the kernel has finished. Requests that were only interrupted go back into the ring, with the next flush
+  // where others have ended: what those are told of is not lost to its error.
   size_t reap(std::span<IoCompletion> completions) {
     size_t count = 0;
     io_uring_cqe* cqe = nullptr;
@@ -180,9 +181,8 @@ class UringQueue final : public IoQueue {
       if (is_transient(-result) && tries_[static_cast<size_t>(slot)] < kMostIoTries) {
         ++tries_[static_cast<size_t>(slot)];
         prepare(slot);
-        do_flush();
-        if (count == 0) return 0;  // a file that is never ready must not keep the caller here
-        continue;
+        if (count == 0) do_flush();
+        return count;  // a file that is never ready must not keep the caller here
       }
       completions[count++] = {.tag = requests_[static_cast<size_t>(slot)].tag, .result = result};
       free_.push_back(slot);

@@ -223,7 +223,8 @@ const StepState& RecordStore::committed() const { return impl_->committed; }
 std::vector<int64_t> RecordStore::openable_steps() const {
   std::vector<int64_t> steps;
   if (impl_->has_generation) steps.push_back(impl_->committed.step);
-  if (impl_->previous_step >= 0) steps.push_back(impl_->previous_step);
+  const int64_t before = impl_->previous_step;
+  if (before >= 0 && before != impl_->committed.step) steps.push_back(before);
   return steps;
 }
 

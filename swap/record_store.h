@@ -64,7 +64,7 @@ constexpr int kMaxDrives = 16;
 constexpr int kMaxTransfers = 64;                       // of a store, in flight
 constexpr int64_t kMaxCallerBytes = int64_t{1} << 20;   // of StepState::caller
 constexpr int64_t kKeptModelBytes = 3072;               // of StoreIdentity::model, in the store; a longer one as a hash
-constexpr int64_t kMaxScratchBytes = int64_t{1} << 56;  // of all scratch extents together
+constexpr int64_t kMaxScratchBytes = int64_t{1} << 52;  // of all scratch extents together
 constexpr int64_t kMaxIoBlockBytes = int64_t{64} << 20;  // of what users may ask for
 
 // kTakenAway: by the owner, once the files are open (scratch). Else a file without its name has been deleted by
@@ -159,7 +159,8 @@ class RecordStore {
   ~RecordStore();
 
   const StepState& committed() const;  // of the open generation
-  // At most two, newest first: the last commit's and the one before (k-1, or k-n where commits are rare). Of the older
+  // At most two, newest first: the last commit's and that of the one before (k-1, or k-n where commits are rare; none
+  // where the two are of one step: between steps the embedder's own bytes may have been committed anew). Of the older
   // only the table is known to be whole: its records may have been written to by a step that was never committed.
   std::vector<int64_t> openable_steps() const;
   // A later step than committed(), whose commit's superblock or table is damaged or not given by the drive, or was cut

@@ -222,4 +222,11 @@ std::optional<uint64_t> RecordStore::store_number(const std::filesystem::path& f
   return header ? std::optional(header->place.store) : std::nullopt;
 }
 
+std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {
+  SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
+  const std::optional<IdentityHeader> header = read_header(folders.front(), rank);
+  const bool is_theirs = header && header->place.drive == 0 && header->place.weights.size() == folders.size();
+  return is_theirs ? std::optional(header->place.weights) : std::nullopt;
+}
+
 }  // namespace sluice

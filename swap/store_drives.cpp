@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <fstream>
 #include <random>
 #include <utility>
 
@@ -260,7 +259,7 @@ std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int 
   SLUICE_CHECK(0 <= options.caller_bytes && options.caller_bytes <= kMaxCallerBytes, "caller_bytes is 0 to 1 MiB");
   int64_t scratch = 0;
   for (const int64_t bytes : options.scratch_bytes) {
-    SLUICE_CHECK(bytes > 0 && bytes <= kMaxScratchBytes - scratch, "scratch extents of 64 PiB together at the most");
+    SLUICE_CHECK(bytes > 0 && bytes <= kMaxScratchBytes - scratch, "scratch extents of 4 PiB together at the most");
     scratch += bytes;
   }
   check_distinct(folders);
@@ -292,25 +291,6 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
   for (const double speed : speeds)
     weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
   return weights;
-}
-
-std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {
-  SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
-  const std::filesystem::path path = store_path(folders.front(), rank);
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  std::array<std::array<char, kStoreBlockBytes>, 2> blocks = {};
-  CopyBlocks read;
-  for (size_t i : {0, 1}) {
-    file.clear();
-    file.seekg(kIdentityOffset[i]);
-    if (file.read(blocks[i].data(), kStoreBlockBytes)) read[i] = std::as_bytes(std::span(blocks[i]));
-  }
-  const IdentityCopies copies = read_identities(read);
-  const DrivePlace& place = copies.header.place;
-  const bool is_theirs = copies.state == HeaderState::kValid && place.drive == 0;
-  return is_theirs && place.weights.size() == folders.size() ? std::optional(place.weights) : std::nullopt;
 }
 
 void refuse_other_stores(const StoreOptions& options, int rank) {

@@ -23,8 +23,9 @@ uint64_t draw_store_number();
 // all of them together, about; the same for each where one has no room for that, which is logged.
 std::vector<uint32_t> weigh_drives(const StoreOptions& options);
 
-// Those in the header of the store that lies in these folders, which may be open. nullopt: there is none that can be
-// read, or it is on another number of drives, or begins with another one.
+// Those in the header of the store that lies in these folders, which may be open. nullopt: there is none whose header
+// is whole, or it is on another number of drives, or begins with another one. Throws IoError as
+// RecordStore::identify().
 std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank = 0);
 
 // One copy of a drive's identity header, and what belongs there.

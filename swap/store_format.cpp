@@ -227,19 +227,29 @@ std::span<TableEntry> table_entries(std::span<std::byte> buffer, int64_t record_
   return {reinterpret_cast<TableEntry*>(buffer.data() + sizeof(TableHeader)), static_cast<size_t>(record_count)};
 }
 
+namespace {
+
+// All of a StepState but the caller's bytes, in the table's header and in memory.
+template <class Header, class State, class Use>
+void for_each_number(Header& header, State& state, const Use& use) {
+  use(header.step, state.step);
+  use(header.applied_steps, state.applied_steps);
+  use(header.skipped_steps, state.skipped_steps);
+  use(header.skipped_in_a_row, state.skipped_in_a_row);
+  use(header.data_position, state.data_position);
+  use(header.loss_scale, state.loss_scale);
+  use(header.good_steps, state.good_steps);
+  use(header.hysteresis_left, state.hysteresis_left);
+}
+
+}  // namespace
+
 uint32_t seal_table(std::span<std::byte> buffer, const StepState& state, uint64_t generation, int64_t record_count) {
-  const TableHeader header{.magic = kTableMagic,
-                           .generation = generation,
-                           .record_count = record_count,
-                           .caller_bytes = static_cast<int64_t>(state.caller.size()),
-                           .step = state.step,
-                           .applied_steps = state.applied_steps,
-                           .skipped_steps = state.skipped_steps,
-                           .skipped_in_a_row = state.skipped_in_a_row,
-                           .data_position = state.data_position,
-                           .loss_scale = state.loss_scale,
-                           .good_steps = state.good_steps,
-                           .hysteresis_left = state.hysteresis_left};
+  TableHeader header{.magic = kTableMagic,
+                     .generation = generation,
+                     .record_count = record_count,
+                     .caller_bytes = static_cast<int64_t>(state.caller.size())};
+  for_each_number(header, state, [](auto& in_table, auto& in_state) { in_table = in_state; });
   const auto payload = static_cast<size_t>(table_payload_bytes(record_count, header.caller_bytes));
   SLUICE_CHECK(buffer.size() >= payload, "table buffer too short");
   std::memcpy(buffer.data(), &header, sizeof header);
@@ -264,15 +274,8 @@ StepState read_table_state(std::span<const std::byte> buffer, int64_t record_cou
     throw CorruptionError(
         fmt::format("a table of {} records where {} were expected", header.record_count, record_count));
   }
-  StepState state{.step = header.step,
-                  .applied_steps = header.applied_steps,
-                  .skipped_steps = header.skipped_steps,
-                  .skipped_in_a_row = header.skipped_in_a_row,
-                  .loss_scale = header.loss_scale,
-                  .good_steps = header.good_steps,
-                  .hysteresis_left = header.hysteresis_left,
-                  .data_position = header.data_position,
-                  .caller = {}};
+  StepState state;
+  for_each_number(header, state, [](auto& in_table, auto& in_state) { in_state = in_table; });
   const auto caller = buffer.subspan(static_cast<size_t>(table_payload_bytes(record_count, 0)));
   state.caller.assign(caller.begin(), caller.begin() + header.caller_bytes);
   return state;

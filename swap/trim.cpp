@@ -76,11 +76,11 @@ int64_t give_back(const Drive& drive) {
     throw IoError({.action = "stat", .path = path.string(), .error_number = errno});
   }
   remove_file(path);
-  // The file has no name any more: what cannot be punched out is freed as it is closed.
-  const int punched = fallocate(drive.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, status.st_size);
-  if (punched != 0 && errno != EOPNOTSUPP) {
-    throw IoError({.action = "punch hole", .path = path.string(), .bytes = status.st_size, .error_number = errno});
-  }
+  // The file has no name any more: what is not punched out is freed as it is closed.
+  int punched;
+  do {
+    punched = fallocate(drive.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, status.st_size);
+  } while (punched != 0 && errno == EINTR);
   return status.st_blocks * kStatBlockBytes;
 }
 

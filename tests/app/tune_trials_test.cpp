@@ -55,10 +55,12 @@ TEST(CommitPace, asks_for_a_commit_when_none_has_come_for_a_minute) {
   EXPECT_FALSE(pace.is_due(59 * kSecond, 7));
   EXPECT_TRUE(pace.is_due(60 * kSecond, 7));
   EXPECT_FALSE(pace.is_due(61 * kSecond, 7)) << "it is under way";
-  EXPECT_FALSE(pace.is_due(65 * kSecond, 20)) << "it has come";
-  EXPECT_FALSE(pace.is_due(124 * kSecond, 20));
-  EXPECT_FALSE(pace.is_due(124 * kSecond, 40)) << "one that nobody asked for";
-  EXPECT_TRUE(pace.is_due(184 * kSecond, 40));
+  EXPECT_FALSE(pace.is_due(65 * kSecond, 20)) << "it has come, of the step that ended at 61";
+  EXPECT_FALSE(pace.is_due(120 * kSecond, 20));
+  EXPECT_FALSE(pace.is_due(122 * kSecond, 40)) << "one that nobody asked for, of the step that ended at 120";
+  EXPECT_FALSE(pace.is_due(179 * kSecond, 40));
+  EXPECT_TRUE(pace.is_due(180 * kSecond, 40));
+  EXPECT_TRUE(pace.is_due(290 * kSecond, 50)) << "a step of more than a minute";
 }
 
 TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {

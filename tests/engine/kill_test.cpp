@@ -103,9 +103,11 @@ TEST_P(Kill, between_a_tables_write_and_its_superblocks_ends_like_the_run_that_w
 
 TEST_P(Kill, of_a_resume_and_of_its_resume_ends_the_same) {
   TempFolder folder;
-  run_child(folder, {.update = GetParam(), .kill_after_bytes = whole_.traffic / 2});
-  run_child(folder, {.update = GetParam(), .mode = "resume", .kill_after_bytes = whole_.traffic / 4});
-  run_child(folder, {.update = GetParam(), .mode = "resume", .kill_at_superblock = 1});
+  for (const Child& killed : {Child{.update = GetParam(), .kill_after_bytes = whole_.traffic / 2},
+                              Child{.update = GetParam(), .mode = "resume", .kill_after_bytes = whole_.traffic / 4},
+                              Child{.update = GetParam(), .mode = "resume", .kill_at_superblock = 1}}) {
+    EXPECT_EQ(run_child(folder, killed).signal, SIGKILL);
+  }
   EXPECT_EQ(run_child(folder, {.update = GetParam(), .mode = "resume"}).state, whole_.state);
 }
 

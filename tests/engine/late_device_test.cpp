@@ -25,24 +25,13 @@ class LateDevices : public UpdateModes, public ::testing::WithParamInterface<Lat
       return device;
     };
   }
-  // With a clip that engages now and then: some of the early updates are undone.
-  void expect_reference_from(const Placement& placement) {
-    expect_reference_in_all_modes(placement, [this](EngineOptions& options) { take_device(options, GetParam()); });
-  }
 
   LateDevice* device_ = nullptr;  // the engine's
 };
 
 TEST_P(LateDevices, change_no_bit_wherever_bytes_live) {
   reference_.max_norm = median_norm(model_, reference_);
-  expect_reference_from({.weights = {{kNvme, 1}}, .state = {{kNvme, 1}}, .gradient = {{kNvme, 1}}});
-  expect_reference_from({.weights = {{kHost, 1}}, .state = {{kHost, 1}}, .gradient = {{kHost, 1}}});
-  expect_reference_from({.weights = {{kNvmeAndDevice, 0.5}, {kHostAndDevice, 0.5}},
-                         .state = {{kNvme, 0.5}, {kHost, 0.5}},
-                         .gradient = {{kDevice, 0.5}, {kNvme, 0.5}},
-                         .activations = {{kNvme, 1}}});
-  expect_reference_from({.state = {{kDevice, 1}}});
-  expect_reference_from({.state = {{kDevice, 0.3}, {kNvme, 0.5}, {kDevice, 0.2}}, .activations = {{kHost, 1}}});
+  expect_reference_wherever_bytes_live([this](EngineOptions& options) { take_device(options, GetParam()); });
 }
 
 TEST_P(LateDevices, change_no_bit_where_memory_is_short_and_graphs_are_kept) {

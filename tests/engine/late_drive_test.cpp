@@ -10,26 +10,12 @@ namespace {
 
 using enum HomeKind;
 
-class LateDrives : public UpdateModes, public ::testing::WithParamInterface<Late> {
- protected:
-  // With a clip that engages now and then: some of the early updates are undone.
-  void expect_reference_from(const Placement& placement) {
-    expect_reference_in_all_modes(
-        placement, [](EngineOptions& options) { options.store.make_queue = late_drive_factory(GetParam(), 7); });
-  }
-};
+class LateDrives : public UpdateModes, public ::testing::WithParamInterface<Late> {};
 
 TEST_P(LateDrives, change_no_bit_wherever_records_live) {
   reference_.max_norm = median_norm(model_, reference_);
-  expect_reference_from({.weights = {{kNvme, 1}}, .state = {{kNvme, 1}}, .gradient = {{kNvme, 1}}});
-  expect_reference_from({.weights = {{kHost, 1}}, .state = {{kHost, 1}}, .gradient = {{kHost, 1}}});
-  expect_reference_from({.weights = {{kNvmeAndDevice, 0.5}, {kHostAndDevice, 0.5}},
-                         .state = {{kNvme, 0.5}, {kHost, 0.5}},
-                         .gradient = {{kDevice, 0.5}, {kNvme, 0.5}},
-                         .activations = {{kNvme, 1}}});
-  expect_reference_from({.state = {{kDevice, 1}}});
-  expect_reference_from({.state = {{kDevice, 0.3}, {kNvme, 0.5}, {kDevice, 0.2}}});
-  expect_reference_from({.state = {{kNvme, 0.3}, {kDevice, 0.5}, {kHost, 0.2}}, .activations = {{kNvme, 1}}});
+  expect_reference_wherever_bytes_live(
+      [](EngineOptions& options) { options.store.make_queue = late_drive_factory(GetParam(), 7); });
 }
 
 TEST_P(LateDrives, change_no_bit_where_commits_are_rare_and_memory_is_short) {

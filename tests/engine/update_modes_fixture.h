@@ -54,6 +54,22 @@ class UpdateModes : public ::testing::Test {
     EXPECT_EQ(record, train_reference(model_, reference_));
     return course;
   }
+  void expect_reference_wherever_bytes_live(const std::function<void(EngineOptions&)>& change) {
+    using enum HomeKind;
+    for (const Placement& placement :
+         std::vector<Placement>{{.weights = {{kNvme, 1}}, .state = {{kNvme, 1}}, .gradient = {{kNvme, 1}}},
+                                {.weights = {{kHost, 1}}, .state = {{kHost, 1}}, .gradient = {{kHost, 1}}},
+                                {.weights = {{kNvmeAndDevice, 0.5}, {kHostAndDevice, 0.5}},
+                                .state = {{kNvme, 0.5}, {kHost, 0.5}},
+                                .gradient = {{kDevice, 0.5}, {kNvme, 0.5}},
+                                .activations = {{kNvme, 1}}},
+                                {.state = {{kDevice, 1}}},
+                                {.state = {{kDevice, 0.3}, {kNvme, 0.5}, {kDevice, 0.2}}},
+                                {.state = {{kDevice, 0.3}, {kNvme, 0.5}, {kDevice, 0.2}}, .activations = {{kHost, 1}}},
+                                {.state = {{kNvme, 0.3}, {kDevice, 0.5}, {kHost, 0.2}}, .activations = {{kNvme, 1}}}}) {
+      expect_reference_in_all_modes(placement, change);
+    }
+  }
   // In every mode that `auto` chooses from and replay, with a commit in every step and `change` made to the options.
   void expect_reference_in_all_modes(const Placement& placement, const std::function<void(EngineOptions&)>& change) {
     for (const UpdateMode mode : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {

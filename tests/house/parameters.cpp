@@ -1,6 +1,8 @@
 #include "tests/house/parameters.h"
 
+#include <algorithm>
 #include <regex>
+#include <sstream>
 
 #include "tests/house/sizes.h"
 
@@ -33,6 +35,21 @@ bool is_bool(const std::string& parameter) {
   return std::regex_match(parameter, kBool);
 }
 
+// A lambda's head in a line: what it captures, and its list.
+std::vector<std::string> lambda_heads(const std::string& line) {
+  static const std::regex kLambda(R"(\[[^\[\]]*\](\([^()]*\)) *(mutable|noexcept|->|\{))");
+  std::vector<std::string> heads;
+  for (std::sregex_iterator at(line.begin(), line.end(), kLambda), end; at != end; ++at) heads.push_back((*at)[1]);
+  return heads;
+}
+
+void report_bools(const std::vector<std::string>& parameters, const Finding& at, std::vector<Finding>& findings) {
+  for (const std::string& parameter : parameters) {
+    if (!is_bool(parameter)) continue;
+    findings.push_back({at.path, at.line, "a bool in place of an enum class: " + parameter});
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> parameters_of(std::string_view head) {
@@ -63,10 +80,15 @@ std::vector<Finding> check_parameters(const SourceTree& tree) {
         findings.push_back({file.path, function.first_line,
                             std::to_string(parameters.size()) + " parameters; 4 at the most: " + function.head});
       }
-      for (const std::string& parameter : parameters) {
-        if (is_bool(parameter)) {
-          findings.push_back({file.path, function.first_line, "a bool in place of an enum class: " + parameter});
-        }
+      report_bools(parameters, {file.path, function.first_line, {}}, findings);
+    }
+    std::istringstream lines(file.text);
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      for (const std::string& head : lambda_heads(line)) {
+        const std::vector<std::string> parameters = parameters_of(head);
+        if (std::ranges::count_if(parameters, is_bool) < 2) continue;  // one may be all that there is to tell
+        report_bools(parameters, {file.path, number, {}}, findings);
       }
     }
   }

@@ -34,6 +34,12 @@ TEST(Parameters, that_are_bools_are_reported) {
     EXPECT_EQ(report(check_parameters({{"a.cpp", "void f(int x, " + parameter + ") {\n}\n"}})),
               "a.cpp:1: a bool in place of an enum class: " + parameter + "\n");
   }
+  const auto report_of_lambda = [](const std::string& parameters) {
+    return report(check_parameters({{"a.cpp", "\nauto f = [&](" + parameters + ") { return a[x](y); };\n"}}));
+  };
+  EXPECT_EQ(report_of_lambda("int x, bool y"), "");
+  EXPECT_EQ(report_of_lambda("bool x, bool y"),
+            "a.cpp:2: a bool in place of an enum class: bool x\na.cpp:2: a bool in place of an enum class: bool y\n");
 }
 
 }  // namespace
