@@ -166,7 +166,9 @@ void MetricsFile::write(const std::string& line) {
                  .path = path_.string(),
                  .bytes = static_cast<int64_t>(line.size()) + 1,
                  .error_number = errno,
-                 .advice = "make room and go on with --resume"});
+                 .advice = errno == ENOSPC || errno == EDQUOT
+                               ? "make room and go on with --resume"
+                               : "look at the drive and its file system (dmesg), then go on with --resume"});
 }
 
 void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {

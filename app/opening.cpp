@@ -126,7 +126,7 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
 // What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, the
 // threads and the tiles of the loss among which sums are divided, and the shape of a model whose weights came from a
 // Hugging Face folder.
-void take_over(Opening& opening) {
+void take_over(Opening& opening, const Log& log) {
   RunConfig& config = opening.config;
   const RunConfig& before = *opening.before;
   if (!config.seed) config.seed = before.seed;
@@ -136,10 +136,18 @@ void take_over(Opening& opening) {
   if (config.data.path == before.data.path) opening.cache = CacheUse::kWithoutText;
   const Json now = Json::parse(config.model);
   Json model = Json::parse(before.model);
-  if (!now.contains("path") || !model.contains("path") || now["path"] != model["path"]) return;
-  opening.model_folder = model["path"].get<std::string>();
-  model.update(now);
-  config.model = without_folder(model.dump());
+  if (!now.contains("path")) return;
+  const std::string from = model.value("path", std::string());
+  opening.model_folder = from;
+  if (now["path"] == from) {
+    model.update(now);
+    config.model = without_folder(model.dump());
+    return;
+  }
+  say(log, LogLevel::kWarning,
+      fmt::format(
+          "not needed: \"model.path\": no weights are read from {}: the run goes on with its own, which were {}",
+          now["path"].dump(), from.empty() ? "random at first" : "those of " + from));
 }
 
 }  // namespace
@@ -169,7 +177,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     opening.before = folder.load();
     check_resumed_store(*opening.before, folder, opening.stores());
     folder.check_store(opening.stores());
-    take_over(opening);
+    take_over(opening, log);
   }
   return opening;
 }

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/bytes.h"
+#include "core/checksum.h"
 #include "core/errors.h"
 #include "core/pending_file.h"
 #include "core/read_file.h"
@@ -23,6 +24,8 @@ namespace sluice {
 namespace {
 
 using SortedJson = nlohmann::json;
+using Json = nlohmann::ordered_json;  // as written
+constexpr const char* kChecksum = "crc32c";
 namespace fs = std::filesystem;
 
 // What decides on which numbers are trained, key by key ("/data/shuffle").
@@ -37,6 +40,14 @@ SortedJson deciding_keys(const RunConfig& config) {
   for (const char* key : {"model", "data", "seed", "train_batch_size", "bf16"}) kept[key] = all[key];
   kept["fp16"]["enabled"] = all["fp16"]["enabled"];  // the loss scale may be chosen anew
   return kept.flatten();
+}
+
+// Of what a run that goes on, or is exported, takes from its folder and that decides on numbers.
+std::string checksum_of(const RunConfig& config) {
+  SortedJson keys = deciding_keys(config);
+  keys["compute_threads"] = config.sluice.compute_threads;
+  keys["loss_tile_tokens"] = config.sluice.loss_tile_tokens;
+  return fmt::format("{:08x}", crc32c(0, keys.dump()));
 }
 
 std::string key_path(std::string pointer) {
@@ -138,12 +149,27 @@ RunConfig RunFolder::load(std::span<const std::string> overrides) const {
         "{}: no run is there ({} is missing, or not a run's); train one with `sluice train CONFIG --out {}`",
         folder_.string(), config_file().filename().string(), folder_.string()));
   }
-  return load_config(config_file().string(), overrides);
+  const std::string name = config_file().string(), text = read_file(config_file()).value_or("");
+  Json object = Json::parse(text, nullptr, false);
+  if (!object.is_object() || !object.contains(kChecksum)) return parse_config(text, name, overrides);
+  const Json checksum = object[kChecksum];
+  object.erase(kChecksum);
+  const std::string without = object.dump(2);
+  if (checksum != checksum_of(parse_config(without, name, {}))) {
+    throw ConfigError(
+        fmt::format("{}: has been damaged or changed: its checksum is not that of the model, data, seed, batch, "
+                    "precision, compute_threads and loss_tile_tokens there, which the run was trained with: bring the "
+                    "file back, or begin again with --overwrite",
+                    name));
+  }
+  return parse_config(without, name, overrides);
 }
 
 void RunFolder::save(const RunConfig& config) const {
+  Json object = Json::parse(to_json(config));
+  object[kChecksum] = checksum_of(config);
   PendingFile file(config_file());
-  file.append(to_json(config));
+  file.append(object.dump(2) + "\n");
   file.publish();
 }
 

@@ -92,8 +92,8 @@ class Training {
 RunSetup Training::set_it_up() {
   RunSetup setup = set_up(opening_.config, console_.log());
   validate(setup.config.data);
-  if (!opening_.model_folder.empty()) {
-    setup.section.folder = opening_.model_folder;
+  if (opening_.model_folder) {
+    setup.section.folder = *opening_.model_folder;
     setup.config.model = model_section_text(setup.section);
   }
   if (opening_.before) check_same_run(*opening_.before, setup.config, folder().path());

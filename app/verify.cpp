@@ -83,7 +83,12 @@ Verified run_verify(const std::string& path, Console& console) {
     any_whole = true;
   }
   if (store->openable_steps().size() < 2) console.print("there is no step before it to go back to");
-  if (!any_whole) console.print("no step is whole: begin again with --overwrite");
+  if (!any_whole) {
+    console.print(
+        "no step is whole: look at the drive's health (dmesg) and its cables, see that no drive's file is an older "
+        "copy "
+        "than the others', and verify again; what cannot be brought back is begun again with --overwrite");
+  }
   return end;
 }
 

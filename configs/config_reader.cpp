@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "configs/keys.h"
 #include "core/bytes.h"
@@ -53,6 +54,9 @@ void ConfigReader::number(std::string_view path, double& into, double least, dou
   if (!value->is_number()) refuse(path, *value);
   into = value->get<double>();
   if (!std::isfinite(into) || into < least || into >= below) refuse(path, *value);
+  if (into <= std::numeric_limits<float>::max()) return;
+  throw ConfigError(fmt::format("{}: \"{}{}\" is {}; allowed: what fp32 holds, 3.4e38 at the most", name_,
+                                within_.shown, path, value->dump()));
 }
 
 void ConfigReader::text(std::string_view path, std::string& into) const {

@@ -221,6 +221,7 @@ constexpr DeepSpeedKey kDeepSpeedKeys[] = {
     {"compile.sync_after_allgather", kNotNeeded, kCompilers},
     {"compile.keep_int_input_tensors", kNotNeeded, kCompilers},
     {"compile.keep_all_input_tensors", kNotNeeded, kCompilers},
+    {"crc32c", kNotNeeded, "of the run whose config.json this is"},  // of ours
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ void read_schedule(const ConfigReader& reader, RunConfig& config) {
   reader.number("scheduler.params.warmup_min_lr", schedule.min_lr, 0, kNoLimit);
   reader.number("scheduler.params.warmup_min_ratio", schedule.min_ratio, 0, kNoLimit);
   reader.number("scheduler.params.cos_min_ratio", schedule.end_ratio, 0, kNoLimit);
-  reader.integer("scheduler.params.warmup_num_steps", schedule.warmup_steps, 1);
+  reader.integer("scheduler.params.warmup_num_steps", schedule.warmup_steps, 0);
   constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
   reader.integer(kTotal, schedule.total_steps, 1);
   if (ends && schedule.total_steps <= schedule.warmup_steps) {

@@ -152,9 +152,11 @@ std::string train_sentencepiece(const TextSource& text, int64_t vocab_size, int6
       {"minloglevel", "2"},
   };
   std::string model;
-  const auto status = lines.size() == 0
-                          ? sentencepiece::util::Status(sentencepiece::util::StatusCode::kInvalidArgument, "no lines")
-                          : sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
+  constexpr int64_t kLeastBytes = 64;  // the trainer ends the process where it finds no piece that is frequent enough
+  const bool too_short = lines.size() == 0 || text.bytes() < kLeastBytes;
+  const auto status = too_short ? sentencepiece::util::Status(sentencepiece::util::StatusCode::kInvalidArgument,
+                                                              fmt::format("{} bytes of text", text.bytes()))
+                                : sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
   if (!status.ok()) {
     throw ConfigError(
         fmt::format("data.vocab_size is {}: {} gives no sentencepiece vocabulary of that size ({}); choose "

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -63,18 +64,16 @@ std::vector<SafetensorsFile> open_files(const std::string& folder) {
   return files;
 }
 
-// Masks that older files carry, and a copy of the tied embedding: nothing that is trained.
-bool is_without_effect(std::string_view name, const Gpt2Config& config) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         (config.tie_word_embeddings && name == "lm_head.weight");
+// Masks that older files carry: nothing that is trained.
+bool is_without_effect(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-std::map<std::string, Found, std::less<>> tensors_of(const std::vector<SafetensorsFile>& files,
-                                                     const Gpt2Config& config) {
+std::map<std::string, Found, std::less<>> tensors_of(const std::vector<SafetensorsFile>& files) {
   std::map<std::string, Found, std::less<>> tensors;
   for (const SafetensorsFile& file : files) {
     for (const SafetensorsEntry& entry : file.entries()) {
-      if (is_without_effect(entry.name, config)) continue;
+      if (is_without_effect(entry.name)) continue;
       const bool whole = entry.name.starts_with(kPrefix) || entry.name.starts_with("lm_head.");
       const std::string name = whole ? entry.name : std::string(kPrefix) + entry.name;
       if (!tensors.emplace(name, Found{&file, &entry}).second) {
@@ -95,6 +94,36 @@ void check_tensor(const Found& found, const ParameterSpec& parameter) {
     throw ConfigError(fmt::format("{}: tensor {} is of type {}: F32, F16 and BF16 can be read", found.file->path(),
                                   found.entry->name, found.entry->dtype_name));
   }
+}
+
+// Older files carry a copy of the tied embedding: it is left out. One with other values is a head of its own, whatever
+// config.json says, and transformers takes it for one.
+void leave_out_tied_head(std::map<std::string, Found, std::less<>>& tensors) {
+  constexpr int64_t kPieceElements = int64_t{1} << 20;
+  const auto head = tensors.find("lm_head.weight"), wte = tensors.find("transformer.wte.weight");
+  if (head == tensors.end()) return;
+  const auto is_readable = [&](const auto& found) { return found != tensors.end() && found->second.entry->dtype; };
+  bool same = is_readable(wte) && is_readable(head) && wte->second.entry->shape == head->second.entry->shape;
+  int64_t elements = 1;
+  for (const int64_t size : head->second.entry->shape) elements *= size;
+  std::vector<float> values[2];
+  for (int64_t first = 0; same && first < elements; first += kPieceElements) {
+    const auto count = static_cast<size_t>(std::min(kPieceElements, elements - first));
+    for (int i : {0, 1}) {
+      values[i].resize(count);
+      const Found& found = i == 0 ? head->second : wte->second;
+      found.file->read(*found.entry, first, values[i]);
+    }
+    same = std::memcmp(values[0].data(), values[1].data(), count * sizeof(float)) == 0;
+  }
+  if (!same) {
+    throw ConfigError(fmt::format(
+        "{}: tensor lm_head.weight is not the same as wte.weight, and the embeddings are to be tied "
+        "(model.tie_word_embeddings): take it for a head of its own with --set model.tie_word_embeddings=false, or "
+        "bring back a folder whose tensors agree",
+        head->second.file->path()));
+  }
+  tensors.erase(head);
 }
 
 void check_all(const std::string& folder, const std::map<std::string, Found, std::less<>>& tensors, const Gpt2& model) {
@@ -148,7 +177,7 @@ void check_values(const std::map<std::string, Found, std::less<>>& tensors, Prec
       const auto wrong = std::ranges::find_if(piece, [&](float value) { return !(std::abs(value) < too_large); });
       if (wrong != piece.end()) {
         throw ConfigError(fmt::format(
-            "{}: tensor {}: element {} is {}, which {} does not hold: bring back the file that "
+            "{}: tensor {}: element {} is {}, no finite number of {}: bring back the file that "
             "was saved, or train in another precision",
             found.file->path(), found.entry->name, first + (wrong - piece.begin()), *wrong, name_of(precision)));
       }
@@ -164,7 +193,8 @@ ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model
                                     const std::function<void(int64_t, int64_t)>& progress) {
   auto opened = std::make_shared<Folder>();
   opened->files = open_files(folder);
-  opened->parameters = tensors_of(opened->files, model.config());
+  opened->parameters = tensors_of(opened->files);
+  if (model.config().tie_word_embeddings) leave_out_tied_head(opened->parameters);
   check_all(folder, opened->parameters, model);
   check_values(opened->parameters, model.options().precision, progress);
   return model.tiles().cut([opened](const Parameter& parameter, int64_t first, std::span<float> into) {

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -22,8 +24,13 @@ struct Key {
   Json (*get)(const Gpt2Config&);         // null pointer: never written
 };
 
-// One that is written as an integer and is one of 64 bits.
+// Of 64 bits. 1e6 is an integer for people; beyond 2^53 a double is not one any more.
 std::optional<int64_t> integer_of(const Json& value) {
+  if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    const bool is_whole = number == std::floor(number) && std::abs(number) <= 0x1p53;
+    return is_whole ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
+  }
   if (!value.is_number_integer()) return std::nullopt;
   if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return std::nullopt;
   return value.get<int64_t>();
@@ -60,7 +67,7 @@ template <auto kMember>
 constexpr Key number(std::string_view name, std::string_view allowed) {
   return {name, allowed,
           [](Gpt2Config& config, const Json& value) {
-            if (!value.is_number()) return false;
+            if (!value.is_number() || value.get<double>() > std::numeric_limits<float>::max()) return false;
             config.*kMember = value.get<double>();
             return true;
           },
@@ -110,8 +117,8 @@ constexpr Key kKeys[] = {
        return true;
      },
      [](const Gpt2Config& config) { return Json(config.activation_function); }},
-    number<&Gpt2Config::layer_norm_epsilon>("layer_norm_epsilon", "a number above 0"),
-    number<&Gpt2Config::initializer_range>("initializer_range", "a number, 0 or more"),
+    number<&Gpt2Config::layer_norm_epsilon>("layer_norm_epsilon", "a number above 0 that fp32 holds"),
+    number<&Gpt2Config::initializer_range>("initializer_range", "a number, 0 or more, that fp32 holds"),
     flag<&Gpt2Config::tie_word_embeddings>("tie_word_embeddings"),
     flag<&Gpt2Config::scale_attn_weights>("scale_attn_weights"),
     number<&Gpt2Config::resid_pdrop>("resid_pdrop", "0"),

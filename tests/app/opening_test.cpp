@@ -322,6 +322,44 @@ TEST_F(OpeningTest, a_run_that_began_with_a_hugging_face_folder_goes_on_without_
                  "\"model.n_layer\" 2 and not 3");
 }
 
+TEST_F(OpeningTest, a_run_that_goes_on_reads_no_other_weights_and_says_so) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@out"}).exit_code, 0);
+  const std::string model = R"(model={"path": ")" + file("out") + R"("})";
+  const Ended more = train("run", {"--set", model, "--steps", "2", "--resume"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_THAT(more.err, AllOf(HasSubstr("no weights are read from \"" + file("out")), HasSubstr("random at first")));
+  EXPECT_FALSE(json_in("run/config.json")["model"].contains("path"));
+  ASSERT_EQ(train("whole", {"--steps", "2"}).exit_code, 0);
+  EXPECT_EQ(numbers(metrics("run")), numbers(metrics("whole")));
+}
+
+// Each is taken from the run's folder where the command does not give it, and decides on numbers.
+TEST_F(OpeningTest, a_run_whose_configuration_was_changed_in_what_decides_on_numbers_is_refused_and_not_continued) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const std::string whole = content_of("run").at("config.json");
+  const auto write = [this](const std::string& text) { std::ofstream(file("run/config.json")) << text; };
+  for (const char* key : {"/seed", "/sluice/compute_threads", "/sluice/loss_tile_tokens", "/model/n_head", "/crc32c"}) {
+    Json config = Json::parse(whole);
+    Json& value = config[Json::json_pointer(key)];
+    value = value.is_string() ? Json("00000000") : Json(value.get<int64_t>() + 1);
+    write(config.dump(2) + "\n");
+    for (const Ended& ended :
+         {train("run", {"--resume", "--steps", "2"}), sluice({"checkpoint", "export", "@run", "@o"}),
+          sluice({"generate", "@run", "--prompt", "x", "--tokens", "1"})}) {
+      expect_refused(ended, "has been damaged or changed");
+    }
+  }
+  Json config = Json::parse(whole);  // where the memory is, and how much, is nobody's number
+  config["sluice"]["io_depth"] = 5;
+  write(config.dump());
+  EXPECT_EQ(train("run", {"--resume", "--steps", "2"}).exit_code, 0);
+  config.erase("crc32c");  // of a run that was begun before there was one
+  write(config.dump());
+  EXPECT_EQ(train("run", {"--resume", "--steps", "3"}).exit_code, 0);
+  EXPECT_TRUE(json_in("run/config.json").contains("crc32c"));
+}
+
 TEST_F(OpeningTest, sentencepiece_has_the_models_vocabulary_unless_told_otherwise) {
   const Ended ended = train("run", {"--set", "data.tokenizer=sentencepiece", "--steps", "1"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;

@@ -156,9 +156,13 @@ const Case kBadValues[] = {
      R"(run.json: "endurance.terabytes_written" is 1e+300; allowed: a number above 0 and below 1e12: what one drive is rated for)"},
     {"endurance_in_words", "endurance={\"terabytes_written\": \"600TB\", \"days\": 365}",
      R"(run.json: "endurance.terabytes_written" is "600TB"; allowed: a number above 0 and below 1e12: what one drive is rated for)"},
-    {"negative_seed", "seed=-1", R"(run.json: "seed" is -1; allowed: an integer, 0 or more)"},
+    {"a_rate_beyond_fp32", "optimizer.params.lr=1e300",
+     R"(run.json: "optimizer.params.lr" is 1e+300; allowed: what fp32 holds, 3.4e38 at the most)"},
+    {"an_epsilon_beyond_fp32", "optimizer.params.eps=1e39",
+     R"(run.json: "optimizer.params.eps" is 1e+39; allowed: what fp32 holds, 3.4e38 at the most)"},
+    {"negative_seed", "seed=-1", R"(run.json: "seed" is -1; allowed: an integer from 0 to 9223372036854775807)"},
     {"huge_seed", "seed=18446744073709551615",
-     R"(run.json: "seed" is 18446744073709551615; allowed: an integer, 0 or more)"},
+     R"(run.json: "seed" is 18446744073709551615; allowed: an integer from 0 to 9223372036854775807)"},
 };
 const auto kName = [](const auto& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(Table, BadValue, testing::ValuesIn(kBadValues), kName);

@@ -36,6 +36,15 @@ TEST(ModelSection, takes_the_names_and_defaults_of_hugging_face) {
   EXPECT_EQ(given.eos_token_id, 4);
 }
 
+TEST(ModelSection, takes_a_whole_number_however_it_is_written) {
+  const ModelSection section = read_model_section(
+      R"({"type": "gpt2", "n_layer": 3.0, "n_embd": 1.2e2, "n_inner": 6e1, "tiling": {"linear": 2.0}})");
+  EXPECT_EQ(section.config.n_layer, 3);
+  EXPECT_EQ(section.config.n_embd, 120);
+  EXPECT_EQ(section.config.n_inner, 60);
+  EXPECT_EQ(section.config.tiling.linear, 2);
+}
+
 TEST(ModelSection, written_out_reads_back_the_same) {
   const ModelSection section =
       read_model_section(R"({"type": "gpt2", "n_embd": 60, "n_head": 3, "initializer_range": 0.1, "n_inner": 7})");
@@ -78,6 +87,8 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
        "unknown key \"model.transformers\" (value \"5\"). Allowed in model: type, path, vocab_size"},
       {R"({"type": "gpt2", "n_embd": "wide"})", "model.n_embd is \"wide\": allowed is a positive integer"},
       {R"({"type": "gpt2", "n_layer": 0})", "model.n_layer is 0: a positive integer, 16384 at the most"},
+      {R"({"type": "gpt2", "layer_norm_epsilon": 1e39})",
+       "model.layer_norm_epsilon is 1e+39: allowed is a number above 0 that fp32 holds"},
       {R"({"type": "gpt2", "n_inner": 0})", "model.n_inner is 0: allowed is a positive integer or null (4 x n_embd)"},
       {R"({"type": "gpt2", "vocab_size": 1000000000000})",
        "model.vocab_size is 1000000000000: a positive integer, 67108864"},

@@ -197,6 +197,16 @@ TEST_F(WrongFolder, a_tensor_under_both_of_its_names_is_there_twice) {
   entries_.push_back({.name = "wte.weight", .dtype_name = {}, .dtype = DType::kFp32, .shape = {5, 2}});
   EXPECT_NE(refusal().find("is there twice"), std::string::npos) << refusal();
 }
+TEST_F(WrongFolder, a_tied_head_is_a_copy_of_the_embedding_or_refused) {
+  entries_.push_back({.name = "lm_head.weight", .dtype_name = {}, .dtype = DType::kFp32, .shape = {5, 2}});
+  EXPECT_EQ(refusal(), "nothing was thrown");
+  fourth_ = 1;
+  EXPECT_NE(refusal().find("tensor lm_head.weight is not the same as wte.weight"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("--set model.tie_word_embeddings=false"), std::string::npos) << refusal();
+  fourth_ = 0;
+  entries_.back().shape = {5, 3};
+  EXPECT_NE(refusal().find("is not the same as wte.weight"), std::string::npos) << refusal();
+}
 TEST_F(WrongFolder, values_that_the_precision_does_not_hold_are_named) {
   const auto is_refused = [&](float value, Precision precision) {
     model_ = Gpt2(model_.config(), {.precision = precision});
