@@ -12,6 +12,10 @@
 namespace sluice {
 namespace {
 
+// Of a plan in many pieces, beside its like in few; and how many plans are made to find one.
+constexpr double kAsFast = 1.1;
+constexpr size_t kMostTried = 5;
+constexpr int64_t kSeveralChunks = 4096;
 constexpr double kWorthChanging = 0.99;  // a difference that small is none
 constexpr double kWorthLosing = 0.85;    // ... and one that small not the steps that a crash then loses
 constexpr int64_t kFewChunks = 512;
@@ -132,6 +136,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   table_bytes_[kind_of(choice)] = plan->table_bytes;
   if (plan->homes_by != choice.homes) return std::nullopt;
   const double step_ms = plan->busiest ? plan->busiest->step_ms : 0;
+  made_.emplace_back(step_ms, choice);
   return Candidate{choice, std::move(*plan), step_ms};
 }
 
@@ -328,9 +333,35 @@ bool PlanSearch::other_is_worth_it(const Candidates& found) {
   return found.other->step_ms < found.first->step_ms * worth;
 }
 
-PlanSearch::Candidates PlanSearch::candidates_like(const Candidates& few) {
+std::optional<PlanSearch::Candidate> PlanSearch::attempt_like(const PlanSearch& few, const Candidate& best) {
+  const auto is_as_fast = [](const std::optional<Candidate>& candidate, double few_ms) {
+    return candidate && candidate->step_ms <= few_ms * kAsFast;
+  };
+  std::optional<Candidate> found = attempt(best.choice);
+  if (is_as_fast(found, best.step_ms)) return found;
+  std::vector<std::pair<double, Choice>> others = few.made_;
+  std::ranges::stable_sort(others, {}, &std::pair<double, Choice>::first);
+  std::vector<Choice> tried = {best.choice};
+  for (const auto& [few_ms, choice] : others) {
+    const bool commits_as_often = (choice.commit_interval == 1) == (best.choice.commit_interval == 1);
+    if (!commits_as_often || std::ranges::find(tried, choice) != tried.end()) continue;
+    if (tried.size() == kMostTried || (found && few_ms >= found->step_ms)) break;
+    tried.push_back(choice);
+    std::optional<Candidate> other = attempt(choice);
+    if (other && (!found || other->step_ms < found->step_ms)) found = std::move(other);
+    if (is_as_fast(found, few_ms)) break;
+  }
+  // Few pieces were no guide here: where that takes no longer than they did, all is looked at again.
+  if (!found || is_as_fast(found, best.step_ms) || std::ssize(found->plan.chunks) > kSeveralChunks) return found;
+  Choice start = first();
+  start.commit_interval = found->plan.commit_interval;
+  consider_whole(start, *found);
+  return found;
+}
+
+PlanSearch::Candidates PlanSearch::candidates_like(const PlanSearch& few_search, const Candidates& few) {
   Candidates found;
-  if (few.first) found.first = attempt(few.first->choice);
+  if (few.first) found.first = attempt_like(few_search, *few.first);
   // Budgets hold a model or do not, whatever is looked for: what fits by chance is no plan.
   const auto is_tight = [&](const Candidate& candidate) {
     return !Planner::tables_are_small(candidate.plan.table_bytes, options_.host_bytes);
@@ -343,13 +374,20 @@ PlanSearch::Candidates PlanSearch::candidates_like(const Candidates& few) {
     plain.commit_interval = found.first->plan.commit_interval;
     if (found.first->choice != plain) consider({{plain}}, *found.first);
   }
-  if (few.other && other_is_worth_it(few)) found.other = attempt(few.other->choice);
+  if (few.other && other_is_worth_it(few)) found.other = attempt_like(few_search, *few.other);
   return found;
 }
 
 std::optional<Plan> PlanSearch::best() {
   const FewPieces few = options_.speeds ? in_few_pieces(model_, options_) : FewPieces{};
-  Candidates found = few.fewer ? candidates_like(PlanSearch(few.model, few.options).candidates()) : candidates();
+  Candidates found;
+  if (few.fewer) {
+    PlanSearch among_few(few.model, few.options);
+    const Candidates best_of_few = among_few.candidates();
+    found = candidates_like(among_few, best_of_few);
+  } else {
+    found = candidates();
+  }
   std::optional<Candidate>& best = other_is_worth_it(found) ? found.other : found.first;
   if (!best) return std::nullopt;
   return std::move(best->plan);

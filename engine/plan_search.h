@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "engine/home_prices.h"
 #include "engine/plan.h"
@@ -79,7 +80,10 @@ class PlanSearch {
   };
   Candidates candidates();
   // Those of the choices that were made among few pieces, as they will run.
-  Candidates candidates_like(const Candidates& few);
+  Candidates candidates_like(const PlanSearch& few, const Candidates& found);
+  // That of the best among few pieces, or, where many pieces make it much slower or have no room for it, the first of
+  // the others that is as fast as it was there.
+  std::optional<Candidate> attempt_like(const PlanSearch& few, const Candidate& best);
   static bool other_is_worth_it(const Candidates& found);
   // Among the plans that commit as often as `start`.
   Candidate best_like(Candidate start);
@@ -105,6 +109,7 @@ class PlanSearch {
   const std::shared_ptr<Planner::Known> known_;
   std::map<std::pair<int, std::optional<double>>, HomePrices> prices_;  // by commit interval and share of early updates
   std::map<Kind, int64_t> table_bytes_;                                 // of the last plan of each kind
+  std::vector<std::pair<double, Choice>> made_;                         // in full, and their steps, ms
 };
 
 }  // namespace sluice

@@ -46,6 +46,35 @@ TEST_F(PredictionTest, of_a_named_machine_follows_from_its_speeds_alone) {
   EXPECT_FALSE(fs::exists(file("cache")));  // nothing was measured
 }
 
+// 1411 chunks, whose plan is chosen among fewer: what is best there may not be best here.
+TEST_F(PredictionTest, of_many_small_chunks_is_never_longer_for_more_memory) {
+  std::ofstream(file("machine.json")) << R"({
+    "drives": 4, "read_gb_per_s": 26, "write_gb_per_s": 14, "mixed_gb_per_s": 18.2, "upload_gb_per_s": 126,
+    "download_gb_per_s": 126, "update_ns_per_element": 0.159, "checksum_gb_per_s": 55, "close_gb_per_s": 5437,
+    "device_update_gb_per_s": 6525, "compute_tflop_per_s": 624, "update_threads": 5, "cores": 64})";
+  const auto step_ms = [this](const std::string& host_memory) {
+    std::vector<std::string> arguments = {"plan", "@run.json", "--json", "--machine", "@machine.json"};
+    for (const std::string& key :
+         {std::string(R"(model={"type": "gpt2", "vocab_size": 2048, "n_positions": 128, "n_embd": 192, "n_layer": 12,
+                               "n_head": 6})"),
+          std::string("data.sequence_length=128"), std::string("train_batch_size=8"),
+          std::string("train_micro_batch_size_per_gpu=4"), std::string("gradient_accumulation_steps=2"),
+          std::string("sluice.chunk_elements=4096"), std::string("sluice.commit_interval=10"),
+          std::string("sluice.device_memory=12MiB"), "sluice.host_memory=" + host_memory}) {
+      arguments.insert(arguments.end(), {"--set", key});
+    }
+    const Ended ended = sluice(arguments);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.exit_code == 0 ? json_of(ended.out)["prediction"]["step_ms"].get<double>() : 0;
+  };
+  double before = step_ms("8MiB");
+  for (const char* host_memory : {"10MiB", "11MiB", "12MiB", "14MiB"}) {
+    const double now = step_ms(host_memory);
+    EXPECT_LE(now, before * 1.01) << host_memory;
+    before = now;
+  }
+}
+
 TEST_F(PredictionTest, of_a_named_machine_has_as_many_drives_as_its_file_says_or_the_configuration_names) {
   Json machine = json_of(kSlowDrive);
   machine["drives"] = 4;
