@@ -76,6 +76,13 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "export what is to be kept, and say --yes",
                     command.folder, joined(stores)));
   }
+  const bool is_elsewhere = std::ranges::any_of(stores, [&](const auto& store) { return store != folder.path(); });
+  if (const auto original = folder.copied_from(); original && is_elsewhere) {
+    throw ConfigError(
+        fmt::format("{}: is a copy of the run in {}, whose store in {} it would remove: trim that one, or remove this "
+                    "folder by hand",
+                    command.folder, original->string(), joined(stores)));
+  }
   const std::vector<TrimmedStore> trimmed = trim_stores(stores, folder.store_number());
   for (const auto& [store, freed] : trimmed)
     console.print(fmt::format("{}: {} ({} bytes) given back", store.string(), format_bytes(freed), freed));

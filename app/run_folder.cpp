@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "core/bytes.h"
 #include "core/checksum.h"
@@ -186,7 +187,7 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
   const std::optional<uint64_t> number = RecordStore::store_number(stores.front());
   if (!number) return remove_file(store_number_file());  // the file has gone meanwhile: nothing will be committed to it
   PendingFile file(store_number_file());
-  file.append(SortedJson{{"number", *number}}.dump() + "\n");
+  file.append(SortedJson{{"number", *number}, {"run", fs::absolute(folder_).string()}}.dump() + "\n");
   file.publish();
 }
 
@@ -197,6 +198,29 @@ std::optional<uint64_t> RunFolder::store_number() const {
   if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
   const auto number = json["number"].get<uint64_t>();
   return number == 0 ? std::nullopt : std::optional(number);  // 0: it could not be read once
+}
+
+std::optional<fs::path> RunFolder::copied_from() const {
+  const SortedJson json = SortedJson::parse(read_file(store_number_file()).value_or(""), nullptr, false);
+  if (!json.is_object() || !json.contains("run") || !json["run"].is_string()) return std::nullopt;
+  const RunFolder claimed(json["run"].get<std::string>());
+  std::error_code error;
+  const bool is_this = fs::equivalent(claimed.path(), folder_, error);
+  const bool is_there = fs::exists(claimed.store_number_file(), error);
+  if (is_this || !is_there || claimed.store_number() != store_number()) return std::nullopt;
+  return claimed.path();
+}
+
+void RunFolder::remove_leftovers() const {
+  static const std::regex kPending(R"((.*)\.[0-9a-f]{8}\.tmp)");
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    const std::string name = entry.path().filename().string();
+    std::smatch of;
+    if (!std::regex_match(name, of, kPending)) continue;
+    const auto is_of = [&](const fs::path& own) { return own.filename() == of[1].str(); };
+    if (std::ranges::any_of(files(), is_of)) fs::remove(entry.path(), error);
+  }
 }
 
 void RunFolder::check_store(const std::vector<fs::path>& stores) const {

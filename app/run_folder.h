@@ -69,6 +69,10 @@ class RunFolder {
   // Several runs may name one folder of a drive, one after the other.
   void claim_store(const std::vector<std::filesystem::path>& stores) const;  // writes down which store is the run's
   std::optional<uint64_t> store_number() const;                              // nullopt: nothing is written down
+  // Another folder that is there and whose run has this store, where this one is a copy of it: the last that trained.
+  std::optional<std::filesystem::path> copied_from() const;
+  // Of a folder that is locked: files that a process left which was killed as it put them in their places.
+  void remove_leftovers() const;
   // Throws ConfigError where another store than that lies in any of its folders now.
   void check_store(const std::vector<std::filesystem::path>& stores) const;
 
