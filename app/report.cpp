@@ -77,7 +77,9 @@ std::string summary(const RunSummary& run, const Ledger& ledger) {
   if (run.first_loss && run.last_loss) {
     fmt::format_to(out, "loss              first {:.4f}, last {:.4f}\n", *run.first_loss, *run.last_loss);
   }
-  if (run.validation) {
+  if (run.validation && !std::isfinite(run.validation->loss)) {
+    fmt::format_to(out, "validation loss   {}: no number\n", run.validation->loss);
+  } else if (run.validation) {
     fmt::format_to(out,
                    "validation loss   {:.4f}, unigram cross-entropy of the same {} tokens {:.4f}: {:.4f} nat {} it\n",
                    run.validation->loss, run.validation->tokens, run.validation->unigram_nats,

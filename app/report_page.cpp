@@ -260,7 +260,8 @@ std::string what_bound(const Steady& steady) {
   std::string text = fmt::format("The step was bound by {}: {}. {}", resource, busy_words(bound, steady), helps);
   if (bound.first.group == LaneGroup::kCompute) {
     text += fmt::format(
-        " More memory or another drive would save {} of a step at best: their work hides behind the compute already.",
+        " Another drive, or memory for more of the state, would save {} of a step at best: their work hides behind the "
+        "compute already. Memory that keeps a block's graph saves compute itself.",
         ms_words(std::max(0.0, steady.step_ms - bound.first.ms)));
   }
   if (bound.second_ms > 0) {

@@ -200,8 +200,12 @@ std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, i
     } while (moved < 0 && errno == EINTR);
     if (moved == kStoreBlockBytes) read[i] = blocks[i].span();
     if (moved >= 0) continue;
-    failed.emplace(IoError::Details{
-        .action = "read", .path = path.string(), .offset = offset, .bytes = kStoreBlockBytes, .error_number = errno});
+    failed.emplace(IoError::Details{.action = "read",
+                                    .path = path.string(),
+                                    .offset = offset,
+                                    .bytes = kStoreBlockBytes,
+                                    .error_number = errno,
+                                    .advice = "look at the drive's health (dmesg) and try again"});
   }
   close(file);
   const IdentityCopies copies = read_identities(read);

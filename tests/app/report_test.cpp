@@ -146,7 +146,8 @@ TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest
   // Copies have a link each way: these do not add up.
   const std::string copies = report_of({{"upload", 55}, {"download", 50}, {"compute", 95}});
   EXPECT_THAT(copies, testing::HasSubstr("bound by compute: busy 95 % of the step"));
-  EXPECT_THAT(copies, testing::HasSubstr("More memory or another drive would save 5.00 ms of a step at best"));
+  EXPECT_THAT(copies, testing::HasSubstr(
+                          "Another drive, or memory for more of the state, would save 5.00 ms of a step at best"));
 }
 
 TEST_F(ReportTest, advises_rarer_commits_where_state_is_at_home_in_host_memory_and_written_in_every_step) {
