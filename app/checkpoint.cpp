@@ -45,7 +45,7 @@ void check_target(const fs::path& out, const fs::path& base_model) {
 
 void run_export(const ExportCommand& command, Console& console) {
   const RunFolder folder(command.folder);
-  check_target(command.out, folder_in(folder.load().model));
+  check_target(command.out, folder_in(folder.load(RunFolder::For::kItsModel).model));
   OpenRun run = open_run(folder, command.overrides, console.log());
   Engine& engine = *run.engine;
   const bool master = command.values == ExportCommand::Values::kMaster;
@@ -69,7 +69,7 @@ void run_export(const ExportCommand& command, Console& console) {
 
 void run_trim(const TrimCommand& command, Console& console) {
   const RunFolder folder(command.folder);
-  const std::vector<std::filesystem::path> stores = folder.stores(folder.load());
+  const std::vector<std::filesystem::path> stores = folder.stores(folder.load(RunFolder::For::kItsStore));
   if (command.consent == TrimCommand::Consent::kNotGiven) {
     throw ConfigError(
         fmt::format("{}: without its store in {} the run can neither be resumed nor exported nor generated from; "
@@ -77,7 +77,7 @@ void run_trim(const TrimCommand& command, Console& console) {
                     command.folder, joined(stores)));
   }
   const bool is_elsewhere = std::ranges::any_of(stores, [&](const auto& store) { return store != folder.path(); });
-  if (const auto original = folder.copied_from(); original && is_elsewhere) {
+  if (const auto original = folder.copied_from(); original && is_elsewhere && find_store(stores) == StoreExists::kYes) {
     throw ConfigError(
         fmt::format("{}: is a copy of the run in {}, whose store in {} it would remove: trim that one, or remove this "
                     "folder by hand",

@@ -9,7 +9,7 @@ namespace sluice {
 
 void run_generate(const GenerateCommand& command, Console& console) {
   const RunFolder folder(command.folder);
-  const RunConfig config = folder.load();
+  const RunConfig config = folder.load(RunFolder::For::kItsModel);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(config.data, folder.data_cache());
   OpenRun run = open_run(folder, command.overrides, console.log());
   const std::string text =

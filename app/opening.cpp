@@ -72,7 +72,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
   }
   if (!run) return;
   try {
-    for (const fs::path& before : folder.stores(folder.load())) {
+    for (const fs::path& before : folder.stores(folder.load(RunFolder::For::kItsStore))) {
       if (std::ranges::find(stores, before) != stores.end() || find_store(before) == StoreExists::kNo) continue;
       say(log, LogLevel::kWarning,
           fmt::format("{}: the store of the run that is replaced stays there; remove it to have its room back",
@@ -136,9 +136,9 @@ void take_over(Opening& opening, const Log& log) {
   if (config.data.path == before.data.path) opening.cache = CacheUse::kWithoutText;
   const Json now = Json::parse(config.model);
   Json model = Json::parse(before.model);
-  if (!now.contains("path")) return;
   const std::string from = model.value("path", std::string());
   opening.model_folder = from;
+  if (!now.contains("path")) return;
   if (now["path"] == from) {
     model.update(now);
     config.model = without_folder(model.dump());
@@ -174,7 +174,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
   folder.check_files();
   opening.mode = choose_mode(options, folder, opening.stores(), log);
   if (opening.mode == OpenMode::kOpen) {
-    opening.before = folder.load();
+    opening.before = folder.load(RunFolder::For::kTraining);
     check_resumed_store(*opening.before, folder, opening.stores());
     folder.check_store(opening.stores());
     take_over(opening, log);

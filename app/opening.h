@@ -17,8 +17,7 @@ struct Opening {
   OpenMode mode = OpenMode::kCreate;
   RunConfig config;                 // as the command gives it, and what a run that goes on takes from its folder
   std::optional<RunConfig> before;  // of a run that goes on; not there where it was cut off at its very beginning
-  // Where the weights of a run that goes on came from, and are not read any more; empty: they were random. Not given
-  // where the command names no folder.
+  // Where the weights of a run that goes on came from, and are not read any more; empty: they were random.
   std::optional<std::string> model_folder;
   CacheUse cache = CacheUse::kIfUnchanged;
   FolderLock lock{};  // not held where the folder is not there yet

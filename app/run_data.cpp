@@ -174,7 +174,7 @@ Steady::RarerCommits rarer_commits(const RunData& run, std::span<const StepFigur
 
 RunData read_run(const RunFolder& folder) {
   if (folder.holds() != RunFolder::Holds::kRun)
-    static_cast<void>(folder.load());  // throws what names the folder and what to do
+    static_cast<void>(folder.load(RunFolder::For::kItsStore));  // throws what names the folder and what to do
   const std::filesystem::path whole = without_end_slash(std::filesystem::absolute(folder.path()).lexically_normal());
   RunData run{.name = whole.filename().string(), .folder = folder.path().string()};
   try {

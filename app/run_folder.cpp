@@ -43,12 +43,20 @@ SortedJson deciding_keys(const RunConfig& config) {
   return kept.flatten();
 }
 
-// Of what a run that goes on, or is exported, takes from its folder and that decides on numbers.
-std::string checksum_of(const RunConfig& config) {
-  SortedJson keys = deciding_keys(config);
-  keys["compute_threads"] = config.sluice.compute_threads;
-  keys["loss_tile_tokens"] = config.sluice.loss_tile_tokens;
-  return fmt::format("{:08x}", crc32c(0, keys.dump()));
+// Of what a run takes from its folder and that decides on numbers, as the file has it: of the model, and of training.
+Json checksums_of(const SortedJson& file) {
+  const auto part = [&](std::initializer_list<const char*> pointers) {
+    SortedJson kept;
+    for (const char* pointer : pointers) {
+      const SortedJson::json_pointer at(pointer);
+      if (file.contains(at)) kept[pointer] = file[at];
+      if (kept[pointer].is_object()) kept[pointer].erase("path");
+    }
+    return fmt::format("{:08x}", crc32c(0, kept.dump()));
+  };
+  return {{"model", part({"/model", "/bf16/enabled", "/fp16/enabled"})},
+          {"training",
+           part({"/data", "/seed", "/train_batch_size", "/sluice/compute_threads", "/sluice/loss_tile_tokens"})}};
 }
 
 std::string key_path(std::string pointer) {
@@ -144,7 +152,7 @@ RunFolder::Holds RunFolder::holds() const {
   return config.is_object() && !config.contains("sluice") ? Holds::kOther : Holds::kRun;
 }
 
-RunConfig RunFolder::load(std::span<const std::string> overrides) const {
+RunConfig RunFolder::load(For what, std::span<const std::string> overrides) const {
   if (holds() != Holds::kRun) {
     throw ConfigError(fmt::format(
         "{}: no run is there ({} is missing, or not a run's); train one with `sluice train CONFIG --out {}`",
@@ -153,22 +161,27 @@ RunConfig RunFolder::load(std::span<const std::string> overrides) const {
   const std::string name = config_file().string(), text = read_file(config_file()).value_or("");
   Json object = Json::parse(text, nullptr, false);
   if (!object.is_object() || !object.contains(kChecksum)) return parse_config(text, name, overrides);
-  const Json checksum = object[kChecksum];
+  const Json written = object[kChecksum], now = checksums_of(SortedJson::parse(text));
   object.erase(kChecksum);
-  const std::string without = object.dump(2);
-  if (checksum != checksum_of(parse_config(without, name, {}))) {
-    throw ConfigError(
-        fmt::format("{}: has been damaged or changed: its checksum is not that of the model, data, seed, batch, "
-                    "precision, compute_threads and loss_tile_tokens there, which the run was trained with: bring the "
-                    "file back, or begin again with --overwrite",
-                    name));
+  const auto differs = [&](const char* part) {
+    return !written.is_object() || written.value(part, Json()) != now[part];
+  };
+  const bool model = what != For::kItsStore && differs("model"),
+             training = what == For::kTraining && differs("training");
+  if (model || training) {
+    throw ConfigError(fmt::format(
+        "{}: has been damaged or changed: {} there is not what the run was trained with, by its checksum: bring the "
+        "file "
+        "back, or begin again with --overwrite",
+        name, model ? "the model or its precision" : "data, seed, batch, compute_threads or loss_tile_tokens"));
   }
-  return parse_config(without, name, overrides);
+  return parse_config(object.dump(2), name, overrides);
 }
 
 void RunFolder::save(const RunConfig& config) const {
-  Json object = Json::parse(to_json(config));
-  object[kChecksum] = checksum_of(config);
+  const std::string text = to_json(config);
+  Json object = Json::parse(text);
+  object[kChecksum] = checksums_of(SortedJson::parse(text));
   PendingFile file(config_file());
   file.append(object.dump(2) + "\n");
   file.publish();

@@ -58,8 +58,10 @@ class RunFolder {
   // By its config.json: a run's, or somebody else's of that name.
   enum class Holds { kNothing, kRun, kOther };
   Holds holds() const;
-  // Throws ConfigError where no run is there.
-  RunConfig load(std::span<const std::string> overrides = {}) const;
+  // For what: its values are compared with their checksums first, as far as they decide on that. Throws ConfigError
+  // where they have been changed, or no run is there.
+  enum class For : uint8_t { kTraining, kItsModel, kItsStore };
+  RunConfig load(For what, std::span<const std::string> overrides = {}) const;
   // Whole or not at all. Throws IoError.
   void save(const RunConfig& config) const;
   // What the planner offers, as JSON text; empty: it has no speeds to offer by. Whole or not at all. Throws IoError.
@@ -69,7 +71,8 @@ class RunFolder {
   // Several runs may name one folder of a drive, one after the other.
   void claim_store(const std::vector<std::filesystem::path>& stores) const;  // writes down which store is the run's
   std::optional<uint64_t> store_number() const;                              // nullopt: nothing is written down
-  // Another folder that is there and whose run has this store, where this one is a copy of it: the last that trained.
+  // The folder that this one is a copy of, as far as its own files tell: one that is there, whose run has the same
+  // store.
   std::optional<std::filesystem::path> copied_from() const;
   // Of a folder that is locked: files that a process left which was killed as it put them in their places.
   void remove_leftovers() const;

@@ -175,8 +175,8 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   return options;
 }
 
-FoundRun find_run(const RunFolder& folder, std::span<const std::string> overrides) {
-  RunConfig config = folder.load(overrides);
+FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const std::string> overrides) {
+  RunConfig config = folder.load(what, overrides);
   config.sluice.trace.clear();  // of the training
   config.model = without_folder(config.model);
   std::vector<fs::path> stores = folder.stores(config);
@@ -189,11 +189,12 @@ FoundRun find_run(const RunFolder& folder, std::span<const std::string> override
 }
 
 OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log) {
-  auto [config, stores] = find_run(folder, overrides);
+  auto [config, stores] = find_run(folder, RunFolder::For::kItsModel, overrides);
   RunSetup setup = set_up(std::move(config), log);
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
   options.open = OpenMode::kOpen;
   options.store.access = StoreOptions::Access::kRead;
+  options.store.unread = StoreOptions::Unread::kPassedOver;  // nothing is lost by reading what can be read
   auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), ParameterSource{});
   setup.model.use_memory(*engine);
   return {.setup = std::move(setup), .engine = std::move(engine)};

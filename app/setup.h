@@ -53,7 +53,7 @@ struct FoundRun {
   RunConfig config;
   std::vector<std::filesystem::path> stores;
 };
-FoundRun find_run(const RunFolder& folder, std::span<const std::string> overrides);
+FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const std::string> overrides);
 
 // A finished or interrupted run, opened at its last committed step under its own budgets, with `overrides` of its
 // configuration. Throws ConfigError where there is nothing to open.

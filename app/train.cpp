@@ -133,7 +133,6 @@ void Training::lock_folder() {
                       folder().path().string()));
     }
   }
-  folder().remove_leftovers();
 }
 
 void Training::read_data() {
@@ -215,6 +214,7 @@ void Training::open_engine() {
   for (const std::string& line : engine_->describe()) say(console_.log(), LogLevel::kInfo, line);
   config.sluice.chunk_elements = engine_->geometry().chunk_elements();
   config.sluice.commit_interval = engine_->plan().commit_interval;
+  folder().remove_leftovers();
   folder().claim_store(opening_.stores());
   folder().save(config);
   first_step_ = engine_->step();

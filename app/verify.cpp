@@ -16,7 +16,7 @@ namespace {
 constexpr int kDepth = 32;
 
 std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log) {
-  auto [config, folders] = find_run(folder, {});
+  auto [config, folders] = find_run(folder, RunFolder::For::kItsStore, {});
   check_each_drive(folders);
   const std::optional<StoreIdentity> found = RecordStore::identify(folders.front());
   if (!found) {

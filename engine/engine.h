@@ -154,9 +154,9 @@ struct EngineOptions {
   // Of a store that is opened: the step to go on from, its last committed one or the one before where that is still
   // whole. The later one is given up for good.
   std::optional<int64_t> from_step;
-  // Of a store that is opened. kAllFirst: every record is read and verified before a step begins, as far as it is not
-  // read then anyway: so bytes that a drive has changed are found while the step before can still be gone back to,
-  // which the first step's writes would end. kAsUsed: each as it is used.
+  // Of a store that is opened. kAllFirst: every record is read and verified before a step begins: so bytes that a drive
+  // has changed are found while the step before can still be gone back to, which the first step's writes would end.
+  // kAsUsed: each as it is used.
   enum class Verify : uint8_t { kAsUsed, kAllFirst } verify = Verify::kAsUsed;
   // Called with what a store that is opened has committed, before anything in it changes. What it throws refuses it.
   std::function<void(const StepState&)> accept_store;

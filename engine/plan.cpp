@@ -91,18 +91,21 @@ UpdateLayout Plan::update_layout(int chunk) const {
 
 namespace {
 
-// A plan is made of chunks: one of too many is not begun.
-void check_chunk_count(const ModelSpec& model, const PlanOptions& options) {
+// A plan is made of chunks: one of too many is not begun. Their tables alone would not fit.
+bool has_too_many_chunks(const ModelSpec& model, const PlanOptions& options) {
   constexpr int64_t kFewChunks = 65536;  // in any memory they are planned, and refused where their tables do not fit
-  const int64_t elements = model.elements(), most = std::max(kFewChunks, options.host_bytes / kLeastTableBytesOfAChunk);
-  if (options.chunk_elements == 0 || elements / options.chunk_elements <= most) return;
-  const int64_t chunks = elements / options.chunk_elements;
+  if (options.chunk_elements == 0) return false;
+  const int64_t most = std::max(kFewChunks, options.host_bytes / kLeastTableBytesOfAChunk);
+  return model.elements() / options.chunk_elements > most;
+}
+
+[[noreturn]] void refuse_chunks(const ModelSpec& model, const PlanOptions& options) {
   throw ConfigError(fmt::format(
       "sluice.chunk_elements {} cuts the model's {} elements into {} chunks, whose tables alone take more than "
-      "sluice.host_memory {} ({}): give {} elements or more, or leave the size out; a store that has such chunks needs "
-      "host_memory of {} at the least",
-      options.chunk_elements, elements, chunks, options.host_bytes, format_bytes(options.host_bytes),
-      elements / most + 1, chunks * kLeastTableBytesOfAChunk));
+      "sluice.host_memory {} ({}): give larger chunks, or leave their size out; a store that has them needs more "
+      "memory",
+      options.chunk_elements, model.elements(), model.elements() / options.chunk_elements, options.host_bytes,
+      format_bytes(options.host_bytes)));
 }
 
 void check(const ModelSpec& model, const PlanOptions& options) {
@@ -122,7 +125,6 @@ void check(const ModelSpec& model, const PlanOptions& options) {
     refuse("progress_bytes", options.progress_bytes, "what a commit carries, 1 MiB at most");
   if (!options.graph_bytes.empty() && options.graph_bytes.size() != model.visits.size())
     refuse("graph_bytes", fmt::format("a list of {}", options.graph_bytes.size()), "one for each visit, or none");
-  check_chunk_count(model, options);
   if (!options.speeds) return;
   options.speeds->machine.validate();
   if (options.speeds->visits.size() != model.visits.size())
@@ -133,6 +135,7 @@ void check(const ModelSpec& model, const PlanOptions& options) {
 
 std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options) {
   check(model, options);
+  if (has_too_many_chunks(model, options)) return std::nullopt;
   // Chunks of one size throughout a search.
   PlanOptions sized = options;
   for (const int64_t elements : Planner(model, options).chunk_sizes(options.host_bytes)) {
@@ -167,6 +170,7 @@ std::optional<Plan> plan_with_less(const ModelSpec& model, const PlanOptions& op
 
 Plan make_plan(const ModelSpec& model, const PlanOptions& options) {
   if (std::optional<Plan> plan = find_plan(model, options)) return std::move(*plan);
+  if (has_too_many_chunks(model, options)) refuse_chunks(model, options);
   const Planner planner(model, options);
   const SmallestBudgets smallest{planner.smallest_device(options.host_bytes),
                                  planner.smallest_host(options.device_bytes)};

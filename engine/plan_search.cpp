@@ -137,6 +137,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   if (plan->homes_by != choice.homes) return std::nullopt;
   const double step_ms = plan->busiest ? plan->busiest->step_ms : 0;
   made_.emplace_back(step_ms, choice);
+  made_.back().second.commit_interval = plan->commit_interval;
   return Candidate{choice, std::move(*plan), step_ms};
 }
 
@@ -342,9 +343,10 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt_like(const PlanSearch& 
   std::vector<std::pair<double, Choice>> others = few.made_;
   std::ranges::stable_sort(others, {}, &std::pair<double, Choice>::first);
   std::vector<Choice> tried = {best.choice};
-  for (const auto& [few_ms, choice] : others) {
-    const bool commits_as_often = (choice.commit_interval == 1) == (best.choice.commit_interval == 1);
-    if (!commits_as_often || std::ranges::find(tried, choice) != tried.end()) continue;
+  for (auto& [few_ms, choice] : others) {
+    if ((choice.commit_interval == 1) != (best.choice.commit_interval == 1)) continue;
+    choice.commit_interval = best.choice.commit_interval;
+    if (std::ranges::find(tried, choice) != tried.end()) continue;
     if (tried.size() == kMostTried || (found && few_ms >= found->step_ms)) break;
     tried.push_back(choice);
     std::optional<Candidate> other = attempt(choice);

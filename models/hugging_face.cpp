@@ -96,14 +96,29 @@ void check_tensor(const Found& found, const ParameterSpec& parameter) {
   }
 }
 
+std::string type_words(const SafetensorsEntry& entry) {
+  return entry.dtype ? std::string(name_of(*entry.dtype)) : entry.dtype_name;
+}
+
 // Older files carry a copy of the tied embedding: it is left out. One with other values is a head of its own, whatever
 // config.json says, and transformers takes it for one.
 void leave_out_tied_head(std::map<std::string, Found, std::less<>>& tensors) {
   constexpr int64_t kPieceElements = int64_t{1} << 20;
   const auto head = tensors.find("lm_head.weight"), wte = tensors.find("transformer.wte.weight");
   if (head == tensors.end()) return;
-  const auto is_readable = [&](const auto& found) { return found != tensors.end() && found->second.entry->dtype; };
-  bool same = is_readable(wte) && is_readable(head) && wte->second.entry->shape == head->second.entry->shape;
+  if (wte == tensors.end()) {  // which is told then
+    tensors.erase(head);
+    return;
+  }
+  const SafetensorsEntry &of_head = *head->second.entry, &of_wte = *wte->second.entry;
+  if (!of_head.dtype || !of_wte.dtype || of_head.shape != of_wte.shape) {
+    throw ConfigError(fmt::format(
+        "{}: tensor lm_head.weight, [{}] of {}, is no copy of wte.weight, [{}] of {}, and the embeddings are tied "
+        "(model.tie_word_embeddings): bring back a folder whose tensors agree",
+        head->second.file->path(), fmt::join(of_head.shape, ", "), type_words(of_head), fmt::join(of_wte.shape, ", "),
+        type_words(of_wte)));
+  }
+  bool same = true;
   int64_t elements = 1;
   for (const int64_t size : head->second.entry->shape) elements *= size;
   std::vector<float> values[2];

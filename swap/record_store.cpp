@@ -65,6 +65,10 @@ void RecordStore::Impl::check_start(const std::byte* memory) const {
   check_room();
 }
 
+void RecordStore::Impl::check_given_up() const {
+  SLUICE_CHECK(!unread, "a commit that could not be read is not given up yet: open_step()");
+}
+
 void RecordStore::Impl::check_room() const {
   SLUICE_CHECK(transfers.in_flight() < kMaxTransfers, "more than 64 transfers of a store in flight");
 }
@@ -233,7 +237,7 @@ void RecordStore::read(RecordId record, std::byte* into, uint64_t tag) {
 }
 
 void RecordStore::write(RecordId record, const std::byte* from, uint64_t tag) {
-  SLUICE_CHECK(!impl_->unread, "a commit that could not be read is not given up yet");
+  impl_->check_given_up();
   impl_->start_record(record, IoOp::kWrite, const_cast<std::byte*>(from), tag);  // a write request only reads it
 }
 
@@ -250,6 +254,7 @@ void RecordStore::discard(RecordId record) {
 void RecordStore::rehearse_write(RecordId record, const std::byte* from, uint64_t tag) {
   Impl& impl = *impl_;
   Impl::Entry& e = impl.entry(record);
+  impl.check_given_up();
   impl.check_start(from);
   SLUICE_CHECK(e.is_committed && e.writers == 0, "a rehearsal would overwrite what is not committed");
   SLUICE_CHECK(e.readers < UINT8_MAX, "too many transfers of one record");
@@ -268,7 +273,7 @@ void RecordStore::commit(const StepState& state, uint64_t tag) {
   Impl& impl = *impl_;
   SLUICE_CHECK(impl.stage == Impl::Stage::kIdle, "a commit beside another");
   SLUICE_CHECK(impl.writes_in_flight == 0, "a commit while records are being written");
-  SLUICE_CHECK(!impl.unread, "a commit that could not be read is not given up yet");
+  impl.check_given_up();
   impl.check_room();
   impl.commit_tag = tag;
   impl.check_drives();

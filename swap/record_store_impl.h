@@ -101,6 +101,7 @@ struct RecordStore::Impl {
   int spare_area() const { return has_generation ? 1 - current_area : 0; }
   void check_start(const std::byte* memory) const;
   void check_room() const;
+  void check_given_up() const;
   void start_record(RecordId record, IoOp op, std::byte* memory, uint64_t tag);
   void check_drives();
   void fill_table(const StepState& state);

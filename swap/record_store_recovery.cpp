@@ -117,6 +117,8 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
   for (int area : {0, 1}) {
     if (at(area).state == BlockState::kDamaged) look_for_lost_step(area, at(area));
   }
+  // Where two commits are of one step, between steps, nothing of it is lost with either.
+  if (has_generation && lost_step && *lost_step <= committed.step) lost_step.reset();
   if (unread && (!has_generation || options.unread == StoreOptions::Unread::kRefused)) refuse_unread();
   if (!has_generation && steps_were_committed(found)) refuse_damaged_steps();
   for (const FoundSuperblock& each : found) {
@@ -164,7 +166,7 @@ void RecordStore::Impl::look_for_lost_step(int area, const FoundSuperblock& foun
     }
   } catch (const IoError& error) {
     say(options.log, LogLevel::kWarning, error.what());
-    may_be_later = true;
+    unread = error;  // nothing tells whose it is
   }
   if (found.unread && may_be_later) unread = found.unread;
 }
@@ -192,7 +194,7 @@ void RecordStore::Impl::refuse_unread() const {
   details.advice = "what was committed last may stand there: look at the drive's health (dmesg) and try again";
   if (has_generation) {
     details.advice += fmt::format(
-        "; if the drive never gives it, train --resume --from-step {} goes on from the step before (see checkpoint "
+        "; if the drive never gives it, train --resume --from-step {} goes on from what can be read (see checkpoint "
         "verify)",
         committed.step);
   }

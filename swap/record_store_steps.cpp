@@ -92,7 +92,10 @@ void RecordStore::Impl::open_step(int64_t step) {
   SLUICE_CHECK(transfers.in_flight() == 0 && stage == Stage::kIdle, "a step is opened before anything is moved");
   if (has_generation && step == committed.step && !unread) return;
   if (refused()) std::rethrow_exception(refused());
-  if (has_generation && step == committed.step) return give_up(1 - current_area);
+  if (has_generation && step == committed.step) {  // the other one may be whole, and this one not
+    verify(step, {});
+    return give_up(1 - current_area);
+  }
   SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
   const int newer = current_area;
   Superblock superblock;

@@ -130,6 +130,51 @@ TEST_F(StoreSteps, of_which_the_last_is_not_given_are_refused_until_it_is_given_
   }
 }
 
+TEST_F(StoreSteps, of_which_the_last_is_not_given_and_the_other_is_not_whole_are_both_kept) {
+  make_steps(3);
+  const int area = newest();
+  break_block(kSuperblockOffset[area]);
+  const int older_slot = [&] {
+    for (const int slot : {0, 1}) {
+      flip_bit(layout().extents(run_.records().back(), slot).span()[0].offset + 5);
+      try {
+        open_what_can_be_read()->verify(2);
+      } catch (const CorruptionError&) {
+        return slot;
+      }
+      flip_bit(layout().extents(run_.records().back(), slot).span()[0].offset + 5);
+    }
+    return -1;
+  }();
+  ASSERT_GE(older_slot, 0);
+  EXPECT_THROW(open_what_can_be_read()->open_step(2), CorruptionError);
+  faults_->list.clear();
+  expect_step(*open(), run_, 3);
+}
+
+TEST_F(StoreSteps, whose_superblock_is_damaged_and_whose_table_is_not_given_are_not_passed_over) {
+  make_steps(3);
+  const int area = newest();
+  flip_bit(kSuperblockOffset[area] + 24);
+  break_block(layout().table_offset(area));
+  EXPECT_THROW(open(), IoError);
+  EXPECT_TRUE(open_what_can_be_read()->has_unread_commit());
+}
+
+// Between steps an embedder's own bytes may be committed anew.
+TEST_F(StoreSteps, that_are_one_step_committed_twice_are_told_of_once_and_none_is_lost_with_the_later) {
+  make_steps(3);
+  {
+    auto store = open();
+    commit_now(*store, run_.state(3));
+    EXPECT_THAT(store->openable_steps(), ElementsAre(3));
+  }
+  flip_bit(kSuperblockOffset[newest()] + 24);
+  auto store = open();
+  EXPECT_EQ(store->lost_step(), std::nullopt);
+  expect_step(*store, run_, 3);
+}
+
 TEST_F(StoreSteps, of_which_the_older_is_not_given_cost_nothing) {
   make_steps(3);
   const int area = newest();
