@@ -188,8 +188,15 @@ PlanOptions plan_options_for(const RunSetup& setup, const std::optional<MachineS
 
 // Nothing is printed until all plans are made.
 void say_what_takes_long(const RunSetup& setup, int micro_batches, const Log& log) {
-  constexpr int64_t kSoonPlanned = 50'000;
+  constexpr int64_t kSoonPlanned = 50'000, kSoonPlannedChunks = 20'000;
   const auto visits = static_cast<int64_t>(setup.model.spec().visits.size());
+  const int64_t chunk_elements = setup.config.sluice.chunk_elements;
+  const int64_t chunks = chunk_elements > 0 ? setup.model.parameter_count() / chunk_elements : 0;
+  if (chunks > kSoonPlannedChunks) {
+    say(log, LogLevel::kInfo,
+        fmt::format("planning {} chunks of {} elements (sluice.chunk_elements): this can take minutes", chunks,
+                    chunk_elements));
+  }
   if (micro_batches * visits < kSoonPlanned) return;
   say(log, LogLevel::kInfo,
       fmt::format("planning steps of {} micro-batches in {} visits: this can take minutes", micro_batches, visits));

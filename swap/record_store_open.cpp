@@ -51,11 +51,13 @@ void RecordStore::Impl::mend_headers(std::span<const DamagedHeader> damaged) {
   for (const DamagedHeader& each : damaged) {
     const auto drive = static_cast<size_t>(each.drive);
     const Extent at{.drive = each.drive, .offset = kIdentityOffset[each.copy], .bytes = kStoreBlockBytes};
-    std::string end = "it is mended";
+    std::string end = "it is left as it is: the store is opened to be read";
     try {
-      if (refused()) std::rethrow_exception(refused());
-      run_now({.op = IoOp::kWrite, .memory = each.whole.data()}, {&at, 1});
-      run_now({.op = IoOp::kSync}, everywhere().subspan(drive, 1));
+      if (!refused()) {
+        run_now({.op = IoOp::kWrite, .memory = each.whole.data()}, {&at, 1});
+        run_now({.op = IoOp::kSync}, everywhere().subspan(drive, 1));
+        end = "it is mended";
+      }
     } catch (const IoError& error) {
       end = fmt::format("it cannot be mended: {}", error.what());
     }
