@@ -339,7 +339,9 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt_like(const PlanSearch& 
     return candidate && candidate->step_ms <= few_ms * kAsFast;
   };
   std::optional<Candidate> found = attempt(best.choice);
-  if (is_as_fast(found, best.step_ms)) return found;
+  const int64_t chunk_elements = Planner(model_, options_, known_).chunk_elements(options_.host_bytes);
+  const bool takes_long = model_.elements() / chunk_elements > kSeveralChunks;  // a second for each plan
+  if (takes_long || is_as_fast(found, best.step_ms)) return found;
   std::vector<std::pair<double, Choice>> others = few.made_;
   std::ranges::stable_sort(others, {}, &std::pair<double, Choice>::first);
   std::vector<Choice> tried = {best.choice};
@@ -353,8 +355,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt_like(const PlanSearch& 
     if (other && (!found || other->step_ms < found->step_ms)) found = std::move(other);
     if (is_as_fast(found, few_ms)) break;
   }
-  // Few pieces were no guide here: where that takes no longer than they did, all is looked at again.
-  if (!found || is_as_fast(found, best.step_ms) || std::ssize(found->plan.chunks) > kSeveralChunks) return found;
+  if (!found || is_as_fast(found, best.step_ms)) return found;  // else few pieces were no guide: all is looked at again
   Choice start = first();
   start.commit_interval = found->plan.commit_interval;
   consider_whole(start, *found);

@@ -81,8 +81,8 @@ class PlanSearch {
   Candidates candidates();
   // Those of the choices that were made among few pieces, as they will run.
   Candidates candidates_like(const PlanSearch& few, const Candidates& found);
-  // That of the best among few pieces, or, where many pieces make it much slower or have no room for it, the first of
-  // the others that is as fast as it was there.
+  // That of the best among few pieces, or, where several thousand at the most make it much slower or have no room for
+  // it, the first of the others that is as fast as it was there.
   std::optional<Candidate> attempt_like(const PlanSearch& few, const Candidate& best);
   static bool other_is_worth_it(const Candidates& found);
   // Among the plans that commit as often as `start`.
