@@ -59,6 +59,9 @@ Json checksums_of(const SortedJson& file) {
            part({"/data", "/seed", "/train_batch_size", "/sluice/compute_threads", "/sluice/loss_tile_tokens"})}};
 }
 
+// Which store is a run's; no object where nothing is written down.
+SortedJson claim_in(const fs::path& file) { return SortedJson::parse(read_file(file).value_or(""), nullptr, false); }
+
 std::string key_path(std::string pointer) {
   pointer.erase(0, 1);
   for (char& c : pointer) c = c == '/' ? '.' : c;
@@ -205,17 +208,15 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
 }
 
 std::optional<uint64_t> RunFolder::store_number() const {
-  const std::optional<std::string> text = read_file(store_number_file());
-  if (!text) return std::nullopt;
-  const SortedJson json = SortedJson::parse(*text, nullptr, false);
-  if (!json.is_object() || !json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
+  const SortedJson json = claim_in(store_number_file());
+  if (!json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
   const auto number = json["number"].get<uint64_t>();
   return number == 0 ? std::nullopt : std::optional(number);  // 0: it could not be read once
 }
 
 std::optional<fs::path> RunFolder::copied_from() const {
-  const SortedJson json = SortedJson::parse(read_file(store_number_file()).value_or(""), nullptr, false);
-  if (!json.is_object() || !json.contains("run") || !json["run"].is_string()) return std::nullopt;
+  const SortedJson json = claim_in(store_number_file());
+  if (!json.contains("run") || !json["run"].is_string()) return std::nullopt;
   const RunFolder claimed(json["run"].get<std::string>());
   std::error_code error;
   const bool is_this = fs::equivalent(claimed.path(), folder_, error);

@@ -124,15 +124,12 @@ void Training::make_the_plan() {
 
 // Of a run that begins in a new folder: another one may have come and gone there since that was looked at.
 void Training::lock_folder() {
-  if (!opening_.lock.is_held()) {
-    folders_.make(folder().path(), "give a folder that can be written with --out");
-    opening_.lock = folder().lock();
-    if (folder().holds() != RunFolder::Holds::kNothing) {
-      throw ConfigError(
-          fmt::format("{}: another run has been begun there in this moment; give another folder with --out",
-                      folder().path().string()));
-    }
-  }
+  if (opening_.lock.is_held()) return;
+  folders_.make(folder().path(), "give a folder that can be written with --out");
+  opening_.lock = folder().lock();
+  if (folder().holds() == RunFolder::Holds::kNothing) return;
+  throw ConfigError(fmt::format("{}: another run has been begun there in this moment; give another folder with --out",
+                                folder().path().string()));
 }
 
 void Training::read_data() {

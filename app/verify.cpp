@@ -86,8 +86,7 @@ Verified run_verify(const std::string& path, Console& console) {
   if (!any_whole) {
     console.print(
         "no step is whole: look at the drive's health (dmesg) and its cables, see that no drive's file is an older "
-        "copy "
-        "than the others', and verify again; what cannot be brought back is begun again with --overwrite");
+        "copy than the others', and verify again; what cannot be brought back is begun again with --overwrite");
   }
   return end;
 }

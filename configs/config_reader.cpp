@@ -9,6 +9,7 @@
 #include "configs/keys.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/json_integer.h"
 
 namespace sluice {
 
@@ -83,14 +84,9 @@ std::string_view ConfigReader::allowed(std::string_view path) const {
 }
 
 int64_t ConfigReader::checked_integer(std::string_view path, const Json& value, int64_t least, int64_t most) const {
-  // 1e6 is an integer for people; beyond 2^53 a double is not one any more.
-  const bool whole = value.is_number_float() && std::abs(value.get<double>()) < 9e15 &&
-                     value.get<double>() == std::floor(value.get<double>());
-  const bool too_big = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
-  if ((!value.is_number_integer() && !whole) || too_big) refuse(path, value);
-  const int64_t number = whole ? static_cast<int64_t>(value.get<double>()) : value.get<int64_t>();
-  if (number < least || number > most) refuse(path, value);
-  return number;
+  const std::optional<int64_t> number = integer_of(value);
+  if (!number || *number < least || *number > most) refuse(path, value);
+  return *number;
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "core/retried.h"
 
 namespace sluice {
 
@@ -58,10 +59,7 @@ void sync_folder(const fs::path& folder) {
   };
   const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) fail("open", errno);
-  int result;
-  do {
-    result = ::fsync(file);
-  } while (result != 0 && errno == EINTR);
+  const int result = retried([&] { return ::fsync(file); });
   const int error_number = result == 0 ? 0 : errno;
   ::close(file);
   if (error_number != 0 && error_number != EINVAL) fail("fsync", error_number);  // EINVAL: it cannot

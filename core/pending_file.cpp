@@ -10,6 +10,7 @@
 
 #include "core/errors.h"
 #include "core/folders.h"
+#include "core/retried.h"
 
 namespace sluice {
 namespace {
@@ -101,11 +102,7 @@ void PendingFile::publish() {
   const auto failed = [&](const char* action) {
     return IoError({.action = action, .path = path_.string(), .error_number = errno, .advice = advice_for(errno)});
   };
-  int synced;
-  do {
-    synced = ::fdatasync(file_);
-  } while (synced != 0 && errno == EINTR);
-  if (synced != 0) throw failed("fdatasync");
+  if (retried([&] { return ::fdatasync(file_); }) != 0) throw failed("fdatasync");
   if (!name_it()) throw failed("linkat");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw failed("rename");
   ::close(file_);

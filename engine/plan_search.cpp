@@ -136,8 +136,9 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   table_bytes_[kind_of(choice)] = plan->table_bytes;
   if (plan->homes_by != choice.homes) return std::nullopt;
   const double step_ms = plan->busiest ? plan->busiest->step_ms : 0;
-  made_.emplace_back(step_ms, choice);
-  made_.back().second.commit_interval = plan->commit_interval;
+  Choice made = choice;
+  made.commit_interval = plan->commit_interval;
+  made_.emplace_back(step_ms, made);
   return Candidate{choice, std::move(*plan), step_ms};
 }
 

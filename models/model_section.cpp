@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "core/errors.h"
+#include "core/json_integer.h"
 #include "core/nearest_name.h"
 #include "core/read_file.h"
 #include "models/hugging_face.h"
@@ -23,18 +23,6 @@ struct Key {
   bool (*set)(Gpt2Config&, const Json&);  // false: not a value of the allowed kind
   Json (*get)(const Gpt2Config&);         // null pointer: never written
 };
-
-// Of 64 bits. 1e6 is an integer for people; beyond 2^53 a double is not one any more.
-std::optional<int64_t> integer_of(const Json& value) {
-  if (value.is_number_float()) {
-    const auto number = value.get<double>();
-    const bool is_whole = number == std::floor(number) && std::abs(number) <= 0x1p53;
-    return is_whole ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
-  }
-  if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) return std::nullopt;
-  return value.get<int64_t>();
-}
 
 template <auto kMember>
 constexpr Key integer(std::string_view name) {

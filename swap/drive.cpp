@@ -21,6 +21,7 @@
 #include "core/errors.h"
 #include "core/folders.h"
 #include "core/geometry.h"
+#include "core/retried.h"
 #include "swap/advice.h"
 
 namespace sluice {
@@ -63,15 +64,6 @@ std::string advice_beyond_limit(int64_t bytes) {
       "a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a folder on a "
       "drive whose files can be that large {}",
       bytes, format_bytes(bytes), kNamesFolders);
-}
-
-template <typename Call>
-int retried(Call call) {
-  int result;
-  do {
-    result = call();
-  } while (result != 0 && errno == EINTR);
-  return result;
 }
 
 // What a file's folder can still take, and what the file itself would give back. Free space is that of a file system:

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/bytes.h"
+#include "core/retried.h"
 #include "swap/advice.h"
 #include "swap/record_store_impl.h"
 #include "swap/store_drives.h"
@@ -173,10 +174,7 @@ namespace {
 
 // -1: nothing is there, or nothing that can be a store: it may be a pipe, or on a file system without direct I/O.
 int open_to_look(const std::filesystem::path& path) {
-  int file;
-  do {
-    file = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK);
-  } while (file < 0 && errno == EINTR);
+  const int file = retried([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK); });
   constexpr int kNoStore[] = {ENOENT, ENOTDIR, ELOOP, ENXIO, EINVAL};
   if (file >= 0 || std::ranges::find(kNoStore, errno) != std::end(kNoStore)) return file;
   throw IoError({.action = "open",
@@ -196,10 +194,7 @@ std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, i
   std::optional<IoError> failed;
   for (size_t i : {0, 1}) {
     const int64_t offset = kIdentityOffset[i];
-    ssize_t moved;
-    do {
-      moved = pread(file, blocks[i].data(), kStoreBlockBytes, offset);
-    } while (moved < 0 && errno == EINTR);
+    const ssize_t moved = retried([&] { return pread(file, blocks[i].data(), kStoreBlockBytes, offset); });
     if (moved == kStoreBlockBytes) read[i] = blocks[i].span();
     if (moved >= 0) continue;
     failed.emplace(IoError::Details{.action = "read",

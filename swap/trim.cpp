@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/errors.h"
+#include "core/retried.h"
 #include "swap/drive.h"
 #include "swap/record_store.h"
 
@@ -77,10 +78,7 @@ int64_t give_back(const Drive& drive) {
   }
   remove_file(path);
   // The file has no name any more: what is not punched out is freed as it is closed.
-  int punched;
-  do {
-    punched = fallocate(drive.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, status.st_size);
-  } while (punched != 0 && errno == EINTR);
+  retried([&] { return fallocate(drive.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, status.st_size); });
   return status.st_blocks * kStatBlockBytes;
 }
 
