@@ -16,8 +16,8 @@
 namespace sluice {
 namespace {
 
-// "bound by nvme 1313 ms; read 70 %, compute 60 %, ...", or what was busiest where nothing bound the step, and what
-// share of its time the lanes were busy; a resource's only lane is not said twice.
+// "bound by nvme 1313 ms; read 70 %, compute 60 %, ... of the step", or what was busiest where nothing bound the step,
+// and for what share of the step each lane was busy; a resource's only lane is not said twice.
 std::string lane_words(const StepLanes& lanes, double step_ms) {
   LaneTimes busy_ms{};
   for (size_t lane = 0; lane < busy_ms.size(); ++lane) busy_ms[lane] = lanes.uses[lane].busy_ms;
@@ -33,10 +33,10 @@ std::string lane_words(const StepLanes& lanes, double step_ms) {
   std::string words =
       busiest.binds() ? fmt::format("bound by {} {:.0f} ms", name_of(bound), busiest.ms) : binding_words(busiest);
   for (size_t i = 0; i < all.size(); ++i) {
-    const double share = busiest.ms > 0 ? 100 * all[i].second / busiest.ms : 0;
+    const double share = step_ms > 0 ? 100 * all[i].second / step_ms : 0;
     words += fmt::format("{} {} {:.0f} %", i == 0 ? ";" : ",", all[i].first, share);
   }
-  return words;
+  return words + " of the step";
 }
 
 std::string memory_words(const Ledger& ledger, Tier tier) {

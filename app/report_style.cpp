@@ -15,8 +15,8 @@ main{max-width:1080px;margin:0 auto;padding:28px 20px 48px}
 h1{font-size:26px;margin:0;overflow-wrap:anywhere}h2{font-size:16px;margin:0 0 12px}
 p{margin:0 0 10px}.quiet{color:var(--quiet);font-size:13px;overflow-wrap:anywhere}
 .verdict{font-size:16px;max-width:78ch}
-section{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:16px 18px;margin-top:16px;min-width:0}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(340px,1fr));gap:0 16px}
+section{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:16px 18px;margin-top:16px;min-width:0;overflow-x:auto}
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(340px,100%),1fr));gap:0 16px}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin-top:14px}
 .tile{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:12px 14px}
 .tile span,.tile small{display:block;color:var(--quiet);font-size:12.5px}.tile b{display:block;font-size:20px}

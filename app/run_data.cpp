@@ -102,6 +102,11 @@ void add_facts(const Json& config, RunData& run) {
     const Json& value = config[at];
     run.facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
   };
+  const auto add_bytes = [&](const std::string& name, const char* pointer) {
+    const Json::json_pointer at(pointer);
+    if (!config.contains(at) || !config[at].is_number_integer()) return;
+    run.facts.emplace_back(name, format_bytes(config[at].get<int64_t>()));
+  };
   add("layers", "/model/n_layer");
   add("width", "/model/n_embd");
   add("vocabulary", "/model/vocab_size");
@@ -111,8 +116,8 @@ void add_facts(const Json& config, RunData& run) {
   const auto enabled = [&](const char* pointer) { return config.value(Json::json_pointer(pointer), false); };
   run.facts.emplace_back("precision", enabled("/bf16/enabled") ? "bf16" : enabled("/fp16/enabled") ? "fp16" : "fp32");
   add("gradient clipping", "/gradient_clipping");
-  add("device memory", "/sluice/device_memory");
-  add("host memory", "/sluice/host_memory");
+  add_bytes("device memory", "/sluice/device_memory");
+  add_bytes("host memory", "/sluice/host_memory");
   add("drives", "/sluice/nvme");
   add("elements of a chunk", "/sluice/chunk_elements");
   add("steps between commits", "/sluice/commit_interval");

@@ -92,6 +92,7 @@ class Training {
 RunSetup Training::set_it_up() {
   RunSetup setup = set_up(opening_.config, console_.log());
   validate(setup.config.data);
+  if (opening_.cache == CacheUse::kIfUnchanged) TextSource::check_is_there(setup.config.data.path);
   if (opening_.model_folder) {
     setup.section.folder = *opening_.model_folder;
     setup.config.model = model_section_text(setup.section);

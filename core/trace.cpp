@@ -16,6 +16,10 @@ namespace {
 
 constexpr int kThreadsOfRow = 10'000;  // a row's threads have neighbouring numbers, and so stand together
 
+// From 1 on: process 0 is the kernel's, and special to Perfetto (https://github.com/google/perfetto/issues/394).
+constexpr int kProcess = 1;
+int number_of(int row, int thread) { return 1 + row * kThreadsOfRow + thread; }
+
 constexpr std::string_view kBegin = "{\"traceEvents\":[\n";
 
 // Or is empty.
@@ -97,8 +101,8 @@ TraceWriter::Row& TraceWriter::row_at(int row) {
 
 void TraceWriter::name_thread(int row, int thread) {
   const std::string number = thread == 0 ? "" : fmt::format(" {}", thread + 1);
-  write_record(fmt::format(R"({{"name":"thread_name","ph":"M","pid":0,"tid":{},"args":{{"name":"{}{}"}}}})",
-                           row * kThreadsOfRow + thread, row_at(row).name, number));
+  write_record(fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}{}"}}}})",
+                           kProcess, number_of(row, thread), row_at(row).name, number));
 }
 
 int TraceWriter::free_thread(int row, int64_t begin_ns) {
@@ -117,8 +121,8 @@ void TraceWriter::event(int row, std::string_view name, int64_t begin_ns, int64_
   const int thread = free_thread(row, begin_ns);
   row_at(row).end_ns[static_cast<size_t>(thread)] = end_ns;
   // The format counts in microseconds.
-  write_record(fmt::format(R"({{"name":"{}","ph":"X","pid":0,"tid":{},"ts":{:.3f},"dur":{:.3f}}})", escaped(name),
-                           row * kThreadsOfRow + thread, static_cast<double>(begin_ns) / 1e3,
+  write_record(fmt::format(R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})", escaped(name),
+                           kProcess, number_of(row, thread), static_cast<double>(begin_ns) / 1e3,
                            static_cast<double>(end_ns - begin_ns) / 1e3));
 }
 

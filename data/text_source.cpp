@@ -115,21 +115,25 @@ std::string SkippedFiles::describe() const {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-TextSource TextSource::open(const fs::path& path, const Progress& progress) {
+void TextSource::check_is_there(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     throw ConfigError(fmt::format("data.path: {} is not there: name a file or a folder of UTF-8 text", path.string()));
   }
-  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
-    throw ConfigError(
-        fmt::format("data.path: {} is no file and no folder: name one of UTF-8 text; what comes from a pipe must be "
-                    "written to a file first",
-                    path.string()));
-  }
+  if (fs::is_directory(status) || fs::is_regular_file(status)) return;
+  throw ConfigError(
+      fmt::format("data.path: {} is no file and no folder: name one of UTF-8 text; what comes from a pipe must be "
+                  "written to a file first",
+                  path.string()));
+}
+
+TextSource TextSource::open(const fs::path& path, const Progress& progress) {
+  check_is_there(path);
   TextSource source;
   source.path_ = path;
-  const bool whole_folder = fs::is_directory(status);
+  std::error_code error;
+  const bool whole_folder = fs::is_directory(path, error);
   std::vector<fs::path> names = whole_folder ? walk_or_throw(path, source.skipped_) : std::vector{fs::path()};
   std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
   const auto file_of = [&](const fs::path& name) { return whole_folder ? path / name : path; };

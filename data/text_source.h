@@ -34,6 +34,8 @@ using Progress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
 class TextSource {
  public:
+  // Throws ConfigError where no file or folder is at the path.
+  static void check_is_there(const std::filesystem::path& path);
   // Reads every byte once, to know that it is text and for the fingerprint. Throws ConfigError when the path is
   // missing, when a file given by name is empty or no UTF-8 text (with the byte's offset) or when a folder holds no
   // text; IoError when something cannot be read.

@@ -267,7 +267,9 @@ TEST_F(RefusalsTest, folders_of_one_drive_share_its_space_and_several_drives_add
 
 TEST_F(RefusalsTest, text_that_is_missing_or_too_short_is_named) {
   expect_refused(sluice({"train", "@run.json", "--out", "@run"}), 2, "data.path is not given");
-  expect_refused(sluice({"train", "@run.json", "--out", "@run", "--data", "@nothing"}), 2, file("nothing"));
+  const Ended nothing = sluice({"train", "@run.json", "--out", "@run", "--data", "@nothing"});
+  expect_refused(nothing, 2, file("nothing"));
+  EXPECT_THAT(nothing.err, testing::Not(HasSubstr("measuring"))) << "what takes time comes after what is refused";
   std::ofstream(file("short.txt")) << "too short to fill one batch";
   const Ended ended = sluice({"train", "@run.json", "--out", "@run", "--data", "@short.txt"});
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
@@ -275,14 +277,15 @@ TEST_F(RefusalsTest, text_that_is_missing_or_too_short_is_named) {
 }
 
 TEST_F(RefusalsTest, a_refused_run_leaves_no_folder_behind) {
-  expect_refused(sluice({"train", "@run.json", "--out", "@new/run", "--data", "@nowhere"}), 2, "nowhere is not there");
+  fs::create_directory(file("textless"));  // which shows as the text is read, in the run's folder
+  expect_refused(sluice({"train", "@run.json", "--out", "@new/run", "--data", "@textless"}), 2, "textless");
   EXPECT_FALSE(fs::exists(file("new")));
   const std::string drives = "sluice.nvme=[\"" + file("drives/a") + "\", \"" + file("drives/b") + "\", \"/proc/nope\"]";
   expect_refused(train("new/run", {"--set", drives}), 1, "/proc/nope");
   EXPECT_FALSE(fs::exists(file("new")));
   EXPECT_FALSE(fs::exists(file("drives")));
   fs::create_directory(file("mine"));
-  expect_refused(sluice({"train", "@run.json", "--out", "@mine", "--data", "@nowhere"}), 2, "nowhere is not there");
+  expect_refused(sluice({"train", "@run.json", "--out", "@mine", "--data", "@textless"}), 2, "textless");
   EXPECT_TRUE(fs::exists(file("mine")));
   fs::create_symlink(file("not_mounted"), file("link"));
   expect_refused(train("link/run"), 1, "creation of");

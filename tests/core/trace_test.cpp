@@ -34,9 +34,9 @@ TEST_F(Trace, names_rows_and_counts_in_microseconds) {
   trace.close();
   EXPECT_EQ(text(),
             "{\"traceEvents\":[\n"
-            R"({"name":"thread_name","ph":"M","pid":0,"tid":20000,"args":{"name":"nvme read"}},)"
+            R"({"name":"thread_name","ph":"M","pid":1,"tid":20001,"args":{"name":"nvme read"}},)"
             "\n"
-            R"({"name":"swap_in h.0","ph":"X","pid":0,"tid":20000,"ts":1.500,"dur":3.250})"
+            R"({"name":"swap_in h.0","ph":"X","pid":1,"tid":20001,"ts":1.500,"dur":3.250})"
             "\n]}\n");
 }
 
@@ -48,9 +48,9 @@ TEST_F(Trace, has_a_thread_for_each_event_that_a_row_has_at_once) {
   trace.event(1, "c", 3000, 5000);
   trace.event(1, "d", 4000, 6000);
   trace.close();
-  EXPECT_THAT(text(), testing::HasSubstr(R"("tid":10001,"args":{"name":"read 2"}})"));
-  for (const char* event : {R"("a","ph":"X","pid":0,"tid":10000,)", R"("b","ph":"X","pid":0,"tid":10001,)",
-                            R"("c","ph":"X","pid":0,"tid":10001,)", R"("d","ph":"X","pid":0,"tid":10000,)"}) {
+  EXPECT_THAT(text(), testing::HasSubstr(R"("tid":10002,"args":{"name":"read 2"}})"));
+  for (const char* event : {R"("a","ph":"X","pid":1,"tid":10001,)", R"("b","ph":"X","pid":1,"tid":10002,)",
+                            R"("c","ph":"X","pid":1,"tid":10002,)", R"("d","ph":"X","pid":1,"tid":10001,)"}) {
     EXPECT_THAT(text(), testing::HasSubstr(event));
   }
   EXPECT_THAT(text(), testing::Not(testing::HasSubstr("read 3")));

@@ -132,7 +132,8 @@ class Traces : public ::testing::Test {
     std::map<int, double> ends;  // events of one thread must not overlap
     std::map<std::string, std::vector<Event>> rows;
     for (const Json& event : trace["traceEvents"]) {
-      EXPECT_EQ(event["pid"], 0);
+      EXPECT_EQ(event["pid"], 1);
+      EXPECT_GE(event["tid"], 1);  // 0 is the idle task of a kernel
       if (event["ph"] == "M") {
         EXPECT_EQ(event["name"], "thread_name");
         EXPECT_TRUE(names.emplace(event["tid"], event["args"]["name"]).second) << "a thread named twice";
