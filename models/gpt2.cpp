@@ -110,6 +110,7 @@ std::vector<VisitTime> Gpt2::measure_visits(const ComputeMemory& memory) {
 std::vector<VisitTime> Gpt2::estimate_visits(double tflop_per_s) const {
   return estimate_gpt2_visits(impl_->visits.layout(), impl_->config, impl_->options, tflop_per_s);
 }
+double Gpt2::trial_flops() const { return gpt2_trial_flops(impl_->visits.layout(), impl_->config, impl_->options); }
 ComputeMemory Gpt2::estimate_memory() const {
   return {.workspace_bytes = estimate_gpt2_workspace(impl_->config, impl_->options),
           .graph_bytes = estimate_gpt2_graphs(impl_->visits.layout(), impl_->config, impl_->options)};

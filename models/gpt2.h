@@ -101,6 +101,7 @@ class Gpt2 {
   // (set_process first: threads have scratch of their own), or by a closed form that runs nothing.
   ComputeMemory measure_memory();
   ComputeMemory estimate_memory() const;
+  double trial_flops() const;  // of the matrix products that measure_memory() computes
   // What each visit takes for one micro-batch: measured, one of each kind in the memory that measure_memory() gave (a
   // second or so; before the arenas are taken), or matrix products alone at a speed.
   std::vector<VisitTime> measure_visits(const ComputeMemory& memory);

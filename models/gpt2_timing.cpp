@@ -10,15 +10,13 @@
 #include "core/geometry.h"
 #include "core/median.h"
 #include "engine/plan.h"
-#include "libtorch/practice_turn.h"
+#include "libtorch/stand_in_turn.h"
 #include "libtorch/visit_memory.h"
 #include "offload/device_wait.h"
 
 namespace sluice {
 namespace {
 
-constexpr int64_t kLongEnoughNs = 100'000'000;  // for one kind's pass
-constexpr size_t kFewestRuns = 2;
 constexpr int64_t kMoreThanCachesBytes = int64_t{64} << 20;
 
 // With small numbers everywhere.
@@ -54,12 +52,15 @@ class Timing {
   }
 
  private:
-  PracticeTurn::Of turn_of(int visit) const {
+  StandInTurn::Of turn_of(int visit) const {
     return {.model = probe_.visits.layout().spec,
             .geometry = geometry_,
             .visit = visit,
-            .weights = weights_dtype(probe_.options.precision),
-            .graph_bytes = graph_bytes_[static_cast<size_t>(visit)]};
+            .weights = weights_dtype(probe_.options.precision)};
+  }
+  int64_t graph_of(int visit) const { return graph_bytes_[static_cast<size_t>(visit)]; }
+  int64_t bytes_for(int visit) const {
+    return StandInTurn::bytes(turn_of(visit)) + round_up(graph_of(visit), kDeviceAlignmentBytes);
   }
 
   // Of each kind as many visits as caches do not hold; returns the largest kind's bytes.
@@ -68,8 +69,7 @@ class Timing {
     for (std::vector<int>& visits : alike_) {
       int64_t bytes = 0;
       size_t kept = 0;
-      while (kept < visits.size() && bytes < kMoreThanCachesBytes)
-        bytes += PracticeTurn::bytes(turn_of(visits[kept++]));
+      while (kept < visits.size() && bytes < kMoreThanCachesBytes) bytes += bytes_for(visits[kept++]);
       visits.resize(kept);
       largest = std::max(largest, bytes);
     }
@@ -80,11 +80,13 @@ class Timing {
     std::vector<Practised> turns;
     std::byte* at = device_->memory() + workspace_bytes_;
     for (const int visit : visits) {
-      turns.push_back({visit, PracticeTurn(turn_of(visit), *device_, at)});
-      at += PracticeTurn::bytes(turn_of(visit));
+      const StandInTurn::Of of = turn_of(visit);
+      turns.push_back(
+          {visit, PracticeTurn(of, *device_, at), {at + StandInTurn::bytes(of), static_cast<size_t>(graph_of(visit))}});
+      at += bytes_for(visit);
     }
-    const bool sink = turns.front().turn.outputs().empty(), keeps = graph_bytes_[static_cast<size_t>(visits[0])] > 0;
-    using enum PracticeTurn::Graph;
+    const bool sink = turns.front().turn.outputs().empty(), keeps = !turns.front().graph.empty();
+    using enum Graph;
     VisitTime time{.forward_ms = sink ? 0 : medians_ms(turns, {Pass::kForward}, kNone)[0],
                    .backward_ms = medians_ms(turns, {Pass::kBackward}, kNone)[0]};
     if (keeps) {
@@ -99,11 +101,12 @@ class Timing {
   struct Practised {
     int visit = 0;
     PracticeTurn turn;
+    std::span<std::byte> graph;
   };
+  enum class Graph : uint8_t { kNone, kKept };
 
   // Of each of these passes, which every visit runs one after the other.
-  std::vector<double> medians_ms(std::vector<Practised>& turns, const std::vector<Pass>& passes,
-                                 PracticeTurn::Graph graph) {
+  std::vector<double> medians_ms(std::vector<Practised>& turns, const std::vector<Pass>& passes, Graph keeping) {
     const VisitScope scope(visits_);
     const Gpt2Tokens tokens{.batch = probe_.options.batch,
                             .sequence = probe_.options.sequence,
@@ -112,11 +115,11 @@ class Timing {
                             .logits = {}};
     std::vector<std::vector<double>> runs_ms(passes.size());
     const int64_t began = now_ns();
-    while (runs_ms[0].size() < kFewestRuns || now_ns() - began < kLongEnoughNs) {
-      auto& [visit, turn] = turns[runs_ms[0].size() % turns.size()];
+    while (!are_enough_runs(std::ssize(runs_ms[0]), now_ns() - began)) {
+      auto& [visit, turn, graph] = turns[runs_ms[0].size() % turns.size()];
       for (size_t pass = 0; pass < passes.size(); ++pass) {
         const int64_t from = now_ns();
-        turn.begin(passes[pass], graph);
+        turn.begin(passes[pass], keeping == Graph::kKept ? graph : std::span<std::byte>());
         probe_.visits.run(visit, turn, tokens);
         wait_.for_compute();
         runs_ms[pass].push_back(static_cast<double>(now_ns() - from) / 1e6);
@@ -139,6 +142,11 @@ class Timing {
 };
 
 }  // namespace
+
+bool are_enough_runs(int64_t runs, int64_t took_ns) {
+  constexpr int64_t kFewestRuns = 2, kLongEnoughNs = 100'000'000, kOnceWillDoNs = 5'000'000'000;
+  return took_ns >= (runs < kFewestRuns ? kOnceWillDoNs : kLongEnoughNs);
+}
 
 std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {
   const Gpt2Layout& layout = probe.visits.layout();
@@ -199,6 +207,19 @@ std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2
     }
   }
   return times;
+}
+
+double gpt2_trial_flops(const Gpt2Layout& layout, const Gpt2Config& config, const Gpt2Options& options) {
+  const std::vector<VisitTime> times = estimate_gpt2_visits(layout, config, options, 1);
+  double ms = 0;
+  for (size_t visit = 0; visit < times.size(); ++visit) {
+    if (layout.first_like(static_cast<int>(visit)) < static_cast<int>(visit)) continue;
+    const VisitTime& time = times[visit];
+    const double evaluation_ms = time.backward_ms / 3;
+    ms += time.forward_ms + evaluation_ms + time.backward_ms + time.keeping_forward_ms;
+    if (layout.roles[visit].kind == Gpt2Kind::kBlock) ms += time.kept_backward_ms;  // tiles keep no graph
+  }
+  return ms * 1e9;  // in a ms at 1 TFLOP/s
 }
 
 }  // namespace sluice

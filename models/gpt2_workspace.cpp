@@ -5,9 +5,10 @@
 
 #include "core/bytes.h"
 #include "core/geometry.h"
+#include "libtorch/probe_memory.h"
 #include "libtorch/process.h"
+#include "libtorch/stand_in_turn.h"
 #include "libtorch/visit_memory.h"
-#include "libtorch/zero_turn.h"
 #include "models/causal_attention.h"
 
 namespace sluice {
@@ -36,40 +37,41 @@ class Measuring {
         zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0),
         workspace_(probe.options.device, more_than_enough(probe)),
         graph_(probe.options.device, more_than_enough(probe)),
-        turns_(probe.options.device, 2 * largest_turn()),
+        turn_(probe.options.device, largest_turn()),
         memory_(workspace_.span(), workspace_.stream()) {}
 
   // The graph's bytes, where the forward keeps one.
   int64_t run(int visit) {
     for (const Pass pass : {Pass::kForward, Pass::kEvaluate, Pass::kBackward}) {
       run(visit, pass, {});
-      turns_.take_back();
+      turn_.give_back();
     }
     if (spec().visits[static_cast<size_t>(visit)].gives.empty()) return 0;
     run(visit, Pass::kForward, graph_.span());
     const int64_t graph_bytes = probe_.visits.graph_peak_bytes(visit);
     if (graph_bytes > 0) run(visit, Pass::kBackward, graph_.span());
     probe_.visits.forget_graphs();
-    turns_.take_back();
-    graph_.take_back();
+    turn_.give_back();
+    graph_.give_back();
     return graph_bytes;
   }
   int64_t workspace_bytes() const { return memory_.high_water_bytes(); }
 
  private:
   const ModelSpec& spec() const { return probe_.visits.layout().spec; }
-  ZeroTurn::Of turn_of(int visit) const {
+  StandInTurn::Of turn_of(int visit) const {
     return {.model = spec(), .geometry = geometry_, .visit = visit, .weights = weights_dtype(probe_.options.precision)};
   }
   int64_t largest_turn() const {
     int64_t largest = 0;
     for (int visit = 0; visit < static_cast<int>(spec().visits.size()); ++visit) {
-      largest = std::max(largest, ZeroTurn::bytes(turn_of(visit)));
+      largest = std::max(largest, StandInTurn::bytes(turn_of(visit)));
     }
     return largest;
   }
   void run(int visit, Pass pass, std::span<std::byte> graph) {
-    ZeroTurn turn(turn_of(visit), pass, turns_, graph);
+    IdleTurn turn(turn_of(visit), turn_.span().data());
+    turn.begin(pass, graph);
     const VisitScope scope(memory_);
     probe_.visits.run(visit, turn,
                       {.batch = probe_.options.batch,
@@ -82,7 +84,7 @@ class Measuring {
   const Gpt2Probe& probe_;
   Geometry geometry_;
   std::vector<int64_t> zeros_;
-  ProbeMemory workspace_, graph_, turns_;
+  ProbeMemory workspace_, graph_, turn_;
   VisitMemory memory_;
 };
 

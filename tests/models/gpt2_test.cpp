@@ -7,6 +7,8 @@
 
 #include "core/errors.h"
 #include "libtorch/process.h"
+#include "models/gpt2_timing.h"
+#include "models/gpt2_timing.h"
 
 namespace sluice::testing {
 namespace {
@@ -108,6 +110,36 @@ TEST(VisitTimes, are_measured_for_every_visit_and_a_sink_has_no_forward_of_its_o
       EXPECT_EQ(times[i].kept_backward_ms > 0, block);
     }
   }
+}
+
+TEST(VisitTimes, need_a_tenth_of_a_second_of_runs_and_two_or_one_of_five_seconds) {
+  constexpr int64_t kMs = 1'000'000;
+  EXPECT_FALSE(are_enough_runs(0, 0));
+  EXPECT_FALSE(are_enough_runs(1, 4999 * kMs));
+  EXPECT_TRUE(are_enough_runs(1, 5000 * kMs));
+  EXPECT_FALSE(are_enough_runs(2, 99 * kMs));
+  EXPECT_TRUE(are_enough_runs(2, 100 * kMs));
+}
+
+// Of a step's operations, its forward is a third. A block runs forward, evaluation, backward with recomputation, and
+// once more forward and backward with a graph kept; the head evaluation and both in one.
+TEST(Trial, computes_one_block_of_each_kind_in_every_pass) {
+  Gpt2Config config = small();
+  config.vocab_size = 330;
+  const Gpt2Options options{.batch = 3, .sequence = 33};
+  const auto flops = [&](int64_t layers) {
+    config.n_layer = layers;
+    return Gpt2(config, options).trial_flops();
+  };
+  const auto forward_flops = [&](int64_t layers) {
+    config.n_layer = layers;
+    return Gpt2(config, options).training_flops_per_token() / 3 * 3 * 33;
+  };
+  const double block = forward_flops(2) - forward_flops(1), head = forward_flops(1) - block;
+  EXPECT_NEAR(flops(1), 8 * block + 4 * head, 1e-6 * flops(1));
+  EXPECT_DOUBLE_EQ(flops(7), flops(1));
+  config.tiling = {2, 5};
+  EXPECT_NEAR(flops(7), 6 * (block + head * 2 / 5), 1e-6 * flops(1)) << "of five tiles the first and another one";
 }
 
 TEST(VisitTimes, of_a_machine_of_known_speed_are_the_operations_of_training_and_of_recomputing) {

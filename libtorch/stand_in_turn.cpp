@@ -1,6 +1,7 @@
-#include "libtorch/practice_turn.h"
+#include "libtorch/stand_in_turn.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/bytes.h"
 #include "engine/plan.h"
@@ -12,16 +13,14 @@ namespace {
 struct Layout {
   std::vector<int64_t> weights, open;  // of the visit's partitions
   std::vector<int64_t> tensors;        // that it takes, then those that it gives
-  int64_t graph = 0, bytes = 0;
+  int64_t bytes = 0;
 };
 
-Layout layout_of(const PracticeTurn::Of& of) {
+Layout layout_of(const StandInTurn::Of& of) {
   const VisitSpec& spec = of.model.visits[static_cast<size_t>(of.visit)];
   Layout layout;
   const auto take = [&layout](int64_t bytes) {
-    const int64_t at = layout.bytes;
-    layout.bytes += round_up(bytes, kDeviceAlignmentBytes);
-    return at;
+    return std::exchange(layout.bytes, layout.bytes + round_up(bytes, kDeviceAlignmentBytes));
   };
   for (const int p : spec.partitions) {
     layout.weights.push_back(take(of.geometry.partitions()[p].elements * bytes_of(of.weights)));
@@ -30,15 +29,14 @@ Layout layout_of(const PracticeTurn::Of& of) {
   for (const auto* tensors : {&spec.takes, &spec.gives}) {
     for (const int t : *tensors) layout.tensors.push_back(take(of.model.tensors[static_cast<size_t>(t)].bytes()));
   }
-  layout.graph = take(of.graph_bytes);
   return layout;
 }
 
 }  // namespace
 
-int64_t PracticeTurn::bytes(const Of& of) { return layout_of(of).bytes; }
+int64_t StandInTurn::bytes(const Of& of) { return layout_of(of).bytes; }
 
-PracticeTurn::PracticeTurn(const Of& of, Device& device, std::byte* at) : device_(device) {
+StandInTurn::StandInTurn(const Of& of, std::byte* at) {
   const VisitSpec& spec = of.model.visits[static_cast<size_t>(of.visit)];
   const Layout layout = layout_of(of);
   for (size_t i = 0; i < spec.partitions.size(); ++i) {
@@ -47,8 +45,6 @@ PracticeTurn::PracticeTurn(const Of& of, Device& device, std::byte* at) : device
       open_.push_back(reinterpret_cast<float*>(at + layout.open[i]) + parameter.offset);
     }
   }
-  graph_ = {at + layout.graph, static_cast<size_t>(of.graph_bytes)};
-  contributed_.resize(weights_.size());
   auto place = layout.tensors.begin();
   const auto add = [&](std::vector<TensorView>& views, int t) {
     const TensorSpec& tensor = of.model.tensors[static_cast<size_t>(t)];
@@ -58,16 +54,28 @@ PracticeTurn::PracticeTurn(const Of& of, Device& device, std::byte* at) : device
   for (const int t : spec.gives) add(outputs_, t);
 }
 
-void PracticeTurn::begin(Pass pass, Graph graph) {
+void StandInTurn::begin(Pass pass, std::span<std::byte> graph) {
   pass_ = pass;
-  keeping_ = graph;
-  std::fill(contributed_.begin(), contributed_.end(), Contributed::kNo);
+  graph_ = graph;
+}
+
+std::span<float> StandInTurn::open_gradient(int weight) {
+  const auto which = static_cast<size_t>(weight);
+  return {open_[which], static_cast<size_t>(weights_[which].parameter->elements)};
+}
+
+PracticeTurn::PracticeTurn(const Of& of, Device& device, std::byte* at)
+    : StandInTurn(of, at), device_(device), contributed_(weights().size()) {}
+
+void PracticeTurn::begin(Pass pass, std::span<std::byte> graph) {
+  StandInTurn::begin(pass, graph);
+  std::ranges::fill(contributed_, Contributed::kNo);
 }
 
 void PracticeTurn::contribute(int weight, const std::byte* gradient, DType dtype) {
   Contributed& seen = contributed_[static_cast<size_t>(weight)];
-  device_.add_gradient(open_[static_cast<size_t>(weight)],
-                       {gradient, dtype, weights_[static_cast<size_t>(weight)].parameter->elements},
+  const std::span<float> open = StandInTurn::open_gradient(weight);
+  device_.add_gradient(open.data(), {gradient, dtype, static_cast<int64_t>(open.size())},
                        seen == Contributed::kYes ? Contribution::kLater : Contribution::kFirst);
   seen = Contributed::kYes;
 }
@@ -77,11 +85,11 @@ void PracticeTurn::contribute_part(int weight, int64_t first, const GradientView
 }
 
 std::span<float> PracticeTurn::open_gradient(int weight) {
-  const auto which = static_cast<size_t>(weight);
-  const int64_t elements = weights_[which].parameter->elements;
-  if (contributed_[which] == Contributed::kNo) device_.zero(reinterpret_cast<std::byte*>(open_[which]), elements * 4);
-  contributed_[which] = Contributed::kYes;
-  return {open_[which], static_cast<size_t>(elements)};
+  const std::span<float> open = StandInTurn::open_gradient(weight);
+  Contributed& seen = contributed_[static_cast<size_t>(weight)];
+  if (seen == Contributed::kNo) device_.zero(reinterpret_cast<std::byte*>(open.data()), std::ssize(open) * 4);
+  seen = Contributed::kYes;
+  return open;
 }
 
 }  // namespace sluice
