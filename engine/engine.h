@@ -26,63 +26,36 @@
 #include "engine/record_access.h"
 #include "engine/step.h"
 #include "engine/step_lanes.h"
+#include "engine/visit_turn.h"
 #include "offload/device.h"
 #include "swap/record_store.h"
 
 namespace sluice {
 
-// One parameter on the device while a visit runs.
-struct WeightView {
-  const Parameter* parameter = nullptr;
-  std::byte* address = nullptr;  // contiguous, of the precision's weights dtype; read only
-  DType dtype = DType::kFp32;
-};
-// A boundary tensor of one micro-batch on the device; 256-byte aligned.
-struct TensorView {
-  std::byte* address = nullptr;
-  int64_t elements = 0;
-  DType dtype = DType::kFp32;
-};
-
 class Engine;
 
-// A visit's turn for one micro-batch. While it lives, the addresses it names are valid; its destruction ends the turn.
-// Once its step has been given up a turn is over: what is called of it then throws std::logic_error.
-//   kForward:  read weights, inputs; fill outputs.
-//   kBackward: read weights, inputs, output_gradients; fill input_gradients (an input gradient may have the address of
-//              its input: write it last); contribute gradients of weights. A sink visit starts from its loss.
-//   kEvaluate: as kForward; a sink may compute a loss or hand out logits.
-class Use {
+// The turn of a visit whose bytes the engine moves; its destruction ends the turn. Once its step has been given up a
+// turn is over: what is called of it then throws std::logic_error.
+class Use final : public VisitTurn {
  public:
   Use(Use&& other) noexcept;
   Use& operator=(Use&&) = delete;
-  ~Use();
+  ~Use() override;
 
   int visit() const;
   int micro_batch() const;
-  Pass pass() const;
-  std::span<const WeightView> weights() const;  // partitions in the visit's order, their parameters in declared order
-  std::span<const TensorView> inputs() const, outputs() const;                    // in the order of takes, gives
-  std::span<const TensorView> output_gradients() const, input_gradients() const;  // kBackward only
-  // Where the plan has room for it. kForward: memory in which to keep what this turn's backward would compute again.
-  // kBackward: the same memory, as its forward left it; weights and inputs have not moved or changed since then.
-  // Empty: the backward computes it again. Has as many bytes as PlanOptions::graph_bytes say for the visit.
-  std::span<std::byte> graph() const;
-
-  // Adds a gradient to weight i's open gradient (fp32, in arrival order). May be called several times a turn (tiles of
-  // tokens), or never: no gradient.
-  void contribute(int weight, const std::byte* gradient, DType dtype);
-  // The same for the weight's elements from `first` on, as many as the part has.
-  void contribute_part(int weight, int64_t first, const GradientView& part);
-  // The open gradient itself, zero where nothing has been contributed, for gradients that touch few elements: on the
-  // device, in the order of its compute.
-  std::span<float> open_gradient(int weight);
-  // What a sink multiplies its loss with before the backward (1 but for fp16): gradients stay in that domain until the
-  // update.
-  double loss_scale() const;
-  // The loss of this micro-batch, from a sink, without that factor; the step's loss is the mean over micro-batches. The
-  // number lies on the device and is read in the order of its compute: what is called for later may overwrite it.
-  void report_loss(const double* loss);
+  Pass pass() const override;
+  std::span<const WeightView> weights() const override;
+  std::span<const TensorView> inputs() const override;
+  std::span<const TensorView> outputs() const override;
+  std::span<const TensorView> output_gradients() const override;
+  std::span<const TensorView> input_gradients() const override;
+  std::span<std::byte> graph() const override;
+  void contribute(int weight, const std::byte* gradient, DType dtype) override;
+  void contribute_part(int weight, int64_t first, const GradientView& part) override;
+  std::span<float> open_gradient(int weight) override;
+  double loss_scale() const override;
+  void report_loss(const double* loss) override;
 
  private:
   friend class Engine;

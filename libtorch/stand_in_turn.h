@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/geometry.h"
-#include "libtorch/visit_turn.h"
+#include "engine/visit_turn.h"
 #include "offload/device.h"
 
 namespace sluice {

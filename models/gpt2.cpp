@@ -8,7 +8,6 @@
 
 #include "core/errors.h"
 #include "libtorch/visit_memory.h"
-#include "libtorch/visit_turn.h"
 #include "models/gpt2_timing.h"
 #include "models/gpt2_visits.h"
 #include "models/gpt2_workspace.h"
@@ -71,8 +70,7 @@ struct Gpt2::Impl {
   void run(Use& use, const Gpt2Tokens& tokens) {
     std::optional<VisitScope> scope;
     if (memory) scope.emplace(*memory);
-    UseTurn turn(use);
-    visits.run(use.visit(), turn, tokens);
+    visits.run(use.visit(), use, tokens);
   }
 
   Gpt2Config config;

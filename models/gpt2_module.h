@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "libtorch/visit_turn.h"
+#include "engine/visit_turn.h"
 
 namespace sluice {
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "libtorch/visit_turn.h"
+#include "engine/visit_turn.h"
 #include "models/gpt2.h"
 
 namespace sluice {

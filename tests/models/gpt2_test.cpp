@@ -8,7 +8,6 @@
 #include "core/errors.h"
 #include "libtorch/process.h"
 #include "models/gpt2_timing.h"
-#include "models/gpt2_timing.h"
 
 namespace sluice::testing {
 namespace {
