@@ -181,7 +181,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   }
   const StopRequests requests;
   const auto between = [&requests] { stop_where_asked(requests); };
-  const WorkspaceNeed workspace = find_workspace(setup);
+  const WorkspaceNeed workspace = find_workspace(setup, console.log());
   const std::vector<fs::path> drives = store_drives(setup.config);
   PlanOptions plan = plan_options(setup, workspace.memory);
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept

@@ -121,4 +121,9 @@ std::string format_duration(double seconds) {
                    : fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
+std::string duration_beside(double seconds) {
+  if (seconds < 60) return "";
+  return fmt::format(" ({} {})", format_duration(seconds), std::llround(seconds) < 3600 ? "min" : "h");
+}
+
 }  // namespace sluice

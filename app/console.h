@@ -37,5 +37,7 @@ std::string one_row(const std::string& bar, const std::string& text, size_t colu
 
 // "1:05:09", "4:07": hours, minutes and seconds.
 std::string format_duration(double seconds);
+// " (1:05:09 h)", " (4:07 min)": to stand behind so many seconds or milliseconds. Empty below a minute.
+std::string duration_beside(double seconds);
 
 }  // namespace sluice

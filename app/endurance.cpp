@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "app/console.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/drive_folders.h"
@@ -17,6 +18,8 @@ constexpr double kSecondsPerDay = 24 * 60 * 60, kTerabyte = 1e12;
 
 // As drives are rated: decimal.
 std::string terabytes(double bytes) { return fmt::format("{:.3g} TB", bytes / kTerabyte); }
+
+std::string seconds(double value) { return fmt::format("{:.3g} s{}", value, duration_beside(value)); }
 
 std::string days_words(double days) {
   if (days < 1) return "less than a day";
@@ -34,6 +37,14 @@ std::string words_of(const WrittenDrive& drive) {
 }
 
 }  // namespace
+
+std::optional<WriteRate> rate_of(const WrittenSteps& written) {
+  if (written.steps == 0) return std::nullopt;
+  const bool usual = written.steps >= written.commit_interval;
+  return WriteRate{
+      .bytes_per_step = usual ? written.bytes / written.steps : static_cast<int64_t>(written.planned_bytes_per_step),
+      .step_seconds = written.seconds / static_cast<double>(written.steps)};
+}
 
 std::vector<WrittenDrive> by_device(std::span<const DriveWear> folders, std::span<const uint32_t> parts) {
   SLUICE_CHECK(folders.size() == parts.size(), "a part for each folder");
@@ -84,7 +95,7 @@ std::string words_of(const EnduranceConfig& asked, const WriteRate& rate, const 
   const Endurance endurance = endurance_of(asked, rate, drives);
   std::string text = fmt::format("nvme writes       {} a step", format_bytes(rate.bytes_per_step));
   if (endurance.bytes_per_day) {
-    text += fmt::format(", {} a day at {:.3g} s a step", terabytes(*endurance.bytes_per_day), rate.step_seconds);
+    text += fmt::format(", {} a day at {} a step", terabytes(*endurance.bytes_per_day), seconds(rate.step_seconds));
   }
   text += "\n";
   const bool are_several = drives.list.size() > 1;
@@ -100,9 +111,9 @@ std::string words_of(const EnduranceConfig& asked, const WriteRate& rate, const 
     text += fmt::format("endurance         {:g} TB last {} at this rate{} ({:g} days are asked for)\n",
                         asked.terabytes_written, days_words(*endurance.lasts_days), first, asked.days);
   } else if (endurance.lasts_steps) {
-    text += fmt::format("endurance         {:g} TB last {:.3g} steps{}: {:g} days of steps of {:.3g} s\n",
+    text += fmt::format("endurance         {:g} TB last {:.3g} steps{}: {:g} days of steps of {}\n",
                         asked.terabytes_written, *endurance.lasts_steps, first, asked.days,
-                        asked.days * kSecondsPerDay / std::max(*endurance.lasts_steps, 1e-9));
+                        seconds(asked.days * kSecondsPerDay / std::max(*endurance.lasts_steps, 1e-9)));
   }
   return text;
 }

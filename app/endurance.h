@@ -17,6 +17,17 @@ struct WriteRate {
   double step_seconds = 0;     // 0: not known
 };
 
+// Steps that were run, and what their plan says.
+struct WrittenSteps {
+  int64_t steps = 0, bytes = 0;
+  double seconds = 0;
+  int commit_interval = 1;
+  double planned_bytes_per_step = 0;
+};
+// Of steps that go on like these. Fewer than lie between commits had the last one's all the same: the plan says what is
+// usual then. Nothing where there were none.
+std::optional<WriteRate> rate_of(const WrittenSteps& written);
+
 // A drive and what it takes of all that is written.
 struct WrittenDrive {
   DriveWear wear;

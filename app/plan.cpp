@@ -172,11 +172,8 @@ std::string outlook_words(const Outlook& outlook, const std::vector<std::string>
                             prediction_words(outlook.what_if->prediction, tokens, CriticalOf::kPlans));
 }
 
-// Another machine's compute is not tried on this one.
-WorkspaceNeed workspace_for(RunSetup& setup, const std::optional<MachineSpeeds>& named) {
-  const bool elsewhere = named && named->compute_tflop_per_s > 0;
-  return elsewhere ? estimate_workspace(setup) : find_workspace(setup);
-}
+// Where a machine's file says how fast it computes, nothing is tried on this one.
+bool is_elsewhere(const std::optional<MachineSpeeds>& named) { return named && named->compute_tflop_per_s > 0; }
 
 // Of a machine whose file says how many drives it has, where the configuration names none.
 PlanOptions plan_options_for(const RunSetup& setup, const std::optional<MachineSpeeds>& named,
@@ -186,20 +183,10 @@ PlanOptions plan_options_for(const RunSetup& setup, const std::optional<MachineS
   return options;
 }
 
-// Nothing is printed until all plans are made.
-void say_what_takes_long(const RunSetup& setup, int micro_batches, const Log& log) {
-  constexpr int64_t kSoonPlanned = 50'000, kSoonPlannedChunks = 20'000;
-  const auto visits = static_cast<int64_t>(setup.model.spec().visits.size());
-  const int64_t chunk_elements = setup.config.sluice.chunk_elements;
-  const int64_t chunks = chunk_elements > 0 ? setup.model.parameter_count() / chunk_elements : 0;
-  if (chunks > kSoonPlannedChunks) {
-    say(log, LogLevel::kInfo,
-        fmt::format("planning {} chunks of {} elements (sluice.chunk_elements): this can take minutes", chunks,
-                    chunk_elements));
-  }
-  if (micro_batches * visits < kSoonPlanned) return;
-  say(log, LogLevel::kInfo,
-      fmt::format("planning steps of {} micro-batches in {} visits: this can take minutes", micro_batches, visits));
+std::string_view source_of(const WorkspaceNeed& workspace, const std::optional<MachineSpeeds>& named) {
+  if (workspace.from == WorkspaceNeed::From::kMeasured) return "measured";
+  return is_elsewhere(named) ? "by the closed form: another machine's compute is not tried on this one"
+                             : "by the closed form: a micro-batch is too large to be tried here";
 }
 
 }  // namespace
@@ -214,14 +201,17 @@ void run_plan(const PlanCommand& command, Console& console) {
   if (!command.what_if.empty()) {
     what_if = changed_resources(resources_of(plan_options_for(setup, named, {})), command.what_if, tokens);
   }
-  const WorkspaceNeed workspace = workspace_for(setup, named);
+  const WorkspaceNeed workspace =
+      is_elsewhere(named) ? estimate_workspace(setup) : find_workspace(setup, console.log());
   PlanOptions options = plan_options_for(setup, named, workspace.memory);
   options.speeds = find_speeds(
       setup, workspace,
       {.machine = named, .folders = store_drives(setup.config), .waiting_ms = {}, .drive_count = options.drives},
       console.log());
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
-  say_what_takes_long(setup, std::max(options.micro_batches, what_if ? what_if->micro_batches : 0), console.log());
+  PlanOptions longest = options;
+  if (what_if) longest.micro_batches = std::max(options.micro_batches, what_if->micro_batches);
+  say_what_planning_takes(setup.model.spec(), longest, console.log());
   const Plan plan = make_plan(setup.model.spec(), options);
   std::optional<Outlook> outlook;
   if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, {what_if, command.what_if});
@@ -241,7 +231,7 @@ void run_plan(const PlanCommand& command, Console& console) {
   }
   console.print(fmt::format("{} parameters in {}; workspace {} ({})", setup.model.parameter_count(),
                             name_of(plan.options.precision), format_bytes(workspace.memory.workspace_bytes),
-                            workspace.from == WorkspaceNeed::From::kMeasured ? "measured" : "by the closed form"));
+                            source_of(workspace, named)));
   console.print(plan.table());
   if (outlook) console.print(outlook_words(*outlook, command.what_if, options, tokens));
   console.print(words_of(asked, rate, drives));

@@ -67,6 +67,17 @@ std::vector<ParameterGroup> groups_of(const RunConfig& config, const Gpt2& model
   return groups;
 }
 
+void say_what_trial_takes(const RunSetup& setup, const Log& log) {
+  constexpr double kSoonComputed = 30e12;  // by a CPU
+  const double flops = setup.model.trial_flops();
+  if (setup.device != DeviceKind::kHost || flops < kSoonComputed) return;
+  const Gpt2Options& options = setup.model.options();
+  say(log, LogLevel::kInfo,
+      fmt::format("trying a micro-batch of {} x {} tokens in one block of each kind, to measure what it needs: {:.0f} "
+                  "TFLOP, which takes a CPU a while",
+                  options.batch, options.sequence, flops / 1e12));
+}
+
 }  // namespace
 
 void make_paths_absolute(RunConfig& config) {
@@ -121,10 +132,11 @@ WorkspaceNeed estimate_workspace(const RunSetup& setup) {
   return {.memory = setup.model.estimate_memory(), .from = WorkspaceNeed::From::kClosedForm};
 }
 
-WorkspaceNeed find_workspace(RunSetup& setup) {
+WorkspaceNeed find_workspace(RunSetup& setup, const Log& log) {
   const WorkspaceNeed estimate = estimate_workspace(setup);
   const int64_t most = free_bytes(setup.device) / (setup.device == DeviceKind::kCuda ? 8 : 4);
   if (estimate.memory.workspace_bytes > most) return estimate;
+  say_what_trial_takes(setup, log);
   return {.memory = setup.model.measure_memory(), .from = WorkspaceNeed::From::kMeasured};
 }
 
@@ -148,6 +160,23 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {
           .drives = std::max(1, static_cast<int>(config.sluice.nvme.size())),
           .progress_bytes = sizeof(uint32_t),  // the text's fingerprint
           .placement = config.sluice.placement};
+}
+
+void say_what_planning_takes(const ModelSpec& model, const PlanOptions& options, const Log& log) {
+  constexpr int64_t kSoonPlannedTurns = 50'000, kSoonPlannedChunks = 20'000;
+  const auto visits = static_cast<int64_t>(model.visits.size());
+  const int64_t chunk_elements = wanted_chunk_elements(model, options);
+  const int64_t chunks = model.elements() / chunk_elements;
+  if (chunks > kSoonPlannedChunks) {
+    say(log, LogLevel::kInfo,
+        fmt::format("planning {} chunks of {} elements ({}sluice.{}): this can take minutes", chunks, chunk_elements,
+                    options.chunk_elements > 0 ? "" : "derived from ",
+                    options.chunk_elements > 0 ? "chunk_elements" : "host_memory"));
+  }
+  if (options.micro_batches * visits < kSoonPlannedTurns) return;
+  say(log, LogLevel::kInfo,
+      fmt::format("planning steps of {} micro-batches in {} visits: this can take minutes", options.micro_batches,
+                  visits));
 }
 
 EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, const std::vector<fs::path>& stores,
@@ -191,7 +220,7 @@ FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const 
 OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log) {
   auto [config, stores] = find_run(folder, RunFolder::For::kItsModel, overrides);
   RunSetup setup = set_up(std::move(config), log);
-  EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup).memory), stores, log);
+  EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup, log).memory), stores, log);
   options.open = OpenMode::kOpen;
   options.store.access = StoreOptions::Access::kRead;
   options.store.unread = StoreOptions::Unread::kPassedOver;  // nothing is lost by reading what can be read

@@ -39,10 +39,12 @@ struct WorkspaceNeed {
   ComputeMemory memory;
   enum class From { kMeasured, kClosedForm } from = From::kMeasured;
 };
-WorkspaceNeed find_workspace(RunSetup& setup);
+WorkspaceNeed find_workspace(RunSetup& setup, const Log& log);  // which hears of it before it takes long
 WorkspaceNeed estimate_workspace(const RunSetup& setup);
 
 PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory);
+// Where plans of these options may take minutes. Before they are made: nothing else is heard until then.
+void say_what_planning_takes(const ModelSpec& model, const PlanOptions& options, const Log& log);
 // The part of an engine's options that follows from the configuration.
 EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan,
                              const std::vector<std::filesystem::path>& stores, const Log& log);

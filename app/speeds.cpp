@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "app/console.h"
 #include "app/machine_file.h"
 #include "core/errors.h"
 #include "core/topology.h"
@@ -167,7 +168,8 @@ int64_t tokens_of_micro_batch(const RunSetup& setup) {
 std::string digits_of(double value) { return fmt::format(fmt::runtime(value < 1 ? "{:.2g}" : "{:.1f}"), value); }
 
 std::string prediction_words(const Prediction& prediction, int64_t tokens_of_micro_batch, CriticalOf of) {
-  std::string text = fmt::format("predicted    {} ms a step; alone", digits_of(prediction.step_ms));
+  std::string text = fmt::format("predicted    {} ms{} a step; alone", digits_of(prediction.step_ms),
+                                 duration_beside(prediction.step_ms / 1e3));
   auto out = std::back_inserter(text);
   for (int i = 0; i < kLaneGroupCount; ++i) {
     const auto group = static_cast<LaneGroup>(i);

@@ -109,8 +109,9 @@ void Training::make_the_plan() {
   say(console_.log(), LogLevel::kInfo,
       fmt::format("{} parameters; measuring the workspace of one micro-batch", setup_.model.parameter_count()));
   const std::vector<fs::path> stores = opening_.stores();
-  const WorkspaceNeed workspace = find_workspace(setup_);
+  const WorkspaceNeed workspace = find_workspace(setup_, console_.log());
   plan_options_ = plan_options(setup_, workspace.memory);
+  say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());
   const Plan plan =
       make_plan(setup_.model.spec(), *plan_options_);  // what does not fit is refused before a drive is tried
   if (!opening_.goes_on()) check_free_space(stores, plan.disk_bytes);
@@ -362,20 +363,19 @@ TrainEnd Training::finish(int signal) {
 
 // What steps like those of this process write; empty where there were none.
 std::string Training::endurance() {
-  const int64_t steps = engine_->step() - first_step_;
-  if (steps == 0) return {};
   const Plan& plan = engine_->plan();
-  // In fewer steps than lie between commits there was the last one's all the same.
-  const bool usual = steps >= plan.commit_interval;
-  const WriteRate rate{.bytes_per_step = usual ? (written_bytes_ - written_before_bytes_) / steps
-                                               : static_cast<int64_t>(plan.written_bytes_per_step),
-                       .step_seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9 / static_cast<double>(steps)};
+  const std::optional<WriteRate> rate = rate_of({.steps = engine_->step() - first_step_,
+                                                 .bytes = written_bytes_ - written_before_bytes_,
+                                                 .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
+                                                 .commit_interval = plan.commit_interval,
+                                                 .planned_bytes_per_step = plan.written_bytes_per_step});
+  if (!rate) return {};
   const WrittenDrives drives = drives_in(opening_.stores());
   const EnduranceConfig& asked = setup_.config.endurance;
-  if (const std::string warning = warning_of(asked, rate, drives); !warning.empty()) {
+  if (const std::string warning = warning_of(asked, *rate, drives); !warning.empty()) {
     say(console_.log(), LogLevel::kWarning, warning);
   }
-  return words_of(asked, rate, drives);
+  return words_of(asked, *rate, drives);
 }
 
 void Training::print_sample() {

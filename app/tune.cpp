@@ -195,7 +195,7 @@ void Tuning::add_batching(int64_t samples) {
   if (setups_.empty() && !setup->config.data.path.empty()) validate(setup->config.data);
   if (!setups_.empty() && estimate_workspace(*setup).memory.workspace_bytes > space_.total_bytes)
     return;  // far from fitting
-  const WorkspaceNeed workspace = find_workspace(*setup);
+  const WorkspaceNeed workspace = find_workspace(*setup, console_.log());
   std::optional<StepSpeeds> speeds;
   if (setups_.empty()) {
     drives_ = store_drives(setup->config);

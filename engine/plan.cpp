@@ -133,6 +133,10 @@ void check(const ModelSpec& model, const PlanOptions& options) {
 
 }  // namespace
 
+int64_t wanted_chunk_elements(const ModelSpec& model, const PlanOptions& options) {
+  return Planner(model, options).chunk_elements(options.host_bytes);
+}
+
 std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options) {
   check(model, options);
   if (has_too_many_chunks(model, options)) return std::nullopt;

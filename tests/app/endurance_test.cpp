@@ -98,6 +98,37 @@ TEST(EnduranceOf, a_step_whose_time_is_not_known_is_told_in_steps) {
   EXPECT_EQ(warning_of(kAsked, rate, one_drive()), "");
 }
 
+TEST(EnduranceOf, long_steps_is_told_with_their_minutes_and_hours) {
+  const WriteRate rate{.bytes_per_step = kGigabyte, .step_seconds = 3909};
+  EXPECT_THAT(words_of({}, rate, one_drive()), HasSubstr("a day at 3.91e+03 s (1:05:09 h) a step"));
+}
+
+TEST(RateOf, a_run_is_what_its_steps_wrote_and_took_with_a_commit_among_them) {
+  const WriteRate rate =
+      rate_of({.steps = 10, .bytes = 30, .seconds = 5, .commit_interval = 10, .planned_bytes_per_step = 7}).value();
+  EXPECT_EQ(rate.bytes_per_step, 3);
+  EXPECT_EQ(rate.step_seconds, 0.5);
+}
+
+// Of 9 steps that would have no commit, the last has one.
+TEST(RateOf, fewer_steps_than_lie_between_commits_is_what_the_plan_says) {
+  const WriteRate rate =
+      rate_of({.steps = 9, .bytes = 900, .seconds = 3, .commit_interval = 10, .planned_bytes_per_step = 7}).value();
+  EXPECT_EQ(rate.bytes_per_step, 7);
+  EXPECT_NEAR(rate.step_seconds, 3.0 / 9, 1e-12);
+}
+
+TEST(RateOf, no_steps_is_nothing_and_of_steps_in_no_time_no_day_is_told) {
+  EXPECT_FALSE(rate_of({.steps = 0, .bytes = 900, .seconds = 3, .planned_bytes_per_step = 7}).has_value());
+  const WriteRate rate = rate_of({.steps = 2, .bytes = 2 * kGigabyte, .seconds = 0}).value();
+  const Endurance endurance = endurance_of(kAsked, rate, one_drive());
+  EXPECT_FALSE(endurance.bytes_per_day.has_value());
+  EXPECT_FALSE(endurance.lasts_days.has_value());
+  EXPECT_FALSE(endurance.is_too_short);
+  EXPECT_THAT(words_of(kAsked, rate, one_drive()),
+              AllOf(HasSubstr("600 TB last 6e+05 steps"), testing::Not(HasSubstr("a day"))));
+}
+
 TEST(EnduranceOf, nothing_asked_warns_of_nothing) {
   const WriteRate rate{.bytes_per_step = kGigabyte, .step_seconds = 0.001};
   EXPECT_EQ(warning_of({}, rate, one_drive()), "");

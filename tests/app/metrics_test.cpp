@@ -123,5 +123,13 @@ TEST(FormatDuration, has_hours_only_where_there_are_some) {
   EXPECT_EQ(format_duration(3909), "1:05:09");
 }
 
+TEST(DurationBeside, a_number_says_its_unit_and_nothing_below_a_minute) {
+  EXPECT_EQ(duration_beside(59.9), "");
+  EXPECT_EQ(duration_beside(60), " (1:00 min)");
+  EXPECT_EQ(duration_beside(247.4), " (4:07 min)");
+  EXPECT_EQ(duration_beside(3599.6), " (1:00:00 h)");
+  EXPECT_EQ(duration_beside(3909), " (1:05:09 h)");
+}
+
 }  // namespace
 }  // namespace sluice
