@@ -76,8 +76,7 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "export what is to be kept, and say --yes",
                     command.folder, joined(stores)));
   }
-  const bool is_elsewhere = std::ranges::any_of(stores, [&](const auto& store) { return store != folder.path(); });
-  if (const auto original = folder.copied_from(); original && is_elsewhere && find_store(stores) == StoreExists::kYes) {
+  if (const auto original = folder.copied_from(stores); original && find_store(stores) == StoreExists::kYes) {
     throw ConfigError(
         fmt::format("{}: is a copy of the run in {}, whose store in {} it would remove: trim that one, or remove this "
                     "folder by hand",

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 RunFolder folder_of(const TrainOptions& options) {
-  if (!options.out.empty()) return RunFolder(fs::absolute(options.out).lexically_normal());
-  return RunFolder(fs::absolute("runs") / fs::path(options.config).stem());
+  if (!options.out.empty()) return RunFolder(absolute_text(options.out));
+  return RunFolder(absolute_text(fs::path("runs") / fs::path(options.config).stem()));
 }
 
 RunConfig read_config(const TrainOptions& options) {
@@ -63,6 +63,12 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
     const std::optional<uint64_t> own = folder.store_number(), number = RecordStore::store_number(store);
     return run && own && number.value_or(*own) == *own;
   };
+  const std::optional<fs::path> original = run ? folder.copied_from(stores) : std::nullopt;
+  if (original && find_store(stores) == StoreExists::kYes) {
+    say(log, LogLevel::kWarning,
+        fmt::format("{}: the store there is to be replaced; it is that of the run in {}, of which {} is a copy",
+                    joined(stores), original->string(), folder.path().string()));
+  }
   for (const fs::path& store : stores) {
     if (store == folder.path() || find_store(store) == StoreExists::kNo) continue;
     if (is_its_own(store)) continue;
@@ -123,6 +129,15 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
                   folder.path().string(), joined(stores_before)));
 }
 
+void check_no_copy(const RunFolder& folder, const std::vector<fs::path>& stores) {
+  const std::optional<fs::path> original = folder.copied_from(stores);
+  if (!original) return;
+  throw ConfigError(
+      fmt::format("{}: is a copy of the run in {}, and the store in {} is that one's: go on there, with --out {}; or "
+                  "copy the store too and name its folders with --set 'sluice.nvme=[\"FOLDER\"]'",
+                  folder.path().string(), original->string(), joined(stores), original->string()));
+}
+
 // What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, the
 // threads and the tiles of the loss among which sums are divided, and the shape of a model whose weights came from a
 // Hugging Face folder.
@@ -148,6 +163,20 @@ void take_over(Opening& opening, const Log& log) {
       fmt::format(
           "not needed: \"model.path\": no weights are read from {}: the run goes on with its own, which were {}",
           now["path"].dump(), from.empty() ? "random at first" : "those of " + from));
+}
+
+// The run goes on, but its last digits are not those that it would have had.
+void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log& log) {
+  const auto warn = [&log](const char* key, int64_t then, int64_t value) {
+    if (then == value || then == 0) return;
+    say(log, LogLevel::kWarning,
+        fmt::format("\"{}\" was {} and is {}: sums are taken in another order from here on, and losses differ in "
+                    "their last digits from those of the run as it was",
+                    key, then, value));
+  };
+  warn("train_micro_batch_size_per_gpu", before.batch.micro, now.batch.micro);
+  warn("sluice.compute_threads", before.sluice.compute_threads, now.sluice.compute_threads);
+  warn("sluice.loss_tile_tokens", before.sluice.loss_tile_tokens, now.sluice.loss_tile_tokens);
 }
 
 }  // namespace
@@ -177,7 +206,9 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     opening.before = folder.load(RunFolder::For::kTraining);
     check_resumed_store(*opening.before, folder, opening.stores());
     folder.check_store(opening.stores());
+    check_no_copy(folder, opening.stores());
     take_over(opening, log);
+    warn_of_other_sums(*opening.before, opening.config, log);
   }
   return opening;
 }

@@ -202,8 +202,12 @@ void RunFolder::forget() const { remove_file(config_file()); }
 void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
   const std::optional<uint64_t> number = RecordStore::store_number(stores.front());
   if (!number) return remove_file(store_number_file());  // the file has gone meanwhile: nothing will be committed to it
+  std::error_code error;
+  const fs::path found = fs::canonical(folder_, error);
+  const SortedJson claim = {{"number", *number}, {"run", (error ? fs::absolute(folder_) : found).string()}};
   PendingFile file(store_number_file());
-  file.append(SortedJson{{"number", *number}, {"run", fs::absolute(folder_).string()}}.dump() + "\n");
+  // A link may lead to a folder with a name that JSON cannot hold: it is then known by no one.
+  file.append(claim.dump(-1, ' ', false, SortedJson::error_handler_t::replace) + "\n");
   file.publish();
 }
 
@@ -214,7 +218,7 @@ std::optional<uint64_t> RunFolder::store_number() const {
   return number == 0 ? std::nullopt : std::optional(number);  // 0: it could not be read once
 }
 
-std::optional<fs::path> RunFolder::copied_from() const {
+std::optional<fs::path> RunFolder::copied_from(const std::vector<fs::path>& stores) const {
   const SortedJson json = claim_in(store_number_file());
   if (!json.contains("run") || !json["run"].is_string()) return std::nullopt;
   const RunFolder claimed(json["run"].get<std::string>());
@@ -222,7 +226,22 @@ std::optional<fs::path> RunFolder::copied_from() const {
   const bool is_this = fs::equivalent(claimed.path(), folder_, error);
   const bool is_there = fs::exists(claimed.store_number_file(), error);
   if (is_this || !is_there || claimed.store_number() != store_number()) return std::nullopt;
+  if (!claimed.may_have_store_in(stores)) return std::nullopt;
   return claimed.path();
+}
+
+bool RunFolder::may_have_store_in(const std::vector<fs::path>& folders) const {
+  try {
+    const std::vector<fs::path> own = stores(load(For::kItsStore));
+    return std::ranges::any_of(own, [&](const fs::path& store) {
+      return std::ranges::any_of(folders, [&](const fs::path& folder) {
+        std::error_code error;
+        return fs::equivalent(store, folder, error);
+      });
+    });
+  } catch (const Error&) {
+    return true;  // nobody can tell
+  }
 }
 
 void RunFolder::remove_leftovers() const {

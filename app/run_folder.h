@@ -71,9 +71,9 @@ class RunFolder {
   // Several runs may name one folder of a drive, one after the other.
   void claim_store(const std::vector<std::filesystem::path>& stores) const;  // writes down which store is the run's
   std::optional<uint64_t> store_number() const;                              // nullopt: nothing is written down
-  // The folder that this one is a copy of, as far as its own files tell: one that is there, whose run has the same
-  // store.
-  std::optional<std::filesystem::path> copied_from() const;
+  // The folder that this one is a copy of, as far as its files tell, where the store in these folders is that one's:
+  // two runs that go on in one store lose what either of them committed. A run that was moved is no copy.
+  std::optional<std::filesystem::path> copied_from(const std::vector<std::filesystem::path>& stores) const;
   // Of a folder that is locked: files that a process left which was killed as it put them in their places.
   void remove_leftovers() const;
   // Throws ConfigError where another store than that lies in any of its folders now.
@@ -81,6 +81,7 @@ class RunFolder {
 
  private:
   std::vector<std::filesystem::path> files() const;  // that a run writes here, but the store's
+  bool may_have_store_in(const std::vector<std::filesystem::path>& folders) const;
 
   std::filesystem::path folder_;
 };

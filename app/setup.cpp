@@ -33,12 +33,6 @@ MachineFacts this_machine(DeviceKind device) {
           .cores = usable_cores(*make_topology())};
 }
 
-std::string absolute_text(const fs::path& path) {
-  const std::string text = without_end_slash(fs::absolute(path).lexically_normal()).string();
-  if (utf8_valid_prefix(text) == text.size()) return text;
-  throw ConfigError(fmt::format("{}: this path is not UTF-8 text, as a configuration is: give another one", text));
-}
-
 // A vocabulary that the data's tokenizer may use up to.
 void check_vocabulary(RunConfig& config, int64_t model_vocabulary) {
   DataOptions& data = config.data;
@@ -79,6 +73,13 @@ void say_what_trial_takes(const RunSetup& setup, const Log& log) {
 }
 
 }  // namespace
+
+std::string absolute_text(const fs::path& path) {
+  const std::string text = without_end_slash(fs::absolute(path).lexically_normal()).string();
+  if (utf8_valid_prefix(text) == text.size()) return text;
+  throw ConfigError(
+      fmt::format("{}: this path is not UTF-8 text, as a run's files are, which name it: give another one", text));
+}
 
 void make_paths_absolute(RunConfig& config) {
   if (!config.data.path.empty()) config.data.path = absolute_text(config.data.path);

@@ -13,8 +13,10 @@
 
 namespace sluice {
 
-// Relative paths are taken from the current folder, and written down absolute. Throws ConfigError where one is not
-// UTF-8, as the configuration is that they are written to, or a folder of the store is there twice.
+// As a run's files write a path down: absolute, without . and .. and a slash at its end. Throws ConfigError where it is
+// not UTF-8, as those files are.
+std::string absolute_text(const std::filesystem::path& path);
+// Of all paths. Throws ConfigError too where a folder of the store is there twice.
 void make_paths_absolute(RunConfig& config);
 
 // The model's section of a run whose weights are in its store: the Hugging Face folder that they came from is not read

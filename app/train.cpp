@@ -56,9 +56,11 @@ class Training {
   void lock_folder();
   void read_data();
   void prepare_to_go_back();
+  void make_store_folder(const fs::path& store);
   void open_engine();
   void predict_steps();
   void keep_offers(const Prediction& present);
+  void save_would_help(const std::string& json);
   int train_steps();
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
@@ -170,6 +172,20 @@ void Training::prepare_to_go_back() {
   if (opening_.before) folder().save(*opening_.before);  // as it is: it can be written
 }
 
+// A drive that is not mounted looks like a folder that is not there.
+void Training::make_store_folder(const fs::path& store) {
+  std::error_code error;
+  fs::path missing;
+  for (fs::path above = store.parent_path(); !above.empty() && !fs::exists(above, error); above = above.parent_path())
+    missing = above;
+  folders_.make(store);
+  if (missing.empty()) return;
+  say(console_.log(), LogLevel::kWarning,
+      fmt::format(
+          "{}: was not there, and has been made for the store in {}: if a drive is to be mounted there, it is not",
+          missing.string(), store.string()));
+}
+
 void Training::open_engine() {
   RunConfig& config = setup_.config;
   EngineOptions options = engine_options(setup_, *plan_options_, opening_.stores(), console_.log());
@@ -189,7 +205,7 @@ void Training::open_engine() {
   };
   options.on_new_store = [this] { folder().forget(); };
   if (opening_.mode != OpenMode::kOpen) {
-    for (const fs::path& store : opening_.stores()) folders_.make(store);
+    for (const fs::path& store : opening_.stores()) make_store_folder(store);
   }
   ParameterSource source = setup_.model.initial_values(config.seed_or_default());
   if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty()) {
@@ -227,7 +243,7 @@ void Training::open_engine() {
 // For steps whose updates wait and for those with updates in the backward, whichever this plan has.
 void Training::predict_steps() {
   const Plan& plan = engine_->plan();
-  if (!plan.options.speeds) return folder().save_would_help({});
+  if (!plan.options.speeds) return save_would_help({});
   StepPredictions::Kinds kinds{.deferred = {}, .early = {}, .mode = plan.options.update};
   for (const UnitKind kind : unit_kinds(plan)) {
     if (kind == UnitKind::kTrain) kinds.deferred = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
@@ -249,7 +265,15 @@ void Training::keep_offers(const Prediction& present) {
   } catch (const std::exception& error) {
     say(console_.log(), LogLevel::kWarning, fmt::format("what would help is not known: {}", error.what()));
   }
-  folder().save_would_help(kept_json(offers, {present.step_ms, tokens_per_step()}, tokens_of_micro_batch(setup_)));
+  save_would_help(kept_json(offers, {present.step_ms, tokens_per_step()}, tokens_of_micro_batch(setup_)));
+}
+
+void Training::save_would_help(const std::string& json) {
+  try {
+    folder().save_would_help(json);
+  } catch (const IoError& error) {
+    say(console_.log(), LogLevel::kWarning, fmt::format("the report will not say what would help: {}", error.what()));
+  }
 }
 
 StepMetrics Training::one_step(Batches& batches) {

@@ -69,6 +69,7 @@ void read_schedule(const ConfigReader& reader, RunConfig& config) {
   reader.number("scheduler.params.cos_min_ratio", schedule.end_ratio, 0, kNoLimit);
   reader.integer("scheduler.params.warmup_num_steps", schedule.warmup_steps, 0);
   constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
+  if (ends && reader.find(kTotal) == nullptr) reader.refuse_missing(kTotal);
   reader.integer(kTotal, schedule.total_steps, 1);
   if (ends && schedule.total_steps <= schedule.warmup_steps) {
     throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", reader.name(), kTotal, schedule.total_steps,

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/errors.h"
 #include "models/gpt2.h"
@@ -15,12 +18,19 @@ void check_size(const char* key, int64_t value, int64_t most) {
   throw ConfigError(fmt::format("model.{} is {}: a positive integer, {} at the most", key, value, most));
 }
 
-void check_no_dropout(const char* key, double value) {
-  if (value == 0) return;
-  throw ConfigError(
-      fmt::format("model.{0} is {1}: dropout is not there yet, only 0 is allowed; train without it with "
-                  "--set model.{0}=0",
-                  key, value));
+// All at once: a Hugging Face folder has three.
+void check_no_dropout(const Gpt2Config& config) {
+  std::vector<std::string> given, without;
+  for (const auto& [key, value] :
+       {std::pair("resid_pdrop", config.resid_pdrop), std::pair("embd_pdrop", config.embd_pdrop),
+        std::pair("attn_pdrop", config.attn_pdrop)}) {
+    if (value == 0) continue;
+    given.push_back(fmt::format("model.{} is {}", key, value));
+    without.push_back(fmt::format("--set model.{}=0", key));
+  }
+  if (given.empty()) return;
+  throw ConfigError(fmt::format("{}: dropout is not there yet, only 0 is allowed; train without it with {}",
+                                fmt::join(given, ", "), fmt::join(without, " ")));
 }
 
 void check_tiles(const char* key, int64_t tiles, int64_t most, const std::string& why) {
@@ -56,9 +66,7 @@ void Gpt2Config::validate() const {
   }
   check_tiles("linear", tiling.linear, inner(), "model.n_inner: the MLP is cut between its hidden features");
   check_tiles("embedding", tiling.embedding, vocab_size, "model.vocab_size: the embedding is cut between its rows");
-  check_no_dropout("resid_pdrop", resid_pdrop);
-  check_no_dropout("embd_pdrop", embd_pdrop);
-  check_no_dropout("attn_pdrop", attn_pdrop);
+  check_no_dropout(*this);
 }
 
 }  // namespace sluice

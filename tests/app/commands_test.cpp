@@ -113,27 +113,6 @@ TEST_F(CommandsTest, trim_gives_back_a_store_when_told_so_twice) {
   EXPECT_THAT(sluice({"checkpoint", "trim", "@run", "--yes"}).err, testing::HasSubstr("no store is there"));
 }
 
-TEST_F(CommandsTest, trim_of_a_copy_does_not_take_the_store_of_the_run_that_was_copied) {
-  const std::vector<std::string> drive = {"--set", "sluice.nvme=[\"" + file("drive") + "\"]", "--steps", "2"};
-  ASSERT_EQ(train("run", drive).exit_code, 0);
-  fs::copy(file("run"), file("copy"), fs::copy_options::recursive);
-  const Ended copy = sluice({"checkpoint", "trim", "@copy", "--yes"});
-  EXPECT_EQ(copy.exit_code, 2);
-  EXPECT_THAT(copy.last_error_line(), testing::HasSubstr("is a copy of the run in " + file("run")));
-  EXPECT_TRUE(fs::exists(file("drive/sluice-0.swap")));
-  fs::remove_all(file("run"));  // moved, as far as anybody can tell
-  EXPECT_EQ(sluice({"checkpoint", "trim", "@copy", "--yes"}).exit_code, 0);
-  EXPECT_FALSE(fs::exists(file("drive/sluice-0.swap")));
-}
-
-TEST_F(CommandsTest, trim_of_a_copy_with_a_store_of_its_own_takes_that_one) {
-  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
-  fs::copy(file("run"), file("copy"), fs::copy_options::recursive);
-  EXPECT_EQ(sluice({"checkpoint", "trim", "@copy", "--yes"}).exit_code, 0);
-  EXPECT_FALSE(fs::exists(file("copy/sluice-0.swap")));
-  EXPECT_TRUE(fs::exists(file("run/sluice-0.swap")));
-}
-
 TEST_F(CommandsTest, what_a_process_left_that_was_killed_as_it_put_a_file_in_its_place_goes_with_the_next_run) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   const std::vector<std::string> own = {"config.json.0a1b2c3d.tmp", "tokens.cache.00000000.tmp"};

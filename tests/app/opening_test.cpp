@@ -121,10 +121,15 @@ TEST_F(OpeningTest, a_run_whose_configuration_is_gone_is_not_called_anothers) {
 TEST_F(OpeningTest, a_resumed_run_keeps_its_tiles_of_the_loss_unless_others_are_asked_for) {
   const auto tile = [this] { return json_in("run/config.json")["sluice"]["loss_tile_tokens"].dump(); };
   ASSERT_EQ(train("run", {"--steps", "1", "--set", "sluice.loss_tile_tokens=7"}).exit_code, 0);
-  ASSERT_EQ(train("run", {"--steps", "2", "--resume"}).exit_code, 0);
-  EXPECT_EQ(tile(), "7");
-  ASSERT_EQ(train("run", {"--steps", "3", "--resume", "--set", "sluice.loss_tile_tokens=8"}).exit_code, 0);
-  EXPECT_EQ(tile(), "8");
+  const Ended kept = train("run", {"--steps", "2", "--resume"});
+  EXPECT_EQ(tile(), "7") << kept.err;
+  EXPECT_THAT(kept.err, Not(HasSubstr("sums are taken in another order")));
+  const Ended other = train("run", {"--steps", "3", "--resume", "--set", "sluice.loss_tile_tokens=8", "--set",
+                                    "train_micro_batch_size_per_gpu=2", "--set", "gradient_accumulation_steps=3"});
+  EXPECT_EQ(tile(), "8") << other.err;
+  EXPECT_THAT(other.err, AllOf(HasSubstr("\"sluice.loss_tile_tokens\" was 7 and is 8: sums are taken in another order"),
+                               HasSubstr("\"train_micro_batch_size_per_gpu\" was 3 and is 2"),
+                               Not(HasSubstr("\"sluice.compute_threads\" was"))));
 }
 
 // Not a byte: the store is not made longer for what the refused run would have kept there, a trace is not begun.
@@ -380,6 +385,20 @@ TEST_F(OpeningTest, a_path_that_json_cannot_hold_is_refused_before_anything_is_m
   fs::copy(file("text.txt"), file(name));
   expect_refused(sluice({"train", "@run.json", "--data", "@" + name, "--out", "@run"}), "not UTF-8");
   EXPECT_FALSE(fs::exists(file("run")));
+  expect_refused(train("run-\xff"), "not UTF-8");
+  EXPECT_FALSE(fs::exists(file("run-\xff")));
+}
+
+TEST_F(OpeningTest, a_folder_of_the_store_below_one_that_is_not_there_is_made_with_a_warning) {
+  const auto on = [this](const std::string& store) {
+    return train("run", {"--steps", "1", "--overwrite", "--set", "sluice.nvme=[\"" + file(store) + "\"]"});
+  };
+  const Ended below = on("mnt/drive/store");
+  EXPECT_EQ(below.exit_code, 0) << below.err;
+  EXPECT_THAT(below.err, HasSubstr(file("mnt") + ": was not there, and has been made for the store"));
+  const Ended beside = on("store");
+  EXPECT_EQ(beside.exit_code, 0) << beside.err;
+  EXPECT_THAT(beside.err, Not(HasSubstr("was not there")));
 }
 
 TEST_F(OpeningTest, a_folder_of_the_store_that_is_given_twice_is_refused) {

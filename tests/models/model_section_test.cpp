@@ -127,7 +127,11 @@ TEST(ModelSection, of_a_folder_refuses_dropout_and_the_named_override_mends_it) 
   const TempFolder folder;
   folder.write("config.json", kSavedConfig);
   const std::string path = folder.path().string();
-  EXPECT_NE(refusal_of("{\"path\": \"" + path + "\"}").find("--set model.resid_pdrop=0"), std::string::npos);
+  EXPECT_EQ(
+      refusal_of("{\"path\": \"" + path + "\"}"),
+      "model.resid_pdrop is 0.1, model.embd_pdrop is 0.1, model.attn_pdrop is 0.1: dropout is not there yet, only 0 "
+      "is allowed; train without it with --set model.resid_pdrop=0 --set model.embd_pdrop=0 --set "
+      "model.attn_pdrop=0");
   const ModelSection section =
       read_model_section("{\"path\": \"" + path + R"(", "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})");
   EXPECT_EQ(section.config.vocab_size, 50);
