@@ -1,6 +1,9 @@
 #include "app/metrics.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,9 +11,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 
 #include "core/errors.h"
 #include "core/pending_file.h"
+#include "core/retried.h"
 #include "core/topology.h"
 
 namespace sluice {
@@ -54,6 +59,17 @@ Json memory_json(const Ledger& ledger, DeviceKind device) {
   return json;
 }
 
+const char* advice_on(int error_number) {
+  return error_number == ENOSPC || error_number == EDQUOT
+             ? "make room and go on with --resume"
+             : "look at the drive and its file system (dmesg), then go on with --resume";
+}
+
+int64_t length_of(std::FILE* file) {
+  struct stat status {};
+  return ::fstat(::fileno(file), &status) == 0 ? int64_t{status.st_size} : 0;
+}
+
 }  // namespace
 
 std::ifstream open_metrics(const std::filesystem::path& path) {
@@ -83,15 +99,58 @@ int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind
   return std::max<int64_t>(0, resident - host - (kind == DeviceKind::kHost ? device : 0));
 }
 
-MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step, const Log& log) : path_(std::move(path)) {
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step, const Log& log)
+    : path_(std::move(path)), log_(log) {
   keep_until(last_step, log);
-  file_ = std::fopen(path_.c_str(), "ab");
-  if (file_ == nullptr) {
-    throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = "name another --out"});
-  }
+  open();
 }
 
-MetricsFile::~MetricsFile() { std::fclose(file_); }
+MetricsFile::~MetricsFile() {
+  // To its own length, which takes the blocks behind that. Where it fails they go with the file.
+  if (room_bytes_ > 0) std::ignore = ::ftruncate(::fileno(file_), length_of(file_));
+  std::fclose(file_);
+}
+
+void MetricsFile::open() {
+  std::FILE* file = std::fopen(path_.c_str(), "ab");
+  if (file == nullptr) {
+    throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = "name another --out"});
+  }
+  if (file_ != nullptr) std::fclose(file_);
+  file_ = file;
+  room_bytes_ = 0;
+}
+
+void MetricsFile::make_room() {
+  struct stat ours {};
+  struct stat there {};
+  const bool is_there = ::stat(path_.c_str(), &there) == 0;
+  if (::fstat(::fileno(file_), &ours) == 0 &&
+      (!is_there || ours.st_ino != there.st_ino || ours.st_dev != there.st_dev)) {
+    open();
+    say(log_, LogLevel::kWarning,
+        fmt::format("{}: was moved, removed or replaced as the run wrote it; a new one goes on", path_.string()));
+  }
+  reserve();
+}
+
+void MetricsFile::reserve() {
+  constexpr int64_t kLine = 4096, kAhead = 16 * kLine;  // a line has 2 KiB
+  const int64_t length = length_of(file_);
+  if (length + kLine <= room_bytes_) return;
+  for (const int64_t ahead : {kAhead, kLine}) {
+    if (retried([&] { return ::fallocate(::fileno(file_), FALLOC_FL_KEEP_SIZE, length, ahead); }) == 0) {
+      room_bytes_ = length + ahead;
+      return;
+    }
+  }
+  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;  // a file system that reserves nothing
+  throw IoError({.action = "make room for a line",
+                 .path = path_.string(),
+                 .bytes = kLine,
+                 .error_number = errno,
+                 .advice = advice_on(errno)});
+}
 
 namespace {
 
@@ -166,9 +225,7 @@ void MetricsFile::write(const std::string& line) {
                  .path = path_.string(),
                  .bytes = static_cast<int64_t>(line.size()) + 1,
                  .error_number = errno,
-                 .advice = errno == ENOSPC || errno == EDQUOT
-                               ? "make room and go on with --resume"
-                               : "look at the drive and its file system (dmesg), then go on with --resume"});
+                 .advice = advice_on(errno)});
 }
 
 void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {

@@ -1,4 +1,5 @@
-// metrics.jsonl: one JSON object a step, numbers with full precision, each line flushed before the next step.
+// metrics.jsonl: one JSON object a step, numbers with full precision, each line handed to the system before the next
+// step. It is not synced: of a machine that goes down the last lines may be missing.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -40,6 +41,10 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
+  // Before each step: a full drive shows before anything is trained whose line it could not hold. A file that was
+  // moved, removed or replaced since is begun anew, with a warning. Throws IoError where there is no room, or no
+  // folder.
+  void make_room();
   void step(const StepMetrics& metrics, const Ledger& ledger);
   void final_line(const Digests& digests);
   // The first loss of the run; nullopt before its first step.
@@ -48,9 +53,13 @@ class MetricsFile {
 
  private:
   void keep_until(int64_t last_step, const Log& log);
+  void open();
+  void reserve();
   void write(const std::string& line);
   std::filesystem::path path_;
+  Log log_;
   std::FILE* file_ = nullptr;
+  int64_t room_bytes_ = 0;  // up to there the file has blocks; what is left of them it gives back at its end
   std::optional<double> first_loss_, last_loss_;
   int64_t since_start_ = 0;  // steps of this process
 };

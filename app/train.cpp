@@ -62,6 +62,7 @@ class Training {
   void keep_offers(const Prediction& present);
   void save_would_help(const std::string& json);
   int train_steps();
+  void make_room_for_metrics();
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
   void report_step(const StepMetrics& metrics);
@@ -332,6 +333,19 @@ void Training::keep_timeline() {
   }
 }
 
+// A step whose line has no room is not trained; those before it are kept.
+void Training::make_room_for_metrics() {
+  try {
+    metrics_->make_room();
+  } catch (const IoError&) {
+    console_.finish_progress();
+    say(console_.log(), LogLevel::kError,
+        fmt::format("no line of a further step can be kept: committing step {}", engine_->step()));
+    engine_->drain();
+    throw;
+  }
+}
+
 // Returns the signal that stopped it, or 0.
 int Training::train_steps() {
   const StopRequests requests;
@@ -342,6 +356,7 @@ int Training::train_steps() {
   CommitPace pace(began_ns_);
   while (engine_->step() < steps_) {
     if (paced && pace.is_due(now_ns(), engine_->committed().step)) engine_->commit_beside_next_step();
+    make_room_for_metrics();
     const StepMetrics metrics = one_step(batches);
     metrics_->step(metrics, engine_->ledger());
     report_step(metrics);

@@ -1,7 +1,9 @@
 // metrics.jsonl over interruptions, and the choice of a token.
 #include "app/metrics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <fstream>
@@ -9,6 +11,10 @@
 
 #include "app/console.h"
 #include "app/sample.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "tests/fakes/message_of.h"
+#include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -21,6 +27,11 @@ class MetricsTest : public testing::Test {
     std::ostringstream text;
     text << std::ifstream(path_, std::ios::binary).rdbuf();
     return text.str();
+  }
+  int64_t blocks_bytes() const {
+    struct stat status {};
+    EXPECT_EQ(::stat(path_.c_str(), &status), 0);
+    return int64_t{status.st_blocks} * 512;
   }
   TempFolder folder_;
   std::string said_;
@@ -93,6 +104,61 @@ TEST_F(MetricsTest, a_step_reads_back_with_every_digit) {
   metrics.step(step, Ledger());
   EXPECT_NE(read().find("\"loss\":0.30000000000000004,"), std::string::npos) << read();
   EXPECT_NE(read().find("\"grad_norm\":null,"), std::string::npos) << read();
+}
+
+TEST_F(MetricsTest, that_a_drive_has_no_room_for_are_told_of_before_a_step) {
+  MountedDrive drive(MountedDrive::Kind::kMemory, folder_.path() / "drive", 64 * kKiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  path_ = drive.path() / "metrics.jsonl";
+  MetricsFile metrics(path_, 0, log_);
+  std::ofstream(drive.path() / "all", std::ios::binary) << std::string(60 * kKiB, 'x');
+  metrics.make_room();
+  EXPECT_EQ(std::filesystem::space(drive.path()).available, 0u) << "a last page, which a line takes";
+  StepMetrics step;
+  while (std::filesystem::file_size(path_) < 4 * kKiB - 1 * kKiB) {
+    step.end.step += 1;
+    metrics.step(step, Ledger());
+  }
+  const std::string before = read();
+  EXPECT_THAT(message_of<IoError>([&] { metrics.make_room(); }),
+              testing::AllOf(testing::HasSubstr(path_.string()), testing::HasSubstr("make room and go on")));
+  EXPECT_EQ(read(), before);
+  std::filesystem::remove(drive.path() / "all");
+  metrics.make_room();
+}
+
+TEST_F(MetricsTest, keep_no_room_beyond_their_last_line) {
+  int64_t kept = 0;
+  {
+    MetricsFile metrics(path_, 0, log_);
+    metrics.make_room();
+    metrics.step({}, Ledger());
+    kept = blocks_bytes();
+  }
+  EXPECT_GT(kept, 32 * kKiB) << "a file system that reserves nothing tests nothing here";
+  EXPECT_LE(blocks_bytes(), 8 * kKiB);
+}
+
+TEST_F(MetricsTest, of_a_file_that_was_moved_or_replaced_go_on_in_a_new_one) {
+  MetricsFile metrics(path_, 0, log_);
+  metrics.make_room();
+  metrics.step({.end = {.step = 1}}, Ledger());
+  const std::string first = read();
+  std::filesystem::rename(path_, folder_.path() / "old.jsonl");
+  metrics.make_room();
+  metrics.step({.end = {.step = 2}}, Ledger());
+  EXPECT_NE(read().find("{\"step\":2,"), std::string::npos) << read();
+  EXPECT_NE(said_.find("metrics.jsonl: was moved, removed or replaced"), std::string::npos) << said_;
+  path_ = folder_.path() / "old.jsonl";
+  EXPECT_EQ(read(), first);
+}
+
+TEST_F(MetricsTest, of_a_folder_that_is_gone_have_no_room) {
+  path_ = folder_.path() / "run" / "metrics.jsonl";
+  std::filesystem::create_directory(path_.parent_path());
+  MetricsFile metrics(path_, 0, log_);
+  std::filesystem::remove_all(path_.parent_path());
+  EXPECT_THROW(metrics.make_room(), IoError);
 }
 
 TEST(PickToken, follows_the_distribution_at_its_temperature) {
