@@ -353,9 +353,9 @@ int Training::train_steps() {
   began_ns_ = now_ns();
   written_before_bytes_ = engine_->written_bytes();
   const bool paced = plan_options_->commit_interval == 0 && engine_->plan().commit_interval > kCommitRarely;
-  CommitPace pace(began_ns_);
+  CommitPace pace(options_.clock());
   while (engine_->step() < steps_) {
-    if (paced && pace.is_due(now_ns(), engine_->committed().step)) engine_->commit_beside_next_step();
+    if (paced && pace.is_due(options_.clock(), engine_->committed().step)) engine_->commit_beside_next_step();
     make_room_for_metrics();
     const StepMetrics metrics = one_step(batches);
     metrics_->step(metrics, engine_->ledger());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/console.h"
+#include "core/clock.h"
 #include "engine/engine.h"
 #include "swap/io_queue.h"
 
@@ -25,6 +26,7 @@ struct TrainOptions {
   std::string sample;   // a prompt to continue at the end; empty: none
   int64_t sample_tokens = 96;
   IoQueueFactory make_queue = make_io_queue;  // tests wrap a real one
+  Clock clock = now_ns;                       // for when rare commits are due
 };
 
 struct TrainEnd {
