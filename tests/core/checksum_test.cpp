@@ -88,6 +88,13 @@ TEST(PlaneSeed, differs_between_all_places_of_a_store) {
   EXPECT_EQ(seeds.size(), places);
 }
 
+// A store's checksums begin with them.
+TEST(PlaneSeed, is_the_same_in_every_version) {
+  EXPECT_EQ(plane_seed(0, Group::kWeights, 0), 0x572a7c8au);
+  EXPECT_EQ(plane_seed(3, Group::kState, 2), 0x910f5fd0u);
+  EXPECT_EQ(plane_seed(70000, Group::kState, 1), 0x9769be61u);
+}
+
 TEST(PlaneSeed, makes_equal_content_differ_between_places) {
   const auto content = bytes_of("the same bytes");
   EXPECT_NE(crc32c(plane_seed(1, Group::kState, 0), content), crc32c(plane_seed(2, Group::kState, 0), content));

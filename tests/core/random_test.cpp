@@ -29,6 +29,14 @@ TEST(Uniform, depends_on_every_bit_of_seed_stream_and_index) {
   }
 }
 
+// Another value here is another model from the same seed.
+TEST(Uniform, and_normal_numbers_are_these_in_every_version) {
+  EXPECT_EQ(uniform_at(1, 2, 3), 0.86732097389176488);
+  EXPECT_EQ(uniform_at(42, stream_of("wte.weight"), 1000003), 0.85184175055474043);
+  EXPECT_DOUBLE_EQ(normal_at(1, 2, 3), -0.43047584591048316);
+  EXPECT_DOUBLE_EQ(normal_at(42, stream_of("wte.weight"), 1000003), -0.54475416021491574);
+}
+
 TEST(Uniform, stays_below_one_and_fills_the_interval) {
   constexpr uint64_t kDraws = 100000;
   double sum = 0;

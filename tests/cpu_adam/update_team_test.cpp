@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "cpu_adam/task_fifo.h"
-#include "tests/cpu_adam/counting_new.h"
+#include "tests/fakes/counting_new.h"
 
 namespace sluice {
 namespace {
@@ -145,9 +145,9 @@ TEST_P(UpdateTeamTwin, allocates_nothing_when_it_starts_a_task) {
     }
   };
   start_many();
-  const int64_t before = allocations_of_this_thread();
+  const int64_t before = heap_allocations_of_this_thread();
   start_many();
-  EXPECT_EQ(allocations_of_this_thread(), before);
+  EXPECT_EQ(heap_allocations_of_this_thread(), before);
 }
 
 struct Pinned {

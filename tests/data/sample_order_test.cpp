@@ -34,6 +34,16 @@ TEST(PermutedIndex, changes_with_seed_and_round_and_with_nothing_else) {
   EXPECT_NE(permutation(1000, 1, 0), permutation(1000, uint64_t{1} << 32 | 1, 0)) << "high bits of the seed count";
 }
 
+// A run that is resumed by a later version goes on with the samples that it has not seen.
+TEST(PermutedIndex, is_the_same_in_every_version) {
+  EXPECT_EQ(permutation(10, 7, 0), (std::vector<int64_t>{3, 7, 2, 8, 9, 4, 6, 1, 5, 0}));
+  constexpr int64_t kCount = 12'869'789;
+  EXPECT_EQ(permuted_index(0, kCount, 42, 3), 9'631'038);
+  EXPECT_EQ(permuted_index(1, kCount, 42, 3), 2'845'277);
+  EXPECT_EQ(permuted_index(500'000, kCount, 42, 3), 2'437'256);
+  EXPECT_EQ(permuted_index(kCount - 1, kCount, 42, 3), 3'649'123);
+}
+
 // Chi-square over 20 places x 20 values, 4000 rounds: 361 degrees of freedom, whose 1e-6 quantile is below 510.
 TEST(PermutedIndex, every_index_lands_everywhere_equally_often) {
   constexpr int64_t kCount = 20, kRounds = 4000;

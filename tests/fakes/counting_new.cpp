@@ -12,10 +12,12 @@ namespace {
 std::atomic<int64_t> allocations{0};
 std::atomic<int64_t> live_bytes{0};
 std::atomic<int64_t> peak_bytes{0};
+thread_local int64_t allocations_of_thread = 0;
 
 void* count_or_null(void* memory) {
   if (memory == nullptr) return nullptr;
   allocations.fetch_add(1);
+  ++allocations_of_thread;
   const auto bytes = static_cast<int64_t>(malloc_usable_size(memory));
   const int64_t live = live_bytes.fetch_add(bytes) + bytes;
   for (int64_t peak = peak_bytes.load(); live > peak && !peak_bytes.compare_exchange_weak(peak, live);) {
@@ -38,6 +40,7 @@ void release(void* memory) {
 
 namespace sluice {
 int64_t heap_allocations() { return allocations.load(); }
+int64_t heap_allocations_of_this_thread() { return allocations_of_thread; }
 int64_t heap_live_bytes() { return live_bytes.load(); }
 int64_t heap_peak_bytes() { return peak_bytes.load(); }
 void restart_heap_peak() { peak_bytes.store(live_bytes.load()); }

@@ -5,6 +5,7 @@
 namespace sluice {
 
 int64_t heap_allocations();  // so far, by all threads
+int64_t heap_allocations_of_this_thread();
 int64_t heap_live_bytes();   // now
 int64_t heap_peak_bytes();   // the most there was since the start, or since this:
 void restart_heap_peak();

@@ -208,6 +208,31 @@ TEST_F(StoreOpening, a_damaged_superblock_leaves_the_other_one_and_a_warning) {
   expect_step(*store, run_, 2);  // nothing was written since the commit: its slots are whole
 }
 
+// Whole in itself, as a block that a drive wrote to the wrong place is, and of a later step.
+TEST_F(StoreOpening, a_superblock_of_another_run_is_taken_for_a_damaged_one) {
+  make_steps(3);
+  const TestRun other(Precision::kBf16, 1200);
+  const TempFolder elsewhere;
+  StoreOptions there = options();
+  there.folder = elsewhere.path();
+  {
+    auto store = RecordStore::create(other.geometry, other.identity, there);
+    for (int64_t step = 0; step <= 9; ++step) write_step(*store, other, step);
+  }
+  std::ifstream file(elsewhere.path() / "sluice-0.swap", std::ios::binary);
+  std::vector<char> block(kStoreBlockBytes);
+  file.seekg(kSuperblockOffset[newest()]).read(block.data(), std::ssize(block));
+  ASSERT_TRUE(file);
+  std::vector<std::byte> bytes(block.size());
+  std::ranges::transform(block, bytes.begin(), [](char c) { return std::byte(c); });
+  change_bytes(kSuperblockOffset[newest()], bytes);
+  auto store = open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->committed().step, 2);
+  EXPECT_THAT(lines_.text(), HasSubstr("superblock"));
+  expect_step(*store, run_, 2);
+}
+
 TEST_F(StoreOpening, a_damaged_table_leaves_the_other_one_and_a_warning) {
   make_steps(3);
   flip_bit(superblock(newest()).table_offset + 100);
