@@ -248,7 +248,8 @@ void check_whole(const IoCompletion& completion, int64_t bytes, const std::files
 
 BareEnd run_bare(IoQueue& queue, const BareRun& run) { return BareLoop(queue, run).run(); }
 
-std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options) {
+std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options,
+                                        const Clock& clock) {
   const int64_t room = std::min(free_drive_bytes({&folder, 1}) / 2, most_file_bytes());
   const int64_t scratch_bytes = std::min(kMostScratchBytes, room / kMiB * kMiB);
   if (scratch_bytes < kLeastScratchBytes) return std::nullopt;
@@ -262,7 +263,8 @@ std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, con
               .ranges = {scratch.whole()},
               .bytes = scratch_bytes,
               .depth = queue->depth(),
-              .memory = memory.span()};
+              .memory = memory.span(),
+              .clock = clock};
   run_bare(*queue, run);  // the first write of a block costs more than the next ones
   run.bytes = INT64_MAX;
   run.limit_ns = kMeasuredNs;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -54,7 +53,7 @@ struct BareRun {
   // be.
   std::span<std::byte> memory;
   int64_t limit_ns = INT64_MAX;  // no new requests after that time
-  std::function<int64_t()> clock = now_ns;
+  Clock clock = now_ns;
 };
 struct BareEnd {
   int64_t bytes = 0, ns = 0;
@@ -74,6 +73,7 @@ struct DriveSpeed {
 // A scratch file in the folder, written and read for about half a second, by the store's kind of queue. Takes 16 MiB of
 // memory meanwhile, and of the drive half of what is free there, 64 MiB or most_file_bytes() at the most. nullopt: less
 // than 8 MiB are free, or a file may not have 4 MiB.
-std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options);
+std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options,
+                                        const Clock& clock = now_ns);
 
 }  // namespace sluice

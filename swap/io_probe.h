@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,7 +32,7 @@ struct IoProbeOptions {
   // turn; where drives are so slow that they would not, two or one are made.
   int64_t limit_ns = 2'000'000'000;
   IoQueueFactory make_queue = make_io_queue;
-  std::function<int64_t()> clock = now_ns;
+  Clock clock = now_ns;
 };
 struct IoProbe {
   std::vector<IoTrial> trials;  // that ran: a backend that is not there has none, nor a block that does not fit

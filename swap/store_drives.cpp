@@ -273,11 +273,11 @@ uint64_t draw_store_number() {
   return uint64_t{source()} << 32 | source();
 }
 
-std::vector<uint32_t> weigh_drives(const StoreOptions& options) {
+std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock) {
   std::vector<double> speeds;
   double sum = 0;
   for (const std::filesystem::path& folder : options.folders()) {
-    const std::optional<DriveSpeed> speed = measure_drive(folder, options);
+    const std::optional<DriveSpeed> speed = measure_drive(folder, options, clock);
     if (!speed) {
       say(options.log, LogLevel::kWarning,
           fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/clock.h"
 #include "swap/drive.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
@@ -21,7 +22,7 @@ uint64_t draw_store_number();
 
 // Weights in proportion to how fast each drive reads and writes the same bytes, measured now on scratch files. 1000 for
 // all of them together, about; the same for each where one has no room for that, which is logged.
-std::vector<uint32_t> weigh_drives(const StoreOptions& options);
+std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock = now_ns);
 
 // Those in the header of the store that lies in these folders, which may be open. nullopt: there is none whose header
 // is whole, or it is on another number of drives, or begins with another one. Throws IoError as
