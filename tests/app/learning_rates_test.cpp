@@ -1,0 +1,47 @@
+// That a run trains at its schedule's rates, step by step, and after an interruption goes on with the next one.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+struct Scheduled {
+  std::string name, scheduler;
+  std::vector<double> rates;  // of 1e-3, worked out by hand from the formulas in configs/schedule.h
+};
+
+class LearningRates : public CommandTest, public testing::WithParamInterface<Scheduled> {
+ protected:
+  LearningRates() { name_homes(); }
+};
+
+TEST_P(LearningRates, of_a_run_that_is_resumed_are_the_schedules) {
+  const auto until = [&](const std::string& steps, const std::string& mode) {
+    const Ended ended = train("run", {"--set", "scheduler=" + GetParam().scheduler, "--steps", steps, mode});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  };
+  until("3", "--overwrite");
+  until("6", "--resume");
+  const std::vector<Json> lines = metrics("run");
+  ASSERT_EQ(lines.size(), 7u);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_NEAR(lines[i]["lr"].get<double>(), 1e-3 * GetParam().rates[i], 1e-12) << "step " << i + 1;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, LearningRates,
+    testing::Values(Scheduled{"warm_up_by_the_logarithm",
+                              R"({"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3, "warmup_num_steps": 4}})",
+                              {0, 0, 0.5, 0.79248125036, 1, 1}},
+                    Scheduled{"warm_up_and_decay",
+                              R"({"type": "WarmupDecayLR", "params": {"warmup_max_lr": 1e-3, "warmup_num_steps": 2,
+                      "warmup_type": "linear", "total_num_steps": 6}})",
+                              {0, 0, 0.5, 1, 0.75, 0.5}},
+                    Scheduled{"warm_up_and_cosine",
+                              R"({"type": "WarmupCosineLR", "params": {"warmup_min_ratio": 0.1, "warmup_num_steps": 2,
+                      "warmup_type": "linear", "cos_min_ratio": 0.01, "total_num_steps": 6}})",
+                              {0, 0.1, 0.55, 0.855017856688, 0.505, 0.154982143312}}),
+    [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace sluice
