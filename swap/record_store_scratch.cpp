@@ -14,16 +14,16 @@ RecordStore::Impl::ScratchEntry& RecordStore::Impl::scratch_entry(int extent) {
 void RecordStore::Impl::start_scratch(int extent, IoOp op, std::byte* memory, uint64_t tag) {
   ScratchEntry& e = scratch_entry(extent);
   check_start(memory);
-  const bool reads = op == IoOp::kRead;
-  SLUICE_CHECK(e.writers == 0 && (reads || e.readers == 0), "a write beside another transfer of the same extent");
-  SLUICE_CHECK(e.readers < UINT8_MAX, "too many reads of one extent");
-  ++(reads ? e.readers : e.writers);
+  const bool is_read = op == IoOp::kRead;
+  SLUICE_CHECK(e.writers == 0 && (is_read || e.readers == 0), "a write beside another transfer of the same extent");
+  SLUICE_CHECK(e.readers < UINT8_MAX, "too many is_read of one extent");
+  ++(is_read ? e.readers : e.writers);
   const Transfer transfer{.op = op,
                           .memory = memory,
                           .tag = tag,
                           .owner = static_cast<uint32_t>(record_count()) + static_cast<uint32_t>(extent)};
-  if (!reads && failed) return transfers.start_failed(transfer, failed);
-  if (!reads) written_bytes += layout.scratch_bytes(extent);
+  if (!is_read && failed) return transfers.start_failed(transfer, failed);
+  if (!is_read) written_bytes += layout.scratch_bytes(extent);
   transfers.start(transfer, layout.scratch_extents(extent).span());
 }
 

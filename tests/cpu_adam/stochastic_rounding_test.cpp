@@ -46,18 +46,18 @@ TEST(StochasticRounding, makes_no_finite_value_infinite) {
 }
 
 TEST(StochasticRounding, draws_evenly_and_anew_for_each_element_step_and_seed) {
-  constexpr int64_t kElements = 1 << 20;
+  constexpr int64_t kDraws = 1 << 20;
   double low = 0, high = 0, product = 0;
   const uint32_t key = rounding_key(7, 3);
-  for (int64_t i = 0; i < kElements; ++i) {
+  for (int64_t i = 0; i < kDraws; ++i) {
     const uint32_t bits = rounding_bits(key, i);
     const double a = (bits & 0xffffu) / 65536.0 - 0.5, b = (bits >> 16) / 65536.0 - 0.5;
     low += a, high += b, product += a * b;
   }
-  const double deviation = std::sqrt(1.0 / 12 / kElements);  // of a mean
-  EXPECT_LT(std::fabs(low / kElements), 5 * deviation);
-  EXPECT_LT(std::fabs(high / kElements), 5 * deviation);
-  EXPECT_LT(std::fabs(product / kElements), 5 * deviation);
+  const double deviation = std::sqrt(1.0 / 12 / kDraws);  // of a mean
+  EXPECT_LT(std::fabs(low / kDraws), 5 * deviation);
+  EXPECT_LT(std::fabs(high / kDraws), 5 * deviation);
+  EXPECT_LT(std::fabs(product / kDraws), 5 * deviation);
   std::set<uint32_t> keys;
   for (uint64_t seed = 0; seed < 10; ++seed) {
     for (int64_t t = 1; t <= 10; ++t) keys.insert(rounding_key(seed, t));
@@ -65,7 +65,6 @@ TEST(StochasticRounding, draws_evenly_and_anew_for_each_element_step_and_seed) {
   EXPECT_EQ(keys.size(), 100u);
 }
 
-// By rounding to nearest neither moment would ever move: each step adds less than half of its last bit.
 // A run that is resumed by a later version rounds as it would have.
 TEST(StochasticRounding, draws_the_same_in_every_version) {
   EXPECT_EQ(rounding_key(0, 1), 0xf8e4cca4u);
@@ -73,26 +72,27 @@ TEST(StochasticRounding, draws_the_same_in_every_version) {
   EXPECT_EQ(rounding_bits(rounding_key(42, 1000), 123456789), 0x8fbe163fu);
 }
 
+// By rounding to nearest neither moment would ever move: each step adds less than half of its last bit.
 TEST(StochasticRounding, lets_moments_drift_where_rounding_to_nearest_would_hold_them) {
-  constexpr int64_t kElements = 20'000;
+  constexpr int64_t kMoments = 20'000;
   constexpr int kSteps = 200;
   const AdamFormat format{Precision::kFp32, DType::kFp32, DType::kBf16}, wide{Precision::kFp32, DType::kFp32};
-  TestState halves(format, kElements), floats(wide, kElements);
-  for (int64_t i = 0; i < kElements; ++i) {
+  TestState halves(format, kMoments), floats(wide, kMoments);
+  for (int64_t i = 0; i < kMoments; ++i) {
     halves.set(i, {1, 1, 1, 0.99f});
     floats.set(i, {1, 1, 1, 0.99f});
   }
   for (int64_t t = 1; t <= kSteps; ++t) {
     const AdamStep step = adam_step({.beta1 = 0.99, .beta2 = 0.999, .rounding_seed = 5}, t, 1.0);
-    adam_scalar(format)(step, halves.planes(), kElements);
-    adam_scalar(wide)(step, floats.planes(), kElements);
+    adam_scalar(format)(step, halves.planes(), kMoments);
+    adam_scalar(wide)(step, floats.planes(), kMoments);
   }
   double m = 0, v = 0;
-  for (int64_t i = 0; i < kElements; ++i) m += halves.m(i), v += halves.v(i);
+  for (int64_t i = 0; i < kMoments; ++i) m += halves.m(i), v += halves.v(i);
   ASSERT_LT(floats.m(0), 0.995);
   ASSERT_LT(floats.v(0), 0.998);
-  EXPECT_NEAR(m / kElements, floats.m(0), 3e-4);
-  EXPECT_NEAR(v / kElements, floats.v(0), 3e-4);
+  EXPECT_NEAR(m / kMoments, floats.m(0), 3e-4);
+  EXPECT_NEAR(v / kMoments, floats.v(0), 3e-4);
 }
 
 // What a range's elements draw depends on their numbers alone.

@@ -226,6 +226,17 @@ TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {
   }
 }
 
+TEST_F(Lifecycle, evaluation_of_fewer_micro_batches_than_planned_has_the_mean_of_those) {
+  EngineOptions one = options();
+  one.plan.micro_batches = 1;
+  const double first = engine(one)->evaluate(1, toy_compute(model_, 1));
+  one.open = OpenMode::kOverwrite;
+  one.plan.micro_batches = 3;
+  const auto running = engine(one);
+  EXPECT_EQ(running->evaluate(1, toy_compute(model_, 1)), first);
+  EXPECT_NE(running->evaluate(3, toy_compute(model_, 1)), first);
+}
+
 TEST_F(Lifecycle, a_step_that_throws_never_happened) {
   auto running = engine(options());
   step(*running);

@@ -30,7 +30,8 @@ void* count(void* memory) {
   return count_or_null(memory);
 }
 
-void release(void* memory) {
+// Inlined, GCC would see memory of malloc that operator delete is given.
+[[gnu::noinline]] void release(void* memory) {
   if (memory == nullptr) return;
   live_bytes.fetch_sub(static_cast<int64_t>(malloc_usable_size(memory)));
   std::free(memory);

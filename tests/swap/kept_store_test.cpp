@@ -43,7 +43,9 @@ class KeptStores : public StoreOnADrive {
       if (what == "length") bytes.resize(number(words));
       if (what == "bytes") put_hex(words, bytes);
       if (what == "record") put_record(words, bytes);
-      if (what == "crc32c") EXPECT_EQ(crc_line(bytes), line) << "not the bytes that were kept";
+      if (what == "crc32c") {
+        EXPECT_EQ(crc_line(bytes), line) << "not the bytes that were kept";
+      }
     }
     return bytes;
   }
