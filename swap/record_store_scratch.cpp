@@ -16,7 +16,7 @@ void RecordStore::Impl::start_scratch(int extent, IoOp op, std::byte* memory, ui
   check_start(memory);
   const bool is_read = op == IoOp::kRead;
   SLUICE_CHECK(e.writers == 0 && (is_read || e.readers == 0), "a write beside another transfer of the same extent");
-  SLUICE_CHECK(e.readers < UINT8_MAX, "too many is_read of one extent");
+  SLUICE_CHECK(e.readers < UINT8_MAX, "too many reads of one extent");
   ++(is_read ? e.readers : e.writers);
   const Transfer transfer{.op = op,
                           .memory = memory,

@@ -14,8 +14,10 @@ class LateDrives : public UpdateModes, public ::testing::WithParamInterface<Late
 
 TEST_P(LateDrives, change_no_bit_wherever_records_live) {
   reference_.max_norm = median_norm(model_, reference_);
+  const auto kept_back = std::make_shared<std::atomic<size_t>>(0);
   expect_reference_wherever_bytes_live(
-      [](EngineOptions& options) { options.store.make_queue = late_drive_factory(GetParam(), 7); });
+      [&](EngineOptions& options) { options.store.make_queue = late_drive_factory(GetParam(), 7, kept_back); });
+  EXPECT_GT(*kept_back, 2u) << "no order was changed";
 }
 
 TEST_P(LateDrives, change_no_bit_where_commits_are_rare_and_memory_is_short) {

@@ -11,11 +11,13 @@ namespace {
 
 class LateDrive final : public IoQueue {
  public:
-  LateDrive(std::unique_ptr<IoQueue> inner, Late late, uint64_t seed)
+  using Count = std::shared_ptr<std::atomic<size_t>>;
+  LateDrive(std::unique_ptr<IoQueue> inner, Late late, uint64_t seed, Count most_kept_back)
       : IoQueue(inner->depth()),
         inner_(std::move(inner)),
         late_(late == Late::kReads ? IoOp::kRead : IoOp::kWrite),
-        random_(seed) {
+        random_(seed),
+        most_kept_back_(std::move(most_kept_back)) {
     waiting_.reserve(static_cast<size_t>(depth()));
   }
 
@@ -33,6 +35,7 @@ class LateDrive final : public IoQueue {
   void do_submit(const IoRequest& request) override {
     if (request.op == late_) {
       waiting_.push_back(request);
+      if (most_kept_back_ && *most_kept_back_ < waiting_.size()) *most_kept_back_ = waiting_.size();
     } else {
       inner_->submit(request);
     }
@@ -61,6 +64,7 @@ class LateDrive final : public IoQueue {
   std::unique_ptr<IoQueue> inner_;
   IoOp late_;
   std::mt19937_64 random_;
+  Count most_kept_back_;
   std::vector<IoRequest> waiting_;
   std::mutex mutex_;
   std::condition_variable wakes_;
@@ -69,9 +73,9 @@ class LateDrive final : public IoQueue {
 
 }  // namespace
 
-IoQueueFactory late_drive_factory(Late late, uint64_t seed) {
-  return [late, seed](const IoQueueOptions& options) -> std::unique_ptr<IoQueue> {
-    return std::make_unique<LateDrive>(make_io_queue(options), late, seed);
+IoQueueFactory late_drive_factory(Late late, uint64_t seed, std::shared_ptr<std::atomic<size_t>> most_kept_back) {
+  return [late, seed, most_kept_back](const IoQueueOptions& options) -> std::unique_ptr<IoQueue> {
+    return std::make_unique<LateDrive>(make_io_queue(options), late, seed, most_kept_back);
   };
 }
 

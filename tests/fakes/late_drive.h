@@ -2,7 +2,10 @@
 // they are, until nothing else has happened for a while; then one of them, drawn by chance, is served. What a program
 // does not order then comes in the order that it least expects.
 #pragma once
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "swap/io_queue.h"
 
@@ -10,6 +13,8 @@ namespace sluice {
 
 enum class Late : uint8_t { kReads, kWrites };
 
-IoQueueFactory late_drive_factory(Late late, uint64_t seed);
+// `most_kept_back`: becomes how many requests were kept back at once; one alone has nothing to come out of order with.
+IoQueueFactory late_drive_factory(Late late, uint64_t seed,
+                                  std::shared_ptr<std::atomic<size_t>> most_kept_back = nullptr);
 
 }  // namespace sluice
