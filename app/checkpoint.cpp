@@ -76,7 +76,7 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "export what is to be kept, and say --yes",
                     command.folder, joined(stores)));
   }
-  if (const auto original = folder.copied_from(stores); original && find_store(stores) == StoreExists::kYes) {
+  if (const std::optional<std::filesystem::path> original = folder.copied_from(stores)) {
     throw ConfigError(
         fmt::format("{}: is a copy of the run in {}, whose store in {} it would remove: trim that one, or remove this "
                     "folder by hand",

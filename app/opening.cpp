@@ -63,14 +63,15 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
     const std::optional<uint64_t> own = folder.store_number(), number = RecordStore::store_number(store);
     return run && own && number.value_or(*own) == *own;
   };
-  const std::optional<fs::path> original = run ? folder.copied_from(stores) : std::nullopt;
-  if (original && find_store(stores) == StoreExists::kYes) {
-    say(log, LogLevel::kWarning,
-        fmt::format("{}: the store there is to be replaced; it is that of the run in {}, of which {} is a copy",
-                    joined(stores), original->string(), folder.path().string()));
-  }
   for (const fs::path& store : stores) {
     if (store == folder.path() || find_store(store) == StoreExists::kNo) continue;
+    if (const std::optional<fs::path> original = folder.copied_from({&store, 1})) {
+      say(log, LogLevel::kWarning,
+          fmt::format("{}: the store there is to be replaced, and is that of the run in {}, of which {} is a copy: to "
+                      "keep it, stop this one and name another folder in sluice.nvme",
+                      store.string(), original->string(), folder.path().string()));
+      continue;
+    }
     if (is_its_own(store)) continue;
     say(log, LogLevel::kWarning,
         fmt::format("{}: the store there is to be replaced; it belongs to no run in {}", store.string(),
@@ -129,12 +130,13 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
                   folder.path().string(), joined(stores_before)));
 }
 
+// Its steps would go into the store of the run that was copied.
 void check_no_copy(const RunFolder& folder, const std::vector<fs::path>& stores) {
   const std::optional<fs::path> original = folder.copied_from(stores);
   if (!original) return;
   throw ConfigError(
-      fmt::format("{}: is a copy of the run in {}, and the store in {} is that one's: go on there, with --out {}; or "
-                  "copy the store too and name its folders with --set 'sluice.nvme=[\"FOLDER\"]'",
+      fmt::format("{}: is a copy of the run in {}, and the store in {} is that run's: go on there (--out {}), or copy "
+                  "the store's folders too and name the copies with --set 'sluice.nvme=[\"FOLDER\", ...]'",
                   folder.path().string(), original->string(), joined(stores), original->string()));
 }
 

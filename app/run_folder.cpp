@@ -202,11 +202,9 @@ void RunFolder::forget() const { remove_file(config_file()); }
 void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
   const std::optional<uint64_t> number = RecordStore::store_number(stores.front());
   if (!number) return remove_file(store_number_file());  // the file has gone meanwhile: nothing will be committed to it
-  std::error_code error;
-  const fs::path found = fs::canonical(folder_, error);
-  const SortedJson claim = {{"number", *number}, {"run", (error ? fs::absolute(folder_) : found).string()}};
   PendingFile file(store_number_file());
-  // A link may lead to a folder with a name that JSON cannot hold: it is then known by no one.
+  const SortedJson claim = {{"number", *number}, {"run", fs::canonical(folder_).string()}};
+  // A link may lead to a folder whose name JSON cannot hold: such a run is taken for one that was moved.
   file.append(claim.dump(-1, ' ', false, SortedJson::error_handler_t::replace) + "\n");
   file.publish();
 }
@@ -218,29 +216,30 @@ std::optional<uint64_t> RunFolder::store_number() const {
   return number == 0 ? std::nullopt : std::optional(number);  // 0: it could not be read once
 }
 
-std::optional<fs::path> RunFolder::copied_from(const std::vector<fs::path>& stores) const {
-  const SortedJson json = claim_in(store_number_file());
-  if (!json.contains("run") || !json["run"].is_string()) return std::nullopt;
-  const RunFolder claimed(json["run"].get<std::string>());
+std::optional<fs::path> RunFolder::copied_from(std::span<const fs::path> stores) const {
+  const SortedJson claim = claim_in(store_number_file());
+  if (!claim.contains("run") || !claim["run"].is_string()) return std::nullopt;
+  const RunFolder claimed(claim["run"].get<std::string>());
   std::error_code error;
-  const bool is_this = fs::equivalent(claimed.path(), folder_, error);
-  const bool is_there = fs::exists(claimed.store_number_file(), error);
-  if (is_this || !is_there || claimed.store_number() != store_number()) return std::nullopt;
-  if (!claimed.may_have_store_in(stores)) return std::nullopt;
-  return claimed.path();
+  if (fs::equivalent(claimed.path(), folder_, error)) return std::nullopt;
+  if (access(claimed.config_file().c_str(), R_OK) != 0 || claimed.holds() != Holds::kRun) return std::nullopt;
+  const std::optional<uint64_t> own = store_number();
+  if (own && claimed.store_number().value_or(*own) != *own) return std::nullopt;
+  return claimed.may_have_store_in(stores) ? std::optional(claimed.path()) : std::nullopt;
 }
 
-bool RunFolder::may_have_store_in(const std::vector<fs::path>& folders) const {
+bool RunFolder::may_have_store_in(std::span<const fs::path> folders) const {
   try {
     const std::vector<fs::path> own = stores(load(For::kItsStore));
-    return std::ranges::any_of(own, [&](const fs::path& store) {
-      return std::ranges::any_of(folders, [&](const fs::path& folder) {
-        std::error_code error;
-        return fs::equivalent(store, folder, error);
-      });
+    return std::ranges::any_of(folders, [&](const fs::path& folder) {
+      const auto is_it = [&folder](const fs::path& one) {
+        std::error_code not_there;
+        return fs::equivalent(one, folder, not_there);
+      };
+      return find_store(folder) == StoreExists::kYes && std::ranges::any_of(own, is_it);
     });
-  } catch (const Error&) {
-    return true;  // nobody can tell
+  } catch (const ConfigError&) {
+    return find_store(folders) == StoreExists::kYes;
   }
 }
 

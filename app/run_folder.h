@@ -68,12 +68,14 @@ class RunFolder {
   void save_would_help(const std::string& json) const;
   // The configuration of a run whose store has been replaced. Throws IoError.
   void forget() const;
-  // Several runs may name one folder of a drive, one after the other.
-  void claim_store(const std::vector<std::filesystem::path>& stores) const;  // writes down which store is the run's
-  std::optional<uint64_t> store_number() const;                              // nullopt: nothing is written down
-  // The folder that this one is a copy of, as far as its files tell, where the store in these folders is that one's:
-  // two runs that go on in one store lose what either of them committed. A run that was moved is no copy.
-  std::optional<std::filesystem::path> copied_from(const std::vector<std::filesystem::path>& stores) const;
+  // Writes down which store is the run's, and where the run is. Several runs may name one folder of a drive, one after
+  // the other.
+  void claim_store(const std::vector<std::filesystem::path>& stores) const;
+  std::optional<uint64_t> store_number() const;  // nullopt: nothing is written down
+  // The run that this folder is a copy of, if a store in one of these folders is that run's: what was written down was
+  // another folder's claim, and a run with that store is there still. Of a run that was moved nullopt, and so where the
+  // other folder may not be looked into.
+  std::optional<std::filesystem::path> copied_from(std::span<const std::filesystem::path> stores) const;
   // Of a folder that is locked: files that a process left which was killed as it put them in their places.
   void remove_leftovers() const;
   // Throws ConfigError where another store than that lies in any of its folders now.
@@ -81,7 +83,8 @@ class RunFolder {
 
  private:
   std::vector<std::filesystem::path> files() const;  // that a run writes here, but the store's
-  bool may_have_store_in(const std::vector<std::filesystem::path>& folders) const;
+  // Where its configuration does not tell, it may.
+  bool may_have_store_in(std::span<const std::filesystem::path> stores) const;
 
   std::filesystem::path folder_;
 };

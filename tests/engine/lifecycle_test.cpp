@@ -226,15 +226,23 @@ TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {
   }
 }
 
-TEST_F(Lifecycle, evaluation_of_fewer_micro_batches_than_planned_has_the_mean_of_those) {
-  EngineOptions one = options();
-  one.plan.micro_batches = 1;
-  const double first = engine(one)->evaluate(1, toy_compute(model_, 1));
-  one.open = OpenMode::kOverwrite;
-  one.plan.micro_batches = 3;
-  const auto running = engine(one);
-  EXPECT_EQ(running->evaluate(1, toy_compute(model_, 1)), first);
-  EXPECT_NE(running->evaluate(3, toy_compute(model_, 1)), first);
+TEST_F(Lifecycle, an_evaluation_of_fewer_micro_batches_than_a_step_has_is_the_mean_of_those_alone) {
+  reference_.micro_batches = 4;
+  auto running = engine(options());
+  const std::vector<double> losses = {1, 2, 6, 7};  // by micro-batch
+  std::vector<int> seen;
+  const Compute compute = [&](Use& use) {
+    EXPECT_EQ(use.pass(), Pass::kEvaluate);
+    if (!model_.visits[static_cast<size_t>(use.visit())].gives.empty()) return;
+    seen.push_back(use.micro_batch());
+    use.report_loss(&losses[static_cast<size_t>(use.micro_batch())]);
+  };
+  EXPECT_EQ(running->evaluate(1, compute), 1);
+  EXPECT_EQ(running->evaluate(3, compute), 3);
+  EXPECT_EQ(running->evaluate(4, compute), 4);
+  EXPECT_EQ(seen, (std::vector<int>{0, 0, 1, 2, 0, 1, 2, 3}));
+  EXPECT_THROW(running->evaluate(5, compute), std::logic_error);
+  EXPECT_THROW(running->evaluate(0, compute), std::logic_error);
 }
 
 TEST_F(Lifecycle, a_step_that_throws_never_happened) {

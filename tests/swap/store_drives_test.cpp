@@ -387,20 +387,5 @@ TEST_F(StoreInSimulatedTime, a_read_behind_any_number_of_writes_waits_for_what_i
   while (store->in_flight() > 0) ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
 }
 
-// Each is measured by a queue of its own, in that queue's time.
-TEST(WeighDrives, gives_each_a_share_in_proportion_to_its_speed) {
-  const TempFolder folder;
-  const std::vector<double> gb_per_s = {3, 0.5, 1.5};
-  std::vector<std::shared_ptr<SimulatedDrives>> drives;
-  StoreOptions options{.folder = folder.path() / "a", .more_folders = {folder.path() / "b", folder.path() / "c"}};
-  for (const fs::path& each : options.folders()) fs::create_directory(each);
-  options.make_queue = [&](const IoQueueOptions& queue) {
-    drives.push_back(std::make_shared<SimulatedDrives>(SimulatedDrives{.gb_per_s = {gb_per_s.at(drives.size())}}));
-    return simulated_drives_factory(drives.back())(queue);
-  };
-  EXPECT_THAT(weigh_drives(options, [&] { return static_cast<int64_t>(drives.back()->now_ns); }),
-              testing::ElementsAre(600, 100, 300));
-}
-
 }  // namespace
 }  // namespace sluice

@@ -1,0 +1,134 @@
+// Folders of runs that were copied or moved: no command given a copy takes the store of the run that was copied.
+#include "tests/app/command_fixture.h"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class CopiesTest : public CommandTest {
+ protected:
+  CopiesTest() { name_homes(); }
+  std::vector<std::string> on(const std::string& drive, std::vector<std::string> more) const {
+    more.insert(more.end(), {"--set", "sluice.nvme=[\"" + file(drive) + "\"]"});
+    return more;
+  }
+  void copy(const std::string& from, const std::string& to) const {
+    fs::copy(file(from), file(to), fs::copy_options::recursive);
+  }
+};
+
+TEST_F(CopiesTest, a_copy_without_a_store_of_its_own_is_not_gone_on_with_and_says_what_can_be_done) {
+  ASSERT_EQ(train("whole", {"--steps", "4"}).exit_code, 0);
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  copy("run", "copy");
+  const std::string store = text_in("drive/sluice-0.swap"), claim = text_in("copy/store.json");
+  const Ended refused = train("copy", on("drive", {"--steps", "4", "--resume"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.last_error_line(),
+              AllOf(HasSubstr(file("copy") + ": is a copy of the run in " + file("run")), HasSubstr("--set")));
+  EXPECT_TRUE(text_in("drive/sluice-0.swap") == store);
+  EXPECT_EQ(text_in("copy/store.json"), claim);
+  EXPECT_EQ(metrics("copy").size(), 3u);
+  copy("drive", "other drive");  // as it says
+  for (const auto& [run, drive] : {std::pair("copy", "other drive"), std::pair("run", "drive")}) {
+    const Ended more = train(run, on(drive, {"--steps", "4", "--resume"}));
+    ASSERT_EQ(more.exit_code, 0) << more.err;
+    EXPECT_EQ(numbers(metrics(run)), numbers(metrics("whole")));
+  }
+}
+
+TEST_F(CopiesTest, a_copy_with_its_store_is_a_run_of_its_own_unless_it_is_told_to_use_the_other_ones) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  copy("run", "copy");
+  const std::string store = text_in("run/sluice-0.swap");
+  EXPECT_THAT(train("copy", on("run", {"--steps", "4", "--resume"})).last_error_line(), HasSubstr("is a copy of"));
+  const Ended more = train("copy", {"--steps", "4", "--resume"});
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_TRUE(text_in("run/sluice-0.swap") == store);
+  EXPECT_EQ(metrics("copy").size(), 5u);
+}
+
+TEST_F(CopiesTest, a_run_that_was_moved_goes_on_and_is_the_one_that_later_copies_are_of) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  fs::rename(file("run"), file("moved"));
+  const Ended more = train("moved", on("drive", {"--steps", "3", "--resume"}));
+  ASSERT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_EQ(json_in("moved/store.json")["run"], fs::canonical(file("moved")).string());
+  copy("moved", "copy");
+  EXPECT_THAT(train("copy", on("drive", {"--steps", "4", "--resume"})).last_error_line(),
+              HasSubstr("is a copy of the run in " + file("moved")));
+  fs::create_directory_symlink(file("moved"), file("run"));  // where it was, as links often are
+  EXPECT_EQ(train("run", on("drive", {"--steps", "4", "--resume"})).exit_code, 0);
+}
+
+TEST_F(CopiesTest, a_run_in_whose_old_place_another_one_was_begun_goes_on) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  fs::rename(file("run"), file("moved"));
+  ASSERT_EQ(train("run", on("other", {"--steps", "1"})).exit_code, 0);
+  const Ended more = train("moved", on("drive", {"--steps", "3", "--resume"}));
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+}
+
+// As it was written by versions before: whose it is cannot be told.
+TEST_F(CopiesTest, a_claim_without_a_path_is_taken_as_it_is) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  Json claim = json_in("run/store.json");
+  claim.erase("run");
+  std::ofstream(file("run/store.json")) << claim;
+  copy("run", "copy");
+  EXPECT_EQ(train("copy", on("drive", {"--steps", "3", "--resume"})).exit_code, 0);
+  EXPECT_EQ(json_in("copy/store.json")["run"], fs::canonical(file("copy")).string());
+}
+
+TEST_F(CopiesTest, to_begin_a_copy_again_says_whose_store_goes) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  copy("run", "copy");
+  const std::string words = "is that of the run in " + file("run") + ", of which " + file("copy") + " is a copy";
+  const Ended elsewhere = train("copy", on("other", {"--steps", "1", "--overwrite"}));
+  EXPECT_EQ(elsewhere.exit_code, 0) << elsewhere.err;
+  EXPECT_THAT(elsewhere.err, Not(HasSubstr(words)));
+  fs::remove_all(file("copy"));
+  copy("run", "copy");
+  const Ended over = train("copy", on("drive", {"--steps", "1", "--overwrite"}));
+  EXPECT_EQ(over.exit_code, 0) << over.err;
+  EXPECT_THAT(over.err, HasSubstr(file("drive") + ": the store there is to be replaced, and " + words));
+  EXPECT_THAT(train("run", on("drive", {"--steps", "3", "--resume"})).last_error_line(), HasSubstr("is another run's"));
+}
+
+TEST_F(CopiesTest, trim_of_a_copy_does_not_take_the_store_of_the_run_that_was_copied) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  copy("run", "copy");
+  const auto trim = [this] { return sluice({"checkpoint", "trim", "@copy", "--yes"}); };
+  EXPECT_EQ(trim().exit_code, 2);
+  EXPECT_THAT(trim().last_error_line(), HasSubstr("is a copy of the run in " + file("run")));
+  fs::resize_file(file("run/config.json"), 40);  // where that run's store is cannot be told any more
+  EXPECT_EQ(trim().exit_code, 2);
+  EXPECT_TRUE(fs::exists(file("drive/sluice-0.swap")));
+  fs::remove_all(file("run"));  // moved, as far as anybody can tell
+  EXPECT_EQ(trim().exit_code, 0);
+  EXPECT_FALSE(fs::exists(file("drive/sluice-0.swap")));
+}
+
+TEST_F(CopiesTest, trim_of_a_copy_with_a_store_of_its_own_takes_that_one) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  copy("run", "copy");
+  EXPECT_EQ(sluice({"checkpoint", "trim", "@copy", "--yes"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(file("copy/sluice-0.swap")));
+  EXPECT_TRUE(fs::exists(file("run/sluice-0.swap")));
+}
+
+TEST_F(CopiesTest, a_run_behind_a_link_to_a_name_that_json_cannot_hold_is_trained_and_gone_on_with) {
+  fs::create_directory(file("run-\xff"));
+  fs::create_directory_symlink(file("run-\xff"), file("run"));
+  const Ended ended = train("run", on("drive", {"--steps", "1"}));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Ended more = train("run", on("drive", {"--steps", "2", "--resume"}));
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,98 @@
+// A store that measures its drives when it is made: how it measures them, and that its records are split accordingly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "core/bytes.h"
+#include "swap/bare_io.h"
+#include "swap/store_drives.h"
+#include "tests/fakes/simulated_drives.h"
+#include "tests/fakes/test_store.h"
+
+namespace sluice {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kAtOnce = 1e6;  // GB/s, no bytes moved: no real drive comes near it
+
+class ProbedStore : public testing::Test {
+ protected:
+  // Drives are measured one after the other, each by a queue of its own: here by one that is as fast as the list says
+  // of it. Queues beyond the list, and those of 0 GB/s, are real.
+  StoreOptions options(std::vector<double> gb_per_s) {
+    StoreOptions options{.folder = folders_[0], .more_folders = {folders_[1]}, .queue = {.depth = 8}};
+    options.make_queue = [this, gb_per_s = std::move(gb_per_s), made = size_t{0}](const IoQueueOptions& of) mutable {
+      depths_.push_back(of.depth);
+      const double speed = made < gb_per_s.size() ? gb_per_s[made] : 0;
+      ++made;
+      if (speed == 0) return make_io_queue(of);
+      simulated_->gb_per_s = {speed};
+      return simulated_drives_factory(simulated_)(of);
+    };
+    return options;
+  }
+  Clock clock() const {
+    return [simulated = simulated_] { return std::llround(simulated->now_ns); };
+  }
+
+  TempFolder folder_;
+  std::array<std::filesystem::path, 2> folders_ = {folder_.path() / "a", folder_.path() / "b"};
+  TestRun run_;
+  std::shared_ptr<SimulatedDrives> simulated_ = std::make_shared<SimulatedDrives>();
+  std::vector<int> depths_;
+};
+
+TEST_F(ProbedStore, gives_drives_of_speeds_two_to_one_two_thirds_and_one_of_every_chunk) {
+  constexpr int64_t kChunkElements = 512 * kKiB;
+  const Geometry geometry(std::array{PartitionSpec{"all", {{"all", {4 * kChunkElements}}}}}, kChunkElements);
+  for (const std::array<double, 2>& speeds : {std::array{2.0, 1.0}, {0.1, 0.2}}) {
+    const std::vector<uint32_t> weights = weigh_drives(options({speeds[0], speeds[1]}), clock());
+    const bool first_is_faster = speeds[0] > speeds[1];
+    EXPECT_EQ(weights, first_is_faster ? (std::vector<uint32_t>{667, 333}) : (std::vector<uint32_t>{333, 667}));
+    const StoreLayout layout(geometry, Precision::kBf16, weights);
+    for (uint32_t chunk = 0; chunk < 4; ++chunk) {
+      const Extents extents = layout.extents({chunk, Group::kState}, 0);
+      std::array<int64_t, 2> bytes{};
+      for (const Extent& extent : extents.span()) bytes[static_cast<size_t>(extent.drive)] += extent.bytes;
+      const double third = static_cast<double>(bytes[0] + bytes[1]) / 3;
+      EXPECT_NEAR(static_cast<double>(bytes[first_is_faster ? 0 : 1]), 2 * third, kStoreBlockBytes);
+    }
+  }
+}
+
+TEST_F(ProbedStore, measures_each_drive_both_ways_for_a_fifth_of_a_second_by_a_queue_of_its_kind) {
+  const DriveSpeed speed = measure_drive(folder_.path(), options({0.5}), clock()).value();
+  EXPECT_NEAR(speed.read_gb_per_s, 0.5, 1e-3);
+  EXPECT_NEAR(speed.write_gb_per_s, 0.5, 1e-3);
+  EXPECT_EQ(depths_, std::vector<int>{8});
+  double read_ns = 0, written_ns = 0;
+  for (const auto& served : simulated_->served) {
+    (served.op == IoOp::kRead ? read_ns : written_ns) += static_cast<double>(served.bytes) / 0.5;
+  }
+  const double in_flight_ns = 8 * kMiB / 0.5, first_pass_ns = 64 * kMiB / 0.5;
+  EXPECT_NEAR(read_ns, 2e8, in_flight_ns);
+  EXPECT_NEAR(written_ns, 2e8 + first_pass_ns, in_flight_ns);
+}
+
+TEST_F(ProbedStore, is_split_as_its_drives_were_measured_when_it_was_made_and_stays_so) {
+  std::vector<uint32_t> weights;
+  {
+    const auto store = RecordStore::create(run_.geometry, run_.identity, options({kAtOnce}));
+    write_step(*store, run_, 0);
+    weights = stored_weights(folders_).value();
+    EXPECT_GT(weights[0], 2 * weights[1]);
+    EXPECT_THAT(store->describe(), HasSubstr("as " + std::to_string(weights[0]) + " : " + std::to_string(weights[1])));
+  }
+  const auto store = RecordStore::open(run_.geometry, run_.identity, options({0, 0}));
+  EXPECT_EQ(stored_weights(folders_), weights);
+  expect_step(*store, run_, 0);
+  write_step(*store, run_, 1);
+  expect_step(*store, run_, 1);
+}
+
+}  // namespace
+}  // namespace sluice
