@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
@@ -59,17 +60,6 @@ Json memory_json(const Ledger& ledger, DeviceKind device) {
   return json;
 }
 
-const char* advice_on(int error_number) {
-  return error_number == ENOSPC || error_number == EDQUOT
-             ? "make room and go on with --resume"
-             : "look at the drive and its file system (dmesg), then go on with --resume";
-}
-
-int64_t length_of(std::FILE* file) {
-  struct stat status {};
-  return ::fstat(::fileno(file), &status) == 0 ? int64_t{status.st_size} : 0;
-}
-
 }  // namespace
 
 std::ifstream open_metrics(const std::filesystem::path& path) {
@@ -102,54 +92,25 @@ int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind
 MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step, const Log& log)
     : path_(std::move(path)), log_(log) {
   keep_until(last_step, log);
-  open();
+  open_at_end();
 }
 
 MetricsFile::~MetricsFile() {
-  // To its own length, which takes the blocks behind that. Where it fails they go with the file.
-  if (room_bytes_ > 0) std::ignore = ::ftruncate(::fileno(file_), length_of(file_));
+  give_room_back();
   std::fclose(file_);
 }
 
-void MetricsFile::open() {
-  std::FILE* file = std::fopen(path_.c_str(), "ab");
+void MetricsFile::open_at_end() {
+  std::FILE* const file = std::fopen(path_.c_str(), "ab");
   if (file == nullptr) {
     throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = "name another --out"});
   }
-  if (file_ != nullptr) std::fclose(file_);
+  if (file_ != nullptr) {
+    give_room_back();
+    std::fclose(file_);
+  }
   file_ = file;
-  room_bytes_ = 0;
-}
-
-void MetricsFile::make_room() {
-  struct stat ours {};
-  struct stat there {};
-  const bool is_there = ::stat(path_.c_str(), &there) == 0;
-  if (::fstat(::fileno(file_), &ours) == 0 &&
-      (!is_there || ours.st_ino != there.st_ino || ours.st_dev != there.st_dev)) {
-    open();
-    say(log_, LogLevel::kWarning,
-        fmt::format("{}: was moved, removed or replaced as the run wrote it; a new one goes on", path_.string()));
-  }
-  reserve();
-}
-
-void MetricsFile::reserve() {
-  constexpr int64_t kLine = 4096, kAhead = 16 * kLine;  // a line has 2 KiB
-  const int64_t length = length_of(file_);
-  if (length + kLine <= room_bytes_) return;
-  for (const int64_t ahead : {kAhead, kLine}) {
-    if (retried([&] { return ::fallocate(::fileno(file_), FALLOC_FL_KEEP_SIZE, length, ahead); }) == 0) {
-      room_bytes_ = length + ahead;
-      return;
-    }
-  }
-  if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return;  // a file system that reserves nothing
-  throw IoError({.action = "make room for a line",
-                 .path = path_.string(),
-                 .bytes = kLine,
-                 .error_number = errno,
-                 .advice = advice_on(errno)});
+  room_begin_ = room_end_ = 0;
 }
 
 namespace {
@@ -216,6 +177,68 @@ void MetricsFile::keep_until(int64_t last_step, const Log& log) {
   if (std::filesystem::file_size(path_) != kept_bytes) keep_steps(path_, last_step);
 }
 
+namespace {
+
+constexpr int64_t kRoomBytes = int64_t{64} << 10, kLeastRoomBytes = 4096;  // of some tens of lines, of two
+
+// Errors that a write would meet as well. Others are of file systems that reserve nothing.
+constexpr int kNoRoom[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EIO};
+
+bool has_its_name(int file, const std::filesystem::path& path) {
+  struct stat ours {};
+  struct stat named {};
+  return fstat(file, &ours) == 0 && stat(path.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
+         ours.st_ino == named.st_ino;
+}
+
+const char* advice_for(int error_number) {
+  return error_number == ENOSPC || error_number == EDQUOT
+             ? "make room and go on with --resume"
+             : "look at the drive and its file system (dmesg), then go on with --resume";
+}
+
+}  // namespace
+
+void MetricsFile::make_room() {
+  if (!has_its_name(fileno(file_), path_)) {
+    open_at_end();
+    say(log_, LogLevel::kWarning,
+        fmt::format("{} was moved, removed or replaced: further steps are written to what has that name now",
+                    path_.string()));
+  }
+  struct stat now {};
+  const int64_t end = fstat(fileno(file_), &now) == 0 ? now.st_size : 0;
+  if (room_begin_ <= end && end + kLeastRoomBytes <= room_end_) return;  // else it may have been cut short
+  if (reserve(end, kRoomBytes) == 0) return;
+  const int error_number = reserve(end, kLeastRoomBytes);
+  if (error_number == 0) return;
+  throw IoError({.action = "reservation of room",
+                 .path = path_.string(),
+                 .offset = end,
+                 .bytes = kLeastRoomBytes,
+                 .error_number = error_number,
+                 .advice = advice_for(error_number)});
+}
+
+// 0, or why there is no room: what was granted of it is given back.
+int MetricsFile::reserve(int64_t end, int64_t bytes) {
+  const int result = retried([&] { return fallocate(fileno(file_), FALLOC_FL_KEEP_SIZE, end, bytes); });
+  room_begin_ = end;
+  room_end_ = end + bytes;
+  if (result == 0 || std::ranges::find(kNoRoom, errno) == std::end(kNoRoom)) return 0;
+  const int error_number = errno;
+  give_room_back();
+  return error_number;
+}
+
+// Blocks behind the end of the file go where it is set to what it is. Where that fails they stay the file's.
+void MetricsFile::give_room_back() noexcept {
+  struct stat now {};
+  if (room_end_ == 0 || fstat(fileno(file_), &now) != 0) return;
+  room_begin_ = room_end_ = 0;
+  std::ignore = ftruncate(fileno(file_), now.st_size);
+}
+
 void MetricsFile::write(const std::string& line) {
   if (std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fputc('\n', file_) != EOF &&
       std::fflush(file_) == 0) {
@@ -225,7 +248,7 @@ void MetricsFile::write(const std::string& line) {
                  .path = path_.string(),
                  .bytes = static_cast<int64_t>(line.size()) + 1,
                  .error_number = errno,
-                 .advice = advice_on(errno)});
+                 .advice = advice_for(errno)});
 }
 
 void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {

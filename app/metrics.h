@@ -1,5 +1,5 @@
-// metrics.jsonl: one JSON object a step, numbers with full precision, each line handed to the system before the next
-// step. It is not synced: of a machine that goes down the last lines may be missing.
+// metrics.jsonl: one JSON object a step, numbers with full precision, each line with the system before the next step;
+// nothing is synced.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -41,9 +41,8 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // Before each step: a full drive shows before anything is trained whose line it could not hold. A file that was
-  // moved, removed or replaced since is begun anew, with a warning. Throws IoError where there is no room, or no
-  // folder.
+  // Before a step: its line, and the final one, will have room on the drive. Where the file has lost its name a new one
+  // is begun, or the one of that name gone on with, and a warning logged. Throws IoError where there is no room.
   void make_room();
   void step(const StepMetrics& metrics, const Ledger& ledger);
   void final_line(const Digests& digests);
@@ -53,13 +52,14 @@ class MetricsFile {
 
  private:
   void keep_until(int64_t last_step, const Log& log);
-  void open();
-  void reserve();
+  void open_at_end();
+  int reserve(int64_t end, int64_t bytes);
+  void give_room_back() noexcept;
   void write(const std::string& line);
   std::filesystem::path path_;
   Log log_;
   std::FILE* file_ = nullptr;
-  int64_t room_bytes_ = 0;  // up to there the file has blocks; what is left of them it gives back at its end
+  int64_t room_begin_ = 0, room_end_ = 0;  // offsets between which blocks are the file's, written or not
   std::optional<double> first_loss_, last_loss_;
   int64_t since_start_ = 0;  // steps of this process
 };

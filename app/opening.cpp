@@ -167,20 +167,6 @@ void take_over(Opening& opening, const Log& log) {
           now["path"].dump(), from.empty() ? "random at first" : "those of " + from));
 }
 
-// The run goes on, but its last digits are not those that it would have had.
-void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log& log) {
-  const auto warn = [&log](const char* key, int64_t then, int64_t value) {
-    if (then == value || then == 0) return;
-    say(log, LogLevel::kWarning,
-        fmt::format("\"{}\" was {} and is {}: sums are taken in another order from here on, and losses differ in "
-                    "their last digits from those of the run as it was",
-                    key, then, value));
-  };
-  warn("train_micro_batch_size_per_gpu", before.batch.micro, now.batch.micro);
-  warn("sluice.compute_threads", before.sluice.compute_threads, now.sluice.compute_threads);
-  warn("sluice.loss_tile_tokens", before.sluice.loss_tile_tokens, now.sluice.loss_tile_tokens);
-}
-
 }  // namespace
 
 Opening open_folder(const TrainOptions& options, const Log& log) {
@@ -210,7 +196,6 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     folder.check_store(opening.stores());
     check_no_copy(folder, opening.stores());
     take_over(opening, log);
-    warn_of_other_sums(*opening.before, opening.config, log);
   }
   return opening;
 }

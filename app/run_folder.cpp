@@ -310,6 +310,17 @@ void check_same_run(const RunConfig& before, const RunConfig& now, const fs::pat
   }
 }
 
+void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log& log) {
+  const auto compare = [&log](const char* key, int64_t was, int64_t is) {
+    if (was == is || was == 0) return;  // 0: not known of a run before
+    say(log, LogLevel::kWarning,
+        fmt::format("\"{}\" is {}: the run goes on, but not bit for bit as it would have under {}", key, is, was));
+  };
+  compare("train_micro_batch_size_per_gpu", before.batch.micro, now.batch.micro);
+  compare("sluice.compute_threads", before.sluice.compute_threads, now.sluice.compute_threads);
+  compare("sluice.loss_tile_tokens", before.sluice.loss_tile_tokens, now.sluice.loss_tile_tokens);
+}
+
 std::string joined(std::span<const fs::path> folders, std::string_view between) {
   std::vector<std::string> names;
   for (const fs::path& folder : folders) names.push_back(folder.string());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "core/log.h"
 
 namespace sluice {
 
@@ -92,6 +93,9 @@ class RunFolder {
 // Refuses to go on with a run under another configuration: throws ConfigError naming the first key that would change
 // what is trained, with both values. Budgets, homes, threads, the optimizer and paths may change.
 void check_same_run(const RunConfig& before, const RunConfig& now, const std::filesystem::path& folder);
+
+// Of what may change, says what makes other sums: the run goes on with other last digits than it would have had.
+void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log& log);
 
 // Their names, for messages.
 std::string joined(std::span<const std::filesystem::path> folders, std::string_view between = ", ");

@@ -100,7 +100,10 @@ RunSetup Training::set_it_up() {
     setup.section.folder = *opening_.model_folder;
     setup.config.model = model_section_text(setup.section);
   }
-  if (opening_.before) check_same_run(*opening_.before, setup.config, folder().path());
+  if (opening_.before) {
+    check_same_run(*opening_.before, setup.config, folder().path());
+    warn_of_other_sums(*opening_.before, setup.config, console_.log());
+  }
   if (!opening_.goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
   // The chunks of a store stay as they were made, whatever the budgets of this run would give.
   if (const auto identity = RecordStore::identify(opening_.stores().front()))
@@ -173,18 +176,14 @@ void Training::prepare_to_go_back() {
   if (opening_.before) folder().save(*opening_.before);  // as it is: it can be written
 }
 
-// A drive that is not mounted looks like a folder that is not there.
+// Where the folder above it is missing too, a drive may not be mounted, and the store would lie on another one.
 void Training::make_store_folder(const fs::path& store) {
-  std::error_code error;
-  fs::path missing;
-  for (fs::path above = store.parent_path(); !above.empty() && !fs::exists(above, error); above = above.parent_path())
-    missing = above;
-  folders_.make(store);
-  if (missing.empty()) return;
+  const std::vector<fs::path>& made = folders_.make(store).made();
+  if (made.size() < 2) return;
   say(console_.log(), LogLevel::kWarning,
-      fmt::format(
-          "{}: was not there, and has been made for the store in {}: if a drive is to be mounted there, it is not",
-          missing.string(), store.string()));
+      fmt::format("{}: was not there, and is made for the store in {}: where a drive was to be mounted, stop the run, "
+                  "mount it and begin again",
+                  made.front().string(), store.string()));
 }
 
 void Training::open_engine() {
@@ -333,14 +332,15 @@ void Training::keep_timeline() {
   }
 }
 
-// A step whose line has no room is not trained; those before it are kept.
+// A step whose line would be lost is not begun, and the last one is committed.
 void Training::make_room_for_metrics() {
   try {
     metrics_->make_room();
-  } catch (const IoError&) {
+  } catch (const Error& error) {
     console_.finish_progress();
     say(console_.log(), LogLevel::kError,
-        fmt::format("no line of a further step can be kept: committing step {}", engine_->step()));
+        fmt::format("no line can be written after step {}'s: committing, to end there: {}", engine_->step(),
+                    error.what()));
     engine_->drain();
     throw;
   }

@@ -6,30 +6,35 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000, kMinute = 60 * kSecond, kBegan = 5 * kSecond;
-static_assert(CommitPace::kMostLostNs == kMinute);
+constexpr int64_t kMinute = CommitPace::kMostLostNs, kSecond = kMinute / 60;
 
-TEST(CommitPace, asks_for_one_a_minute_after_the_run_began_and_not_again_at_once) {
-  CommitPace pace(kBegan);
-  EXPECT_FALSE(pace.is_due(kBegan + kSecond, 0));
-  EXPECT_FALSE(pace.is_due(kBegan + kMinute - 1, 0));
-  EXPECT_TRUE(pace.is_due(kBegan + kMinute, 0));
-  EXPECT_FALSE(pace.is_due(kBegan + kMinute + 10 * kSecond, 0)) << "the one that was asked for is on its way";
+TEST(CommitPace, nothing_is_due_before_a_minute) {
+  CommitPace pace(5 * kSecond);
+  EXPECT_FALSE(pace.is_due(6 * kSecond, 0));
+  EXPECT_FALSE(pace.is_due(5 * kSecond + kMinute - 1, 0));
+  EXPECT_TRUE(pace.is_due(5 * kSecond + kMinute, 0));
 }
 
-TEST(CommitPace, counts_from_the_end_of_the_step_that_is_committed) {
-  CommitPace pace(kBegan);
-  EXPECT_FALSE(pace.is_due(kBegan + 30 * kSecond, 0));
-  EXPECT_FALSE(pace.is_due(kBegan + 40 * kSecond, 9)) << "of the step that ended at 30 s: it is durable one later";
-  EXPECT_FALSE(pace.is_due(kBegan + 90 * kSecond - 1, 9));
-  EXPECT_TRUE(pace.is_due(kBegan + 90 * kSecond, 9));
+TEST(CommitPace, a_commit_that_was_asked_for_is_not_due_again_at_once) {
+  CommitPace pace(0);
+  EXPECT_TRUE(pace.is_due(kMinute + kSecond, 0));
+  EXPECT_FALSE(pace.is_due(kMinute + 2 * kSecond, 0));
+  EXPECT_FALSE(pace.is_due(2 * kMinute + kSecond - 1, 0));
+  EXPECT_TRUE(pace.is_due(2 * kMinute + kSecond, 0));
 }
 
-TEST(CommitPace, asks_for_one_before_every_step_that_takes_longer_than_a_minute) {
-  CommitPace pace(kBegan);
-  for (int64_t step = 1; step < 5; ++step) {
-    EXPECT_TRUE(pace.is_due(kBegan + step * 2 * kMinute, step > 2 ? step - 2 : 0)) << step;
-  }
+// It is of the step that ended then, and durable only now.
+TEST(CommitPace, a_commit_that_came_counts_from_when_it_was_asked_before) {
+  CommitPace pace(0);
+  EXPECT_FALSE(pace.is_due(40 * kSecond, 0));
+  EXPECT_FALSE(pace.is_due(70 * kSecond, 10)) << "30 s";
+  EXPECT_FALSE(pace.is_due(40 * kSecond + kMinute - 1, 10));
+  EXPECT_TRUE(pace.is_due(40 * kSecond + kMinute, 10));
+}
+
+TEST(CommitPace, is_due_before_every_step_of_a_minute) {
+  CommitPace pace(0);
+  for (int64_t step = 1; step < 5; ++step) EXPECT_TRUE(pace.is_due(step * kMinute, step - 2)) << step;
 }
 
 }  // namespace

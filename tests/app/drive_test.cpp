@@ -4,7 +4,6 @@
 
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
-#include "tests/app/matches.h"
 #include "tests/fakes/flip_byte.h"
 #include "tests/fakes/mounted_drive.h"
 
@@ -14,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class DriveTest : public CommandTest {
  protected:
@@ -131,15 +131,13 @@ TEST_F(DriveTest, a_full_disk_under_the_runs_folder_ends_the_run_and_it_goes_on_
   EXPECT_THAT(full.last_error_line(),
               AllOf(HasSubstr(file("run/metrics.jsonl")), HasSubstr("No space left"), HasSubstr("--resume")));
   EXPECT_THAT(full.err, HasSubstr("the step's timeline is not kept"));
-  const auto trained = matches_of("committing step (\\d+)", full.err);
-  ASSERT_EQ(trained.size(), 1u) << full.err;
-  EXPECT_EQ(std::to_string(metrics("run").size()), trained[0][1]) << "a step without its line";
+  const std::string last = std::to_string(metrics("run").size());
   disk.resize(64 * kMiB);
   std::vector<std::string> resume = steps;
   resume.emplace_back("--resume");
   const Ended resumed = train("run", store_in(file("store"), resume));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  EXPECT_THAT(resumed.err, HasSubstr("resuming after step " + trained[0][1]));
+  EXPECT_THAT(resumed.err, AllOf(HasSubstr("resuming after step " + last), Not(HasSubstr("has lines of"))));
   EXPECT_EQ(numbers(metrics("run")), numbers(metrics("whole")));
 }
 

@@ -1,8 +1,5 @@
 // Training by the real command: what it writes, and how a run goes on.
-#include "app/train.h"
 
-#include <cstdio>
-#include <exception>
 #include <set>
 
 #include "core/bytes.h"
@@ -59,45 +56,6 @@ TEST_F(TrainTest, shows_the_placement_first_and_the_summary_last) {
   EXPECT_THAT(ended.out, testing::HasSubstr("A continuation of \"line 7\":\nline 7"));
   EXPECT_THAT(ended.out, testing::ContainsRegex("workspace peak    [1-9][0-9.]* [KM]iB of [1-9]"));
   EXPECT_THAT(ended.err, testing::HasSubstr("step 6/6"));
-}
-
-// The machine's commits are so slow that they are to be many steps apart; the clock passes a minute each time it is
-// read.
-TEST_F(TrainTest, commits_at_least_once_a_minute_where_commits_are_rare) {
-  Json machine = json_in("machine.json");
-  machine["commit_ms"] = 1000;
-  std::ofstream(file("machine.json")) << machine.dump();
-  const std::string in_memory = R"(sluice.placement={"weights": "host", "state": "host", "gradient": "host"})";
-  const auto written = [&](const std::string& out, const Clock& clock) {
-    const TrainOptions options{
-        .config = file("run.json"),
-        .overrides = {in_memory, "sluice.host_memory=16MiB"},
-        .data = file("text.txt"),
-        .steps = 6,
-        .out = file(out),
-        .machine = file("machine.json"),
-        .clock = clock,
-    };
-    const Ended ended = run_forked([&] {
-      try {
-        Console console;
-        run_training(options, console);
-        return 0;
-      } catch (const std::exception& error) {
-        std::fputs(error.what(), stderr);
-        return 1;
-      }
-    });
-    EXPECT_EQ(ended.exit_code, 0) << ended.err;
-    int64_t bytes = 0;
-    for (const Json& line : metrics(out))
-      bytes += line.contains("lanes") ? line["lanes"]["write"]["bytes"].get<int64_t>() : 0;
-    return bytes;
-  };
-  EXPECT_EQ(written("rare", now_ns), 0);
-  EXPECT_GT(json_in("rare/config.json")["sluice"]["commit_interval"], 6);
-  EXPECT_GT(written("paced", [minutes = int64_t{0}]() mutable { return ++minutes * 61'000'000'000; }), 0);
-  EXPECT_EQ(numbers(metrics("paced")), numbers(metrics("rare")));
 }
 
 TEST_F(TrainTest, a_run_that_was_stopped_and_resumed_has_the_numbers_of_one_that_was_not) {
