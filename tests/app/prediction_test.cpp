@@ -161,6 +161,19 @@ TEST_F(PredictionTest, says_that_lanes_wait_for_each_other_where_nothing_takes_m
   EXPECT_EQ(matches_of("binds", ended.out).size(), critical.size());
 }
 
+TEST_F(PredictionTest, of_another_machine_says_that_its_workspace_is_not_measured_and_what_long_steps_take) {
+  Json machine = json_of(kSlowDrive);
+  for (const char* speed : {"read_gb_per_s", "write_gb_per_s", "mixed_gb_per_s"}) machine[speed] = 1e-7;
+  std::ofstream(file("machine.json")) << machine;
+  const std::vector<std::string> arguments = {"plan",      "@run.json",    "--set", "sluice.placement.state=nvme",
+                                              "--machine", "@machine.json"};
+  const Ended ended = sluice(arguments);
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.out, testing::HasSubstr("(by the closed form: another machine's compute is not tried"));
+  EXPECT_THAT(ended.out, testing::ContainsRegex("predicted +[0-9.]+ ms \\([0-9:]+ h\\) a step"));
+  EXPECT_THAT(ended.out, testing::ContainsRegex("a day at [0-9.e+]+ s \\([0-9:]+ h\\) a step"));
+}
+
 TEST_F(PredictionTest, of_this_machine_is_measured_once) {
   const Ended first = sluice({"plan", "@run.json"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
