@@ -51,7 +51,8 @@ TEST_F(BetweenStepsTest, a_commit_comes_after_a_minute_however_many_steps_lie_be
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_GE(json_in("run/config.json")["sluice"]["commit_interval"], 20);
     for (const Json& step : metrics("run")) {
-      if (!step.contains("final") && step["step"] > 1) EXPECT_EQ(written(step) > 0, jump == kMinute) << step;
+      if (step.contains("final") || step["step"] == 1) continue;
+      EXPECT_EQ(written(step) > 0, jump == kMinute) << step;
     }
   }
 }
