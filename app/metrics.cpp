@@ -110,7 +110,6 @@ void MetricsFile::open_at_end() {
     std::fclose(file_);
   }
   file_ = file;
-  room_begin_ = room_end_ = 0;
 }
 
 namespace {
@@ -206,37 +205,31 @@ void MetricsFile::make_room() {
         fmt::format("{} was moved, removed or replaced: further steps are written to what has that name now",
                     path_.string()));
   }
-  struct stat now {};
-  const int64_t end = fstat(fileno(file_), &now) == 0 ? now.st_size : 0;
-  if (room_begin_ <= end && end + kLeastRoomBytes <= room_end_) return;  // else it may have been cut short
-  if (reserve(end, kRoomBytes) == 0) return;
-  const int error_number = reserve(end, kLeastRoomBytes);
+  if (reserve(kRoomBytes) == 0) return;
+  const int error_number = reserve(kLeastRoomBytes);
   if (error_number == 0) return;
   throw IoError({.action = "reservation of room",
                  .path = path_.string(),
-                 .offset = end,
                  .bytes = kLeastRoomBytes,
                  .error_number = error_number,
                  .advice = advice_for(error_number)});
 }
 
-// 0, or why there is no room: what was granted of it is given back.
-int MetricsFile::reserve(int64_t end, int64_t bytes) {
-  const int result = retried([&] { return fallocate(fileno(file_), FALLOC_FL_KEEP_SIZE, end, bytes); });
-  room_begin_ = end;
-  room_end_ = end + bytes;
-  if (result == 0 || std::ranges::find(kNoRoom, errno) == std::end(kNoRoom)) return 0;
+// Behind the file's end, which stays where it is. 0, or why there is no room: what was granted of it is given back.
+int MetricsFile::reserve(int64_t bytes) {
+  struct stat now {};
+  if (fstat(fileno(file_), &now) != 0) return errno;
+  if (retried([&] { return fallocate(fileno(file_), FALLOC_FL_KEEP_SIZE, now.st_size, bytes); }) == 0) return 0;
   const int error_number = errno;
+  if (std::ranges::find(kNoRoom, error_number) == std::end(kNoRoom)) return 0;
   give_room_back();
   return error_number;
 }
 
-// Blocks behind the end of the file go where it is set to what it is. Where that fails they stay the file's.
+// Blocks behind the end of the file go where its length is set to what it is. Where that fails they stay the file's.
 void MetricsFile::give_room_back() noexcept {
   struct stat now {};
-  if (room_end_ == 0 || fstat(fileno(file_), &now) != 0) return;
-  room_begin_ = room_end_ = 0;
-  std::ignore = ftruncate(fileno(file_), now.st_size);
+  if (fstat(fileno(file_), &now) == 0) std::ignore = ftruncate(fileno(file_), now.st_size);
 }
 
 void MetricsFile::write(const std::string& line) {

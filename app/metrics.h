@@ -53,13 +53,12 @@ class MetricsFile {
  private:
   void keep_until(int64_t last_step, const Log& log);
   void open_at_end();
-  int reserve(int64_t end, int64_t bytes);
+  int reserve(int64_t bytes);
   void give_room_back() noexcept;
   void write(const std::string& line);
   std::filesystem::path path_;
   Log log_;
   std::FILE* file_ = nullptr;
-  int64_t room_begin_ = 0, room_end_ = 0;  // offsets between which blocks are the file's, written or not
   std::optional<double> first_loss_, last_loss_;
   int64_t since_start_ = 0;  // steps of this process
 };
