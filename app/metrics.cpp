@@ -92,7 +92,7 @@ int64_t runtime_bytes(int64_t resident, int64_t device, int64_t host, DeviceKind
 MetricsFile::MetricsFile(std::filesystem::path path, int64_t last_step, const Log& log)
     : path_(std::move(path)), log_(log) {
   keep_until(last_step, log);
-  open_at_end();
+  open_at_end("name another --out");
 }
 
 MetricsFile::~MetricsFile() {
@@ -100,10 +100,10 @@ MetricsFile::~MetricsFile() {
   std::fclose(file_);
 }
 
-void MetricsFile::open_at_end() {
-  std::FILE* const file = std::fopen(path_.c_str(), "ab");
+void MetricsFile::open_at_end(const char* advice) {
+  std::FILE* const file = std::fopen(path_.c_str(), "a+b");
   if (file == nullptr) {
-    throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = "name another --out"});
+    throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = advice});
   }
   if (file_ != nullptr) {
     give_room_back();
@@ -183,11 +183,21 @@ constexpr int64_t kRoomBytes = int64_t{64} << 10, kLeastRoomBytes = 4096;  // of
 // Errors that a write would meet as well. Others are of file systems that reserve nothing.
 constexpr int kNoRoom[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EIO};
 
-bool has_its_name(int file, const std::filesystem::path& path) {
+// Whether another file, or none, has the name now. What cannot be told is no reason to begin another.
+bool has_lost_its_name(int file, const std::filesystem::path& path) {
   struct stat ours {};
   struct stat named {};
-  return fstat(file, &ours) == 0 && stat(path.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
-         ours.st_ino == named.st_ino;
+  if (fstat(file, &ours) != 0) return false;
+  if (stat(path.c_str(), &named) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return ours.st_dev != named.st_dev || ours.st_ino != named.st_ino;
+}
+
+// Of what somebody else has put there.
+bool ends_within_a_line(std::FILE* file) {
+  struct stat status {};
+  char last = '\n';
+  return fstat(fileno(file), &status) == 0 && status.st_size > 0 &&
+         pread(fileno(file), &last, 1, status.st_size - 1) == 1 && last != '\n';
 }
 
 const char* advice_for(int error_number) {
@@ -199,8 +209,9 @@ const char* advice_for(int error_number) {
 }  // namespace
 
 void MetricsFile::make_room() {
-  if (!has_its_name(fileno(file_), path_)) {
-    open_at_end();
+  if (has_lost_its_name(fileno(file_), path_)) {
+    open_at_end("bring the run's folder back and go on with --resume");
+    if (ends_within_a_line(file_)) write("");
     say(log_, LogLevel::kWarning,
         fmt::format("{} was moved, removed or replaced: further steps are written to what has that name now",
                     path_.string()));

@@ -52,7 +52,7 @@ class MetricsFile {
 
  private:
   void keep_until(int64_t last_step, const Log& log);
-  void open_at_end();
+  void open_at_end(const char* advice);
   int reserve(int64_t bytes);
   void give_room_back() noexcept;
   void write(const std::string& line);

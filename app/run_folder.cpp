@@ -222,10 +222,14 @@ std::optional<fs::path> RunFolder::copied_from(std::span<const fs::path> stores)
   const RunFolder claimed(claim["run"].get<std::string>());
   std::error_code error;
   if (fs::equivalent(claimed.path(), folder_, error)) return std::nullopt;
-  if (access(claimed.config_file().c_str(), R_OK) != 0 || claimed.holds() != Holds::kRun) return std::nullopt;
-  const std::optional<uint64_t> own = store_number();
-  if (own && claimed.store_number().value_or(*own) != *own) return std::nullopt;
-  return claimed.may_have_store_in(stores) ? std::optional(claimed.path()) : std::nullopt;
+  try {
+    if (claimed.holds() != Holds::kRun) return std::nullopt;
+    const std::optional<uint64_t> own = store_number();
+    if (own && claimed.store_number().value_or(*own) != *own) return std::nullopt;
+    return claimed.may_have_store_in(stores) ? std::optional(claimed.path()) : std::nullopt;
+  } catch (const Error&) {  // it may not be looked into
+    return std::nullopt;
+  }
 }
 
 bool RunFolder::may_have_store_in(std::span<const fs::path> folders) const {

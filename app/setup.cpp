@@ -166,11 +166,12 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {
 void say_what_planning_takes(const ModelSpec& model, const PlanOptions& options, const Log& log) {
   constexpr int64_t kSoonPlannedTurns = 50'000, kSoonPlannedChunks = 20'000;
   const auto visits = static_cast<int64_t>(model.visits.size());
-  const int64_t chunk_elements = wanted_chunk_elements(model, options);
-  const int64_t chunks = model.elements() / chunk_elements;
+  const std::optional<int64_t> chunk_elements = wanted_chunk_elements(model, options);
+  if (!chunk_elements) return;  // refused at once
+  const int64_t chunks = model.elements() / *chunk_elements;
   if (chunks > kSoonPlannedChunks) {
     say(log, LogLevel::kInfo,
-        fmt::format("planning {} chunks of {} elements ({}sluice.{}): this can take minutes", chunks, chunk_elements,
+        fmt::format("planning {} chunks of {} elements ({}sluice.{}): this can take minutes", chunks, *chunk_elements,
                     options.chunk_elements > 0 ? "" : "derived from ",
                     options.chunk_elements > 0 ? "chunk_elements" : "host_memory"));
   }

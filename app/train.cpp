@@ -338,10 +338,12 @@ void Training::make_room_for_metrics() {
     metrics_->make_room();
   } catch (const Error& error) {
     console_.finish_progress();
-    say(console_.log(), LogLevel::kError,
-        fmt::format("no line can be written after step {}'s: committing, to end there: {}", engine_->step(),
-                    error.what()));
-    engine_->drain();
+    if (engine_->step() > first_step_) {
+      say(console_.log(), LogLevel::kError,
+          fmt::format("no line can be written after step {}'s: committing, to end there: {}", engine_->step(),
+                      error.what()));
+      engine_->drain();
+    }
     throw;
   }
 }

@@ -55,6 +55,7 @@ class KeyCheck {
 
   std::vector<std::string> notes() const {
     std::vector<std::string> refusals = unknown_types_;
+    refusals.insert(refusals.end(), renamed_.begin(), renamed_.end());
     if (!not_there_.empty()) {
       refusals.push_back(fmt::format("not supported yet: {}; leave {} out", fmt::join(not_there_, ", "),
                                      not_there_.size() == 1 ? "it" : "them"));
@@ -93,6 +94,10 @@ class KeyCheck {
 
   void look_at_deepspeed(const DeepSpeedKey& key, const Json& value) {
     if (asks_nothing(value)) return;
+    if (key.fate == DeepSpeedKey::Fate::kRenamed) {
+      renamed_.push_back(fmt::format("\"{}\" is an old name: write \"{}\"", key.path, key.reason));
+      return;
+    }
     if (key.fate == DeepSpeedKey::Fate::kNotThere) {
       const Json nothing = Json::parse(key.asks_nothing);
       if (nothing.is_array() ? std::ranges::find(nothing, value) != nothing.end() : value == nothing) return;
@@ -131,7 +136,7 @@ class KeyCheck {
     std::vector<std::string_view> paths;
   };
   const std::string& name_;
-  std::vector<std::string> not_there_, unknown_types_;
+  std::vector<std::string> not_there_, renamed_, unknown_types_;
   std::vector<NotNeeded> not_needed_;
 };
 

@@ -138,7 +138,7 @@ constexpr DeepSpeedKey kDeepSpeedKeys[] = {
     {"bf16.immediate_grad_update", kNotNeeded, kOwnUpdate},
     {"bf16.bf16_master_weights_and_grads", kNotThere, "masters in bf16; they are fp32"},
     {"bf16.bf16_optimizer_states", kNotThere, kMoments},
-    {"bfloat16", kNotThere, "an old name: write \"bf16\""},
+    {"bfloat16", DeepSpeedKey::Fate::kRenamed, "bf16"},
     {"zero_allow_untested_optimizer", kNotNeeded, kOwnUpdate},
     {"zero_force_ds_cpu_optimizer", kNotNeeded, kOwnUpdate},
     {"optimizer.legacy_fusion", kNotNeeded, kOwnUpdate},

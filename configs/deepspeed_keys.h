@@ -9,8 +9,9 @@ namespace sluice {
 struct DeepSpeedKey {
   // A key without keys below it in this list stands for all below it.
   std::string_view path;
-  // Not needed: read, and a note says why. Not there: refused, unless its value asks for nothing.
-  enum class Fate { kNotNeeded, kNotThere } fate;
+  // Not needed: read, and a note says why. Not there: refused, unless its value asks for nothing. Renamed: likewise, and
+  // the reason is the key's name now.
+  enum class Fate { kNotNeeded, kNotThere, kRenamed } fate;
   std::string_view reason;
   std::string_view asks_nothing =
       "false";  // of kNotThere, as JSON, or a list of such; beside null and {"enabled": false}

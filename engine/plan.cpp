@@ -133,7 +133,8 @@ void check(const ModelSpec& model, const PlanOptions& options) {
 
 }  // namespace
 
-int64_t wanted_chunk_elements(const ModelSpec& model, const PlanOptions& options) {
+std::optional<int64_t> wanted_chunk_elements(const ModelSpec& model, const PlanOptions& options) {
+  if (has_too_many_chunks(model, options)) return std::nullopt;
   return Planner(model, options).chunk_elements(options.host_bytes);
 }
 

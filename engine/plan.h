@@ -195,7 +195,7 @@ Plan make_plan(const ModelSpec& model, const PlanOptions& options);
 // The same, and nothing where the budgets cannot hold it: what would do is not looked for.
 std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options);
 // Of a chunk in the plans that are tried first: as given, or derived from the host budget. Tells at once about how many
-// chunks a plan will have.
-int64_t wanted_chunk_elements(const ModelSpec& model, const PlanOptions& options);
+// chunks a plan will have. Nothing where they are so many that none is tried.
+std::optional<int64_t> wanted_chunk_elements(const ModelSpec& model, const PlanOptions& options);
 
 }  // namespace sluice

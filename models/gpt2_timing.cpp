@@ -145,7 +145,7 @@ class Timing {
 
 bool are_enough_runs(int64_t runs, int64_t took_ns) {
   constexpr int64_t kFewestRuns = 2, kLongEnoughNs = 100'000'000, kOnceWillDoNs = 5'000'000'000;
-  return took_ns >= (runs < kFewestRuns ? kOnceWillDoNs : kLongEnoughNs);
+  return runs > 0 && took_ns >= (runs < kFewestRuns ? kOnceWillDoNs : kLongEnoughNs);
 }
 
 std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {

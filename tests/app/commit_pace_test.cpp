@@ -30,6 +30,8 @@ TEST(CommitPace, a_commit_that_came_counts_from_when_it_was_asked_before) {
   EXPECT_FALSE(pace.is_due(70 * kSecond, 10)) << "30 s";
   EXPECT_FALSE(pace.is_due(40 * kSecond + kMinute - 1, 10));
   EXPECT_TRUE(pace.is_due(40 * kSecond + kMinute, 10));
+  EXPECT_FALSE(pace.is_due(130 * kSecond, 20)) << "one that nobody asked for, of the step that ended at 100 s";
+  EXPECT_FALSE(pace.is_due(100 * kSecond + kMinute - 1, 20));
 }
 
 TEST(CommitPace, is_due_before_every_step_of_a_minute) {

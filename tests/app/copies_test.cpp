@@ -73,6 +73,15 @@ TEST_F(CopiesTest, a_run_in_whose_old_place_another_one_was_begun_goes_on) {
   EXPECT_EQ(more.exit_code, 0) << more.err;
 }
 
+TEST_F(CopiesTest, a_run_whose_claim_names_a_folder_that_cannot_be_read_goes_on) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  copy("run", "copy");
+  fs::remove(file("run/store.json"));
+  fs::create_directory(file("run/store.json"));  // reading it fails
+  const Ended more = train("copy", on("drive", {"--steps", "3", "--resume"}));
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+}
+
 // As it was written by versions before: whose it is cannot be told.
 TEST_F(CopiesTest, a_claim_without_a_path_is_taken_as_it_is) {
   ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);

@@ -177,6 +177,10 @@ TEST_F(MetricsTest, lines_go_to_the_file_that_has_the_name) {
   std::filesystem::rename(path_.string() + ".edited", path_);
   step_into(metrics, 4);
   EXPECT_EQ(read().find(kOne + "{\"step\":4,"), 0u);
+  std::filesystem::remove(path_);
+  std::ofstream(path_) << "as an editor left it";
+  step_into(metrics, 5);
+  EXPECT_EQ(read().find("as an editor left it\n{\"step\":5,"), 0u);
 }
 
 TEST_F(MetricsTest, whose_folder_is_gone_refuse_the_next_step) {

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/commit_pace.h"
 #include "app/tune_report.h"
 #include "bench/step_bench.h"
 #include "core/bytes.h"
@@ -46,21 +45,6 @@ TEST(MeanOfInterval, counts_a_commit_among_fewer_steps_as_rarely_as_it_comes) {
   EXPECT_DOUBLE_EQ((Steps{.committing = {8}, .others = {2, 2}}.mean(3)), 4);
   EXPECT_DOUBLE_EQ((Steps{.committing = {8}, .others = {1, 3}}.mean(60)), 2.1);
   EXPECT_DOUBLE_EQ((Steps{.committing = {7, 9}, .others = {1, 3}}.mean(60)), 2.1) << "two of them fell in";
-}
-
-TEST(CommitPace, asks_for_a_commit_when_none_has_come_for_a_minute) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  CommitPace pace(0);
-  EXPECT_FALSE(pace.is_due(0, 7)) << "what the run began with";
-  EXPECT_FALSE(pace.is_due(59 * kSecond, 7));
-  EXPECT_TRUE(pace.is_due(60 * kSecond, 7));
-  EXPECT_FALSE(pace.is_due(61 * kSecond, 7)) << "it is under way";
-  EXPECT_FALSE(pace.is_due(65 * kSecond, 20)) << "it has come, of the step that ended at 61";
-  EXPECT_FALSE(pace.is_due(120 * kSecond, 20));
-  EXPECT_FALSE(pace.is_due(122 * kSecond, 40)) << "one that nobody asked for, of the step that ended at 120";
-  EXPECT_FALSE(pace.is_due(179 * kSecond, 40));
-  EXPECT_TRUE(pace.is_due(180 * kSecond, 40));
-  EXPECT_TRUE(pace.is_due(290 * kSecond, 50)) << "a step of more than a minute";
 }
 
 TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {

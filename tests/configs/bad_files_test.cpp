@@ -266,7 +266,7 @@ const Case kBadKeys[] = {
      R"(run.json: "scheduler.params.total_num_steps" is missing; allowed: an integer above warmup_num_steps, )"
      R"(for WarmupDecayLR and WarmupCosineLR)"},
     {"old_name_of_bf16", "bfloat16.enabled=true",
-     R"(run.json: not supported yet: "bfloat16" (an old name: write "bf16"); leave it out)"},
+     R"(run.json: "bfloat16" is an old name: write "bf16")"},
     {"a_cosines_largest_rate",
      R"(scheduler={"type":"WarmupCosineLR","params":{"total_num_steps":2000,"warmup_max_lr":1}})",
      R"(run.json: "scheduler.params.warmup_max_lr" is 1; allowed: a number, 0 or more, for WarmupLR and WarmupDecayLR)"},
