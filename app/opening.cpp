@@ -64,7 +64,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
     return run && own && number.value_or(*own) == *own;
   };
   for (const fs::path& store : stores) {
-    if (store == folder.path() || find_store(store) == StoreExists::kNo) continue;
+    if (find_store(store) == StoreExists::kNo) continue;
     if (const std::optional<fs::path> original = folder.copied_from({&store, 1})) {
       say(log, LogLevel::kWarning,
           fmt::format("{}: the store there is to be replaced, and is that of the run in {}, of which {} is a copy: to "
@@ -72,7 +72,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
                       store.string(), original->string(), folder.path().string()));
       continue;
     }
-    if (is_its_own(store)) continue;
+    if (store == folder.path() || is_its_own(store)) continue;
     say(log, LogLevel::kWarning,
         fmt::format("{}: the store there is to be replaced; it belongs to no run in {}", store.string(),
                     folder.path().string()));
@@ -81,6 +81,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
   try {
     for (const fs::path& before : folder.stores(folder.load(RunFolder::For::kItsStore))) {
       if (std::ranges::find(stores, before) != stores.end() || find_store(before) == StoreExists::kNo) continue;
+      if (folder.copied_from({&before, 1})) continue;  // it is that run's
       say(log, LogLevel::kWarning,
           fmt::format("{}: the store of the run that is replaced stays there; remove it to have its room back",
                       store_path(before, 0).string()));
@@ -134,10 +135,11 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
 void check_no_copy(const RunFolder& folder, const std::vector<fs::path>& stores) {
   const std::optional<fs::path> original = folder.copied_from(stores);
   if (!original) return;
-  throw ConfigError(
-      fmt::format("{}: is a copy of the run in {}, and the store in {} is that run's: go on there (--out {}), or copy "
-                  "the store's folders too and name the copies with --set 'sluice.nvme=[\"FOLDER\", ...]'",
-                  folder.path().string(), original->string(), joined(stores), original->string()));
+  throw ConfigError(fmt::format(
+      "{}: is a copy of the run in {}, and the store in {} is that run's: go on there (--out {}), or move "
+      "that folder away if the run is to live in this one; a second run needs a copy of the store, named with "
+      "--set 'sluice.nvme=[\"FOLDER\", ...]'",
+      folder.path().string(), original->string(), joined(stores), original->string()));
 }
 
 // What a run leaves out when it is resumed, it takes from its folder: the seed and the data of its first command, the

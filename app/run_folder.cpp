@@ -232,15 +232,15 @@ std::optional<fs::path> RunFolder::copied_from(std::span<const fs::path> stores)
   }
 }
 
+// By the files themselves: a copy may have been made of links.
 bool RunFolder::may_have_store_in(std::span<const fs::path> folders) const {
   try {
     const std::vector<fs::path> own = stores(load(For::kItsStore));
     return std::ranges::any_of(folders, [&](const fs::path& folder) {
-      const auto is_it = [&folder](const fs::path& one) {
+      return std::ranges::any_of(own, [&folder](const fs::path& one) {
         std::error_code not_there;
-        return fs::equivalent(one, folder, not_there);
-      };
-      return find_store(folder) == StoreExists::kYes && std::ranges::any_of(own, is_it);
+        return fs::equivalent(store_path(one, 0), store_path(folder, 0), not_there);
+      });
     });
   } catch (const ConfigError&) {
     return find_store(folders) == StoreExists::kYes;

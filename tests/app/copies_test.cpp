@@ -73,6 +73,21 @@ TEST_F(CopiesTest, a_run_in_whose_old_place_another_one_was_begun_goes_on) {
   EXPECT_EQ(more.exit_code, 0) << more.err;
 }
 
+TEST_F(CopiesTest, a_copy_made_of_links_has_no_store_of_its_own) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  using Link = void (*)(const fs::path&, const fs::path&);
+  for (const Link link : {Link(fs::create_hard_link), Link(fs::create_symlink)}) {
+    fs::create_directory(file("copy"));
+    for (const auto& entry : fs::directory_iterator(file("run"))) {
+      link(entry.path(), file("copy") / entry.path().filename());
+    }
+    const Ended refused = train("copy", {"--steps", "3", "--resume"});
+    EXPECT_THAT(refused.last_error_line(), HasSubstr("is a copy of the run in " + file("run"))) << refused.err;
+    fs::remove_all(file("copy"));
+  }
+  EXPECT_EQ(metrics("run").size(), 3u);
+}
+
 TEST_F(CopiesTest, a_run_whose_claim_names_a_folder_that_cannot_be_read_goes_on) {
   ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
   copy("run", "copy");
@@ -99,7 +114,7 @@ TEST_F(CopiesTest, to_begin_a_copy_again_says_whose_store_goes) {
   const std::string words = "is that of the run in " + file("run") + ", of which " + file("copy") + " is a copy";
   const Ended elsewhere = train("copy", on("other", {"--steps", "1", "--overwrite"}));
   EXPECT_EQ(elsewhere.exit_code, 0) << elsewhere.err;
-  EXPECT_THAT(elsewhere.err, Not(HasSubstr(words)));
+  EXPECT_THAT(elsewhere.err, AllOf(Not(HasSubstr(words)), Not(HasSubstr("remove it")))) << "the original's";
   fs::remove_all(file("copy"));
   copy("run", "copy");
   const Ended over = train("copy", on("drive", {"--steps", "1", "--overwrite"}));
