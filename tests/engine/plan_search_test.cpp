@@ -338,6 +338,34 @@ TEST_F(Commits, auto_commits_rarely_where_that_spares_the_drive_what_is_at_home_
   EXPECT_EQ(make_plan(model_, wish).commit_interval, 1);
 }
 
+// What a crash loses is worth 15 % of a step's time, and not less.
+TEST_F(Commits, auto_commits_rarely_where_that_spares_15_percent_of_a_step_and_not_for_less) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kHost, 0.9}, {HomeKind::kNvme, 0.1}};
+  wish.placement.weights = {{HomeKind::kHost, 1}};
+  set_drives(wish.speeds->machine, 0.01);
+  int too_little = 0, enough = 0;
+  for (double compute_ms = 1; compute_ms < 100; compute_ms *= 1.1) {
+    wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = compute_ms / 4, .backward_ms = compute_ms});
+    const auto step_ms = [&](int interval) {
+      PlanOptions with = wish;
+      with.commit_interval = interval;
+      return predict(model_, make_plan(model_, with), *wish.speeds).step_ms;
+    };
+    const double ratio = step_ms(kCommitRarely) / step_ms(1);
+    const int taken = make_plan(model_, wish).commit_interval;
+    if (ratio > 0.86 && ratio < 0.98) {
+      ++too_little;
+      EXPECT_EQ(taken, 1) << ratio;
+    } else if (ratio < 0.84) {
+      ++enough;
+      EXPECT_GT(taken, 1) << ratio;
+    }
+  }
+  EXPECT_GT(too_little, 0);
+  EXPECT_GT(enough, 0);
+}
+
 // Commits whose flush takes the drive as long as some steps.
 TEST_F(Commits, auto_commits_as_rarely_as_keeps_them_a_small_part_of_the_time_and_a_crash_from_losing_a_minute) {
   PlanOptions wish = options();
