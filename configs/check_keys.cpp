@@ -54,8 +54,7 @@ class KeyCheck {
   }
 
   std::vector<std::string> notes() const {
-    std::vector<std::string> refusals = unknown_types_;
-    refusals.insert(refusals.end(), renamed_.begin(), renamed_.end());
+    std::vector<std::string> refusals = refusals_;
     if (!not_there_.empty()) {
       refusals.push_back(fmt::format("not supported yet: {}; leave {} out", fmt::join(not_there_, ", "),
                                      not_there_.size() == 1 ? "it" : "them"));
@@ -77,7 +76,7 @@ class KeyCheck {
     const std::string named = type->get<std::string>();
     if (optimizer ? is_optimizer_type(named) : schedule_named(named).has_value()) return false;
     const std::string key = path + ".type";
-    unknown_types_.push_back(fmt::format("\"{}\" is {}; allowed: {}", key, shown(*type), find_key(key)->allowed));
+    refusals_.push_back(fmt::format("\"{}\" is {}; allowed: {}", key, shown(*type), find_key(key)->allowed));
     return true;
   }
 
@@ -95,7 +94,7 @@ class KeyCheck {
   void look_at_deepspeed(const DeepSpeedKey& key, const Json& value) {
     if (asks_nothing(value)) return;
     if (key.fate == DeepSpeedKey::Fate::kRenamed) {
-      renamed_.push_back(fmt::format("\"{}\" is an old name: write \"{}\"", key.path, key.reason));
+      refusals_.push_back(fmt::format("\"{}\" is an old name: write \"{}\"", key.path, key.reason));
       return;
     }
     if (key.fate == DeepSpeedKey::Fate::kNotThere) {
@@ -136,7 +135,7 @@ class KeyCheck {
     std::vector<std::string_view> paths;
   };
   const std::string& name_;
-  std::vector<std::string> not_there_, renamed_, unknown_types_;
+  std::vector<std::string> not_there_, refusals_;  // keys in quotes; whole sentences
   std::vector<NotNeeded> not_needed_;
 };
 

@@ -2,10 +2,13 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -24,6 +27,12 @@ std::string message_of(const Act& act) {
 inline std::string read_whole(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline std::vector<std::byte> read_bytes(const std::filesystem::path& path) {
+  const std::string text = read_whole(path);
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace sluice

@@ -70,13 +70,11 @@ class KeptStores : public testing::TestWithParam<std::vector<uint32_t>> {
   std::string text_of_files() const {
     std::string text;
     for (size_t drive = 0; drive < GetParam().size(); ++drive) {
-      const std::string chars = read_whole(file(drive));
-      Bytes bytes(chars.size());
-      std::ranges::transform(chars, bytes.begin(), [](char c) { return std::byte(c); });
+      const Bytes bytes = read_bytes(file(drive));
       text += fmt::format("drive {}\nlength {}\n", drive, bytes.size());
       std::string parts;
       size_t records_begin = bytes.size();
-      for (const auto& [record, slot, part, from] : parts_of(drive)) {
+      for (const auto& [record, part, from] : parts_of(drive)) {
         parts += part_line(bytes, record, part, from);
         records_begin = std::min(records_begin, static_cast<size_t>(part.offset));
       }
@@ -116,7 +114,6 @@ class KeptStores : public testing::TestWithParam<std::vector<uint32_t>> {
  private:
   struct Part {
     RecordId record;
-    int slot = 0;
     Extent part;
     int64_t from = 0;  // of the record's bytes
   };
@@ -128,7 +125,7 @@ class KeptStores : public testing::TestWithParam<std::vector<uint32_t>> {
         int64_t from = 0;
         const Extents extents = layout.extents(record, slot);
         for (const Extent& extent : extents.span()) {
-          if (static_cast<size_t>(extent.drive) == drive) parts.push_back({record, slot, extent, from});
+          if (static_cast<size_t>(extent.drive) == drive) parts.push_back({record, extent, from});
           from += extent.bytes;
         }
       }

@@ -219,13 +219,9 @@ TEST_F(StoreOpening, a_superblock_of_another_run_is_taken_for_a_damaged_one) {
     auto store = RecordStore::create(other.geometry, other.identity, there);
     for (int64_t step = 0; step <= 9; ++step) write_step(*store, other, step);
   }
-  std::ifstream file(elsewhere.path() / "sluice-0.swap", std::ios::binary);
-  std::vector<char> block(kStoreBlockBytes);
-  file.seekg(kSuperblockOffset[newest()]).read(block.data(), std::ssize(block));
-  ASSERT_TRUE(file);
-  std::vector<std::byte> bytes(block.size());
-  std::ranges::transform(block, bytes.begin(), [](char c) { return std::byte(c); });
-  change_bytes(kSuperblockOffset[newest()], bytes);
+  const std::vector<std::byte> theirs = read_bytes(elsewhere.path() / "sluice-0.swap");
+  const auto block = theirs.begin() + kSuperblockOffset[newest()];
+  change_bytes(kSuperblockOffset[newest()], {block, block + kStoreBlockBytes});
   auto store = open();
   ASSERT_NE(store, nullptr);
   EXPECT_EQ(store->committed().step, 2);

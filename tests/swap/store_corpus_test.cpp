@@ -2,26 +2,16 @@
 // store that works, and take no more memory than a store of their geometry does.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <span>
 #include <vector>
 
 #include "tests/fakes/counting_new.h"
+#include "tests/fakes/message_of.h"
 #include "tests/swap/hostile_store.h"
 
 namespace sluice {
 namespace {
-
-std::vector<std::byte> bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<std::byte> bytes;
-  std::transform(std::istreambuf_iterator<char>(file), {}, std::back_inserter(bytes),
-                 [](char c) { return static_cast<std::byte>(c); });
-  return bytes;
-}
 
 class HostileStores : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Drives, HostileStores, testing::Values(1, 2), testing::PrintToStringParamName());
@@ -36,7 +26,7 @@ TEST_P(HostileStores, are_refused_or_work_and_never_take_memory_they_ask_for) {
   for (const auto& entry : std::filesystem::directory_iterator(SLUICE_STORE_CORPUS)) {
     SCOPED_TRACE(entry.path());
     restart_heap_peak();
-    EXPECT_NO_THROW(++outcomes[store.look(bytes_of(entry.path()))]);
+    EXPECT_NO_THROW(++outcomes[store.look(read_bytes(entry.path()))]);
     EXPECT_LE(heap_peak_bytes() - before, kMostBytes);
   }
   EXPECT_GE(outcomes[HostileStore::Outcome::kRefused], 10);
