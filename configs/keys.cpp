@@ -18,6 +18,7 @@ constexpr std::string_view kBytes = "bytes, as \"12GiB\" or a positive integer u
 constexpr std::string_view kCountOrAuto = "a positive integer or \"auto\"";
 constexpr std::string_view kThreadsOrAuto = "an integer from 1 to 1024, or \"auto\"";
 constexpr std::string_view kOffloadDevice = "\"none\", \"cpu\" or \"nvme\"";
+constexpr std::string_view kPrecision = "an object, as {\"enabled\": true}";
 constexpr std::string_view kHomes = "a home (\"auto\", \"host\", ...) or shares as {\"host\": 0.5, \"nvme\": 0.5}";
 
 constexpr KeyInfo kKeys[] = {
@@ -61,9 +62,9 @@ constexpr KeyInfo kKeys[] = {
      "an integer above warmup_num_steps, for WarmupDecayLR and WarmupCosineLR"},
     {"scheduler.params.warmup_type", KeyKind::kValue, "\"log\" or \"linear\""},
     {"gradient_clipping", KeyKind::kValue, "a number, 0 or more (0: none)"},
-    {"bf16", KeyKind::kSection, "an object"},
+    {"bf16", KeyKind::kSection, kPrecision},
     {"bf16.enabled", KeyKind::kValue, "true or false (neither this nor fp16: fp32)"},
-    {"fp16", KeyKind::kSection, "an object"},
+    {"fp16", KeyKind::kSection, kPrecision},
     {"fp16.enabled", KeyKind::kValue, "true or false"},
     {"fp16.loss_scale", KeyKind::kValue, "0 (dynamic), or a number from 2^-100 to 2^100"},
     {"fp16.initial_scale_power", KeyKind::kValue,

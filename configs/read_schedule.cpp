@@ -67,13 +67,15 @@ void read_schedule(const ConfigReader& reader, RunConfig& config) {
   reader.number("scheduler.params.warmup_min_lr", schedule.min_lr, 0, kNoLimit);
   reader.number("scheduler.params.warmup_min_ratio", schedule.min_ratio, 0, kNoLimit);
   reader.number("scheduler.params.cos_min_ratio", schedule.end_ratio, 0, kNoLimit);
-  reader.integer("scheduler.params.warmup_num_steps", schedule.warmup_steps, 0);
+  constexpr std::string_view kWarmup = "scheduler.params.warmup_num_steps";
+  reader.integer(kWarmup, schedule.warmup_steps, 0);
   constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
   if (ends && reader.find(kTotal) == nullptr) reader.refuse_missing(kTotal);
   reader.integer(kTotal, schedule.total_steps, 1);
   if (ends && schedule.total_steps <= schedule.warmup_steps) {
-    throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}", reader.name(), kTotal, schedule.total_steps,
-                                  find_key(kTotal)->allowed));
+    throw ConfigError(fmt::format("{}: \"{}\" is {}; allowed: {}; \"{}\" is {}{}", reader.name(), kTotal,
+                                  schedule.total_steps, find_key(kTotal)->allowed, kWarmup, schedule.warmup_steps,
+                                  reader.find(kWarmup) == nullptr ? " where it is not given" : ""));
   }
   if (!cosine) take_largest_rate(reader, config);
 }

@@ -28,6 +28,29 @@ TEST_P(LearningRates, of_a_run_that_is_resumed_are_the_schedules) {
   }
 }
 
+// The first scales are too large for fp16: those steps are skipped, and the next one has their rate.
+class SkippedSteps : public CommandTest {
+ protected:
+  SkippedSteps() { name_homes(); }
+};
+
+TEST_F(SkippedSteps, take_no_rate_of_the_schedule) {
+  const Ended ended = train(
+      "run", {"--set", "bf16.enabled=false", "--set", R"(fp16={"enabled": true, "initial_scale_power": 30})", "--set",
+              R"(scheduler={"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3, "warmup_num_steps": 100,
+                        "warmup_type": "linear"}})",
+              "--steps", "20"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  int applied = 0, skipped = 0;
+  for (const Json& line : metrics("run")) {
+    if (!line.contains("lr")) continue;
+    EXPECT_NEAR(line["lr"].get<double>(), 1e-3 * std::max(0, applied - 1) / 100, 1e-12) << "step " << line["step"];
+    ++(line["skipped"].get<bool>() ? skipped : applied);
+  }
+  EXPECT_GT(applied, 2);
+  EXPECT_GT(skipped, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Schedules, LearningRates,
     testing::Values(Scheduled{"warm_up_by_the_logarithm",

@@ -91,7 +91,7 @@ const Case kBadValues[] = {
     {"no_hysteresis", "fp16.hysteresis=0", R"(run.json: "fp16.hysteresis" is 0; allowed: a positive integer)"},
     {"least_above_the_first", "fp16.min_loss_scale=65537",
      R"(run.json: "fp16.min_loss_scale" is 65537; allowed: a number from 2^-100 to the first dynamic scale, 65536)"},
-    {"section_as_a_value", "bf16=true", R"(run.json: "bf16" is true; allowed: an object)"},
+    {"section_as_a_value", "bf16=true", R"(run.json: "bf16" is true; allowed: an object, as {"enabled": true})"},
     {"model_as_a_name", "model=gpt2",
      R"(run.json: "model" is "gpt2"; allowed: an object, as {"type": "gpt2", ...} or {"path": "FOLDER"})"},
     {"bytes_without_a_unit_we_know", "sluice.device_memory=64 megs",
@@ -261,12 +261,15 @@ const Case kBadKeys[] = {
     {"scheduler_that_ends_in_its_warm_up",
      R"(scheduler={"type":"WarmupDecayLR","params":{"warmup_num_steps":10,"total_num_steps":10}})",
      R"(run.json: "scheduler.params.total_num_steps" is 10; allowed: an integer above warmup_num_steps, )"
-     R"(for WarmupDecayLR and WarmupCosineLR)"},
+     R"(for WarmupDecayLR and WarmupCosineLR; "scheduler.params.warmup_num_steps" is 10)"},
+    {"scheduler_that_ends_in_a_warm_up_that_is_not_given",
+     R"(scheduler={"type":"WarmupDecayLR","params":{"total_num_steps":500}})",
+     R"(run.json: "scheduler.params.total_num_steps" is 500; allowed: an integer above warmup_num_steps, )"
+     R"(for WarmupDecayLR and WarmupCosineLR; "scheduler.params.warmup_num_steps" is 1000 where it is not given)"},
     {"scheduler_without_an_end", R"(scheduler={"type":"WarmupCosineLR","params":{"warmup_num_steps":10}})",
      R"(run.json: "scheduler.params.total_num_steps" is missing; allowed: an integer above warmup_num_steps, )"
      R"(for WarmupDecayLR and WarmupCosineLR)"},
-    {"old_name_of_bf16", "bfloat16.enabled=true",
-     R"(run.json: "bfloat16" is an old name: write "bf16")"},
+    {"old_name_of_bf16", "bfloat16.enabled=true", R"(run.json: "bfloat16" is an old name: write "bf16")"},
     {"a_cosines_largest_rate",
      R"(scheduler={"type":"WarmupCosineLR","params":{"total_num_steps":2000,"warmup_max_lr":1}})",
      R"(run.json: "scheduler.params.warmup_max_lr" is 1; allowed: a number, 0 or more, for WarmupLR and WarmupDecayLR)"},

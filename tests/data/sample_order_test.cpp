@@ -84,6 +84,17 @@ TEST(SampleOrder, an_epoch_takes_each_sample_at_most_once_and_drops_the_partial_
   EXPECT_GT(epochs.size(), 1u) << "other samples are dropped in other epochs";
 }
 
+TEST(SampleOrder, an_epochs_samples_are_those_of_its_round) {
+  constexpr int64_t kSamples = 103;
+  constexpr uint64_t kSeed = 4;
+  const SampleOrder order({.samples = kSamples, .batch_size = 10, .seed = kSeed});
+  for (int64_t position = 0; position < 250; ++position) {
+    const int64_t epoch = position / 100, in_epoch = position % 100;
+    EXPECT_EQ(order.epoch_of(position), epoch);
+    EXPECT_EQ(order.sample_at(position), permuted_index(in_epoch, kSamples, kSeed, static_cast<uint64_t>(epoch)));
+  }
+}
+
 TEST(SampleOrder, without_shuffle_samples_come_in_order_in_every_epoch) {
   const SampleOrder order({.samples = 7, .batch_size = 3, .shuffle = Shuffle::kNo, .seed = 4});
   const int64_t expected[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
