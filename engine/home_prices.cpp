@@ -5,6 +5,7 @@
 #include "core/errors.h"
 #include "engine/planner.h"
 #include "engine/predict.h"
+#include "engine/step.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +22,8 @@ class Pricer {
   Pricer(const ModelSpec& model, const PlanOptions& options, int commit_interval)
       : model_(model),
         options_(options),
-        known_(std::make_shared<Planner::Known>(model)),
+        uses_(model),
+        known_(Planner::know(model)),
         micro_batches_(options.micro_batches) {
     options_.commit_interval = commit_interval;
     options_.micro_batches = 1;
@@ -60,6 +62,7 @@ class Pricer {
 
   const ModelSpec& model_;
   PlanOptions options_;
+  const ModelUses uses_;
   const std::shared_ptr<Planner::Known> known_;
   int micro_batches_;
 };
@@ -67,7 +70,7 @@ class Pricer {
 Pricer::Bill Pricer::bill() const {
   const Plan plan = Planner(model_, options_, known_).roomy();
   const UnitKind kind = unclipped_kind(plan);
-  const UnitProgram unit = build_unit({model_, known_->uses, plan}, kind);
+  const UnitProgram unit = build_unit({model_, uses_, plan}, kind);
   const std::vector<double> work_ms = UnitCosts(plan, *options_.speeds, unit, kind).average_work_ms();
   Bill bill{.partitions = std::vector<LaneTimes>(model_.partitions.size()),
             .tensors = std::vector<LaneTimes>(model_.tensors.size())};

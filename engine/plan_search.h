@@ -30,7 +30,7 @@ class PlanSearch {
  public:
   // Both must outlive it. Options are valid.
   PlanSearch(const ModelSpec& model, const PlanOptions& options)
-      : model_(model), options_(options), known_(std::make_shared<Planner::Known>(model)) {}
+      : model_(model), options_(options), known_(Planner::know(model)) {}
   // Nothing where the budgets cannot hold it.
   std::optional<Plan> best();
 

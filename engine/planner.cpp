@@ -1,10 +1,9 @@
-#include "engine/planner.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "core/errors.h"
 #include "engine/open_slots.h"
+#include "engine/planner_impl.h"
 #include "engine/predict.h"
 #include "offload/executor.h"
 #include "swap/record_store.h"
@@ -54,15 +53,12 @@ std::optional<int64_t> smallest(int64_t high, Works works) {
 
 }  // namespace
 
-Planner::Planner(const ModelSpec& model, const PlanOptions& options, std::shared_ptr<Known> known)
-    : model_(model), options_(options), known_(std::move(known)), uses_(known_->uses) {}
-
-int64_t Planner::slot_bytes(int64_t elements) const {
+int64_t Planner::Impl::slot_bytes(int64_t elements) const {
   return record_bytes(options_.format(), Group::kState, elements) +
          record_bytes(options_.format(), Group::kWeights, elements) + elements * bytes_of(options_.gradient_dtype);
 }
 
-int64_t Planner::chunk_elements(int64_t host_bytes) const {
+int64_t Planner::Impl::chunk_elements(int64_t host_bytes) const {
   if (options_.chunk_elements > 0) return options_.chunk_elements;
   int64_t elements = kLargestChunkElements;
   while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot_bytes(elements) > host_bytes / 4)
@@ -70,7 +66,7 @@ int64_t Planner::chunk_elements(int64_t host_bytes) const {
   return elements;
 }
 
-std::vector<int64_t> Planner::chunk_sizes(int64_t host_bytes) const {
+std::vector<int64_t> Planner::Impl::chunk_sizes(int64_t host_bytes) const {
   const int64_t elements = chunk_elements(host_bytes);
   if (options_.chunk_elements > 0) return {elements};
   std::vector<int64_t> sizes{elements};
@@ -82,16 +78,16 @@ std::vector<int64_t> Planner::chunk_sizes(int64_t host_bytes) const {
 }
 
 // Under replay none is kept.
-int64_t Planner::gradient_home_bytes(const Plan& plan, int chunk) const {
+int64_t Planner::Impl::gradient_home_bytes(const Plan& plan, int chunk) const {
   if (options_.update == UpdateMode::kReplay) return 0;
   return round_up(plan.gradient_bytes(plan.geometry.chunks()[chunk].elements), kDeviceAlignmentBytes);
 }
 
-int64_t Planner::kept_bytes(const Plan& plan, int partition) const {
+int64_t Planner::Impl::kept_bytes(const Plan& plan, int partition) const {
   return plan.weights_bytes(plan.geometry.partitions()[partition].elements);
 }
 
-const Geometry& Planner::geometry(int64_t elements) const {
+const Geometry& Planner::Impl::geometry(int64_t elements) const {
   auto made = known_->geometries.find(elements);
   if (made == known_->geometries.end()) {
     made = known_->geometries.emplace(elements, Geometry(model_.partitions, elements)).first;
@@ -100,7 +96,7 @@ const Geometry& Planner::geometry(int64_t elements) const {
 }
 
 // Everything at its lowest tier, but for what the user forces.
-Plan Planner::draft(int64_t elements) const {
+Plan Planner::Impl::draft(int64_t elements) const {
   Plan plan(geometry(elements));
   plan.options = options_;
   plan.options.chunk_elements = elements;
@@ -124,7 +120,7 @@ Plan Planner::draft(int64_t elements) const {
 }
 
 // Offset 0 marks "kept" until offsets are assigned.
-void Planner::force_homes(Plan& plan) const {
+void Planner::Impl::force_homes(Plan& plan) const {
   const Placement& wish = options_.placement;
   const auto count = static_cast<int64_t>(plan.chunks.size());
   std::vector<int> not_kept(model_.partitions.size(), 0);
@@ -149,14 +145,14 @@ void Planner::force_homes(Plan& plan) const {
   }
 }
 
-void Planner::update_on_device(Plan& plan, int chunk) {
+void Planner::Impl::update_on_device(Plan& plan, int chunk) {
   ChunkHomes& homes = plan.chunks[chunk];
   homes.state = homes.weights = Home::kDevice;
   if (homes.gradient != Home::kNowhere) homes.gradient = Home::kDevice;
   plan.kept_offset[plan.geometry.chunks()[chunk].partition] = 0;
 }
 
-Planner::Needs Planner::needs(const Plan& plan) const {
+Planner::Impl::Needs Planner::Impl::needs(const Plan& plan) const {
   Needs needs;
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
@@ -199,7 +195,7 @@ Planner::Needs Planner::needs(const Plan& plan) const {
 
 // By prices first. Programs that bring records to the device and copy them to the store are longer, and so are those
 // with early updates: their tables may not fit.
-std::vector<Pricing> Planner::ways(const Pricing& pricing) const {
+std::vector<Pricing> Planner::Impl::ways(const Pricing& pricing) const {
   std::vector<Pricing> ways;
   if (pricing.prices != nullptr) ways.push_back(pricing);
   ways.push_back({.state = pricing.state});
@@ -216,7 +212,7 @@ std::vector<Pricing> Planner::ways(const Pricing& pricing) const {
 }
 
 template <typename Make>
-auto Planner::first_plan(Budgets budgets, const Pricing& pricing, Make make) const {
+auto Planner::Impl::first_plan(Budgets budgets, const Pricing& pricing, Make make) const {
   const std::vector<Pricing> all = ways(pricing);
   decltype(make(0, pricing)) made;
   for (const int64_t elements : chunk_sizes(budgets.host_bytes)) {
@@ -228,7 +224,7 @@ auto Planner::first_plan(Budgets budgets, const Pricing& pricing, Make make) con
   return made;
 }
 
-std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
+std::optional<Plan> Planner::Impl::attempt(Budgets budgets, const Pricing& pricing) const {
   std::optional<Settled> settled = first_plan(
       budgets, pricing, [&](int64_t elements, const Pricing& way) { return settle(budgets, elements, way); });
   if (!settled) return std::nullopt;
@@ -239,14 +235,14 @@ std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) co
   return std::move(plan);
 }
 
-std::optional<Plan> Planner::glance(Budgets budgets, const Pricing& pricing) const {
+std::optional<Plan> Planner::Impl::glance(Budgets budgets, const Pricing& pricing) const {
   const Budgets beside_tables{budgets.device_bytes, budgets.host_bytes - pricing.table_bytes};
   return first_plan(budgets, pricing,
                     [&](int64_t elements, const Pricing& way) { return place(beside_tables, elements, way); });
 }
 
 // What takes the least first.
-bool Planner::fits(Budgets budgets) const {
+bool Planner::Impl::fits(Budgets budgets) const {
   const std::vector<Pricing> all = ways({});
   const auto settles = [&](int64_t elements) {
     return std::any_of(all.rbegin(), all.rend(),
@@ -257,7 +253,8 @@ bool Planner::fits(Budgets budgets) const {
 
 // A guess neither refuses a plan that fits nor takes from it what it would miss, so there is none where memory is about
 // as small as tables.
-std::optional<Planner::Settled> Planner::settle(Budgets budgets, int64_t elements, const Pricing& pricing) const {
+std::optional<Planner::Impl::Settled> Planner::Impl::settle(Budgets budgets, int64_t elements,
+                                                            const Pricing& pricing) const {
   if (pricing.table_bytes > 0 && tables_are_small(pricing.table_bytes, budgets.host_bytes)) {
     if (auto settled = settle_from(pricing.table_bytes, budgets, elements, pricing)) return settled;
   }
@@ -266,8 +263,8 @@ std::optional<Planner::Settled> Planner::settle(Budgets budgets, int64_t element
 
 // Tables cost host memory and their size depends on the plan: a few rounds settle it. What a round adds for the next
 // plan's being larger is left out where nothing fits beside it.
-std::optional<Planner::Settled> Planner::settle_from(int64_t table_bytes, Budgets budgets, int64_t elements,
-                                                     const Pricing& pricing) const {
+std::optional<Planner::Impl::Settled> Planner::Impl::settle_from(int64_t table_bytes, Budgets budgets, int64_t elements,
+                                                                 const Pricing& pricing) const {
   const int64_t little = budgets.host_bytes / 1024;
   bool guessed = table_bytes > 0;
   int64_t least = table_bytes;  // without what is added
@@ -295,7 +292,7 @@ std::optional<Planner::Settled> Planner::settle_from(int64_t table_bytes, Budget
 }
 
 // What is left beside homes and one buffer of each ring; below zero where they do not fit.
-Planner::Room Planner::room_beside(const Needs& least, Budgets budgets) const {
+Planner::Impl::Room Planner::Impl::room_beside(const Needs& least, Budgets budgets) const {
   const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
   const int64_t device_arena = budgets.device_bytes / arena_rounding * arena_rounding - options_.own_device_bytes;
   return {device_arena - options_.workspace_bytes - least.device_fixed - least.weights_group - least.open_group -
@@ -304,7 +301,7 @@ Planner::Room Planner::room_beside(const Needs& least, Budgets budgets) const {
               least.staging.slot - least.gradient_slot - least.tensor_slot};
 }
 
-std::optional<Plan> Planner::place(Budgets budgets, int64_t elements, const Pricing& pricing) const {
+std::optional<Plan> Planner::Impl::place(Budgets budgets, int64_t elements, const Pricing& pricing) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(elements);
   if (pricing.early == EarlyUpdates::kNone) plan.options.speculated_share = 0;
@@ -322,7 +319,7 @@ std::optional<Plan> Planner::place(Budgets budgets, int64_t elements, const Pric
   return plan;
 }
 
-Planner::Tables Planner::tables(const Plan& plan, int64_t limit) const {
+Planner::Impl::Tables Planner::Impl::tables(const Plan& plan, int64_t limit) const {
   // What does not grow with the model: queues, threads, the topology; then names.
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
   bytes += RecordStore::predicted_table_bytes(table_needs(plan)) + options_.progress_bytes;  // the engine has it, too
@@ -342,14 +339,14 @@ Planner::Tables Planner::tables(const Plan& plan, int64_t limit) const {
   return {bytes, std::move(steady)};
 }
 
-Plan Planner::roomy() const {
+Plan Planner::Impl::roomy() const {
   const int64_t enough = everything_bytes();
   std::optional<Plan> plan = place({enough, enough}, chunk_elements(enough), {});
   SLUICE_CHECK(plan.has_value(), "all of it is enough");
   return std::move(*plan);
 }
 
-int64_t Planner::everything_bytes() const {
+int64_t Planner::Impl::everything_bytes() const {
   int64_t bytes = options_.workspace_bytes + options_.own_device_bytes;
   for (const PartitionSpec& partition : model_.partitions) {
     for (const ParameterSpec& parameter : partition.parameters) {
@@ -360,12 +357,32 @@ int64_t Planner::everything_bytes() const {
   return 2 * bytes + 256 * kMiB;
 }
 
-std::optional<int64_t> Planner::smallest_device(int64_t host_bytes) const {
+std::optional<int64_t> Planner::Impl::smallest_device(int64_t host_bytes) const {
   return smallest(everything_bytes(), [&](int64_t bytes) { return fits({bytes, host_bytes}); });
 }
 
-std::optional<int64_t> Planner::smallest_host(int64_t device_bytes) const {
+std::optional<int64_t> Planner::Impl::smallest_host(int64_t device_bytes) const {
   return smallest(everything_bytes(), [&](int64_t bytes) { return fits({device_bytes, bytes}); });
 }
+
+std::shared_ptr<Planner::Known> Planner::know(const ModelSpec& model) { return std::make_shared<Known>(model); }
+
+Planner::Planner(const ModelSpec& model, const PlanOptions& options, std::shared_ptr<Known> known)
+    : impl_(std::make_shared<const Impl>(model, options, std::move(known))) {}
+
+std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
+  return impl_->attempt(budgets, pricing);
+}
+std::optional<Plan> Planner::glance(Budgets budgets, const Pricing& pricing) const {
+  return impl_->glance(budgets, pricing);
+}
+std::optional<int64_t> Planner::smallest_device(int64_t host_bytes) const { return impl_->smallest_device(host_bytes); }
+std::optional<int64_t> Planner::smallest_host(int64_t device_bytes) const { return impl_->smallest_host(device_bytes); }
+int64_t Planner::chunk_elements(int64_t host_bytes) const { return impl_->chunk_elements(host_bytes); }
+std::vector<int64_t> Planner::chunk_sizes(int64_t host_bytes) const { return impl_->chunk_sizes(host_bytes); }
+int64_t Planner::slot_bytes(int64_t elements) const { return impl_->slot_bytes(elements); }
+bool Planner::may_update_on_device() const { return impl_->may_update_on_device(); }
+int64_t Planner::everything_bytes() const { return impl_->everything_bytes(); }
+Plan Planner::roomy() const { return impl_->roomy(); }
 
 }  // namespace sluice

@@ -7,16 +7,13 @@
 // leaves, the order is fixed: activations, kept weights, graphs that save a recompute and then state on the device,
 // weights and then state in host memory, first-needed chunks first.
 #pragma once
-#include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/home_prices.h"
-#include "engine/home_program.h"
 #include "engine/plan.h"
-#include "engine/step.h"
 
 namespace sluice {
 
@@ -48,16 +45,11 @@ class Planner {
   static constexpr int kBoundaryBuffers = 3;  // how deep the device's ring for boundary tensors is where there is room
 
   // What plans of one model have in common, whatever their options: made once for all planners of a search. For one
-  // thread.
-  struct Known {
-    explicit Known(const ModelSpec& model) : uses(model) {}
-    ModelUses uses;
-    std::map<int64_t, Geometry> geometries;  // by the elements of a chunk
-    HomeSolver homes;
-  };
+  // thread. The model must outlive it.
+  struct Known;
+  static std::shared_ptr<Known> know(const ModelSpec& model);
   // Model and options must outlive the planner, which is for one thread.
-  Planner(const ModelSpec& model, const PlanOptions& options)
-      : Planner(model, options, std::make_shared<Known>(model)) {}
+  Planner(const ModelSpec& model, const PlanOptions& options) : Planner(model, options, know(model)) {}
   Planner(const ModelSpec& model, const PlanOptions& options, std::shared_ptr<Known> known);
 
   // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
@@ -86,134 +78,8 @@ class Planner {
   Plan roomy() const;
 
  private:
-  // What records that pass through the host's staging ring need of it.
-  struct Staging {
-    int64_t slot = 0;                            // one buffer
-    int64_t ahead = 0;                           // to work ahead: two chunks' records, or the largest visit's weights
-    void pass(int64_t state, int64_t weights) {  // of one chunk; 0: it has its home elsewhere
-      slot = std::max({slot, state, weights});
-      ahead = std::max(ahead, 2 * (state + weights));
-    }
-  };
-  // What a draft of homes needs.
-  struct Needs {
-    int64_t device_fixed = 0, host_fixed = 0;                     // homes and long-lived buffers
-    int64_t weights_group = 0, open_group = 0, boundary = 0;      // one buffer of each device ring
-    int64_t update_slot = 0, gradient_slot = 0, tensor_slot = 0;  // one buffer of each host ring
-    int64_t passing = 0;                                          // tensors between the device and NVMe, of one visit
-    Staging staging;
-  };
-  struct Room {
-    int64_t device = 0, host = 0;  // bytes left
-    bool operator==(const Room&) const = default;
-  };
-
-  static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room
-
-  // In the order of place(). First a draft, tried in several ways until one settles with its tables (planner.cpp).
-  const Geometry& geometry(int64_t chunk_elements) const;
-  Plan draft(int64_t chunk_elements) const;
-  void force_homes(Plan& plan) const;
-  static void update_on_device(Plan& plan, int chunk);
-  std::vector<Pricing> ways(const Pricing& pricing) const;  // what to try, the first that fits is taken
-  template <typename Make>
-  auto first_plan(Budgets budgets, const Pricing& pricing, Make make) const;
-  bool fits(Budgets budgets) const;
-  struct Settled {
-    Plan plan;
-    UnitProgram steady;  // of its steps that are not clipped
-  };
-  std::optional<Settled> settle(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
-  std::optional<Settled> settle_from(int64_t table_bytes, Budgets budgets, int64_t chunk_elements,
-                                     const Pricing& pricing) const;
-  std::optional<Plan> place(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
-  struct Tables {
-    int64_t bytes = 0;
-    UnitProgram steady;  // as Settled has it
-  };
-  // Where they need more than the limit, a part of it that does.
-  Tables tables(const Plan& plan, int64_t limit) const;
-  Needs needs(const Plan& plan) const;
-  Room room_beside(const Needs& least, Budgets budgets) const;
-
-  // What does not fit leaves the device, then host memory (planner_spill.cpp). What the plan then needs.
-  Needs spill_to_host(Plan& plan, Budgets budgets) const;
-  Needs spill(Plan& plan, Budgets budgets) const;
-  void spill_to_device(Plan& plan, Room& room) const;
-  struct InHost {  // what may leave host memory
-    Home* home = nullptr;
-    int64_t bytes = 0, buffer_bytes = 0;  // the latter: of the rings that it passes through then
-  };
-  std::vector<InHost> gradients_in_host(Plan& plan) const;
-  std::vector<InHost> activations_in_host(Plan& plan) const;
-  static void spill_to_nvme(const std::vector<InHost>& list, Room& room);
-
-  // One buffer of every ring, then as many as there is room for (planner_rings.cpp).
-  void ring_needs(const Plan& plan, Needs& needs) const;
-  int64_t boundary_need(const Plan& plan, int visit, BoundaryLayout& layout) const;
-  void size_rings(Plan& plan, const Needs& needs, Room& room) const;
-  void hold_passing(Plan& plan, const Needs& needs, Room& room) const;
-  void shrink_rings(Plan& plan, Room& room) const;
-  void deepen_rings(Plan& plan, Room& room) const;
-
-  // Room that is left is filled in a fixed order (planner_fill.cpp) ...
-  void fill(Plan& plan, Room room, StateToDevice state) const;
-  void fill_device(Plan& plan, Room& room) const;
-  void fill_graphs(Plan& plan, Room& room) const;
-  bool may_keep_graph(const Plan& plan, int visit) const;
-  void fill_state(Plan& plan, Room& room) const;
-  void fill_host(Plan& plan, Room& room) const;
-
-  // ... or by what each home costs, so that the busiest resource has the least to do (planner_homes.cpp).
-  struct Passing;
-  struct Shares;
-  struct Shared;
-  struct Quotas;
-  Plan balance(const Plan& plan, const Needs& least, Budgets budgets, const Pricing& pricing) const;
-  std::optional<Shared> share_memory(const Plan& draft, Budgets budgets, Shares shares, Room rings) const;
-  Room room_for_homes(Plan& plan, Room chosen, Budgets budgets, Room rings) const;
-  static Room ring_bytes(const Plan& plan);
-  GroupTimes times_of(const Plan& plan, const HomePrices& prices) const;
-  double part_of(const Plan& plan, Group group, int64_t amount, int priced) const;
-  Passing passing(const Plan& plan) const;
-  Shares shares_of(const Plan& plan, const HomePrices& prices, Passing passing) const;
-  std::span<const HomeKind> choice_of(const Plan& plan, Group group, int item, Passing passing) const;
-  void share_out(Plan& plan, const Shares& shares, const HomeSolution& solution) const;
-  static void share_out_state(Plan& plan, const Quotas& quotas);
-  static void share_out_weights(Plan& plan, const Quotas& quotas);
-  static void share_out_gradients(Plan& plan, const Quotas& quotas);
-  void share_out_tensors(Plan& plan, const Quotas& quotas) const;
-  template <typename Each>
-  void each_item(const Plan& plan, Each each) const;
-  Room chosen_bytes(const Plan& plan) const;
-  Room home_bytes(const Plan& plan, Group group, int item) const;
-  static Room taken_at(HomeKind home, Room bytes);
-  HomeKind home_kind(const Plan& plan, Group group, int item) const;
-  const HomeShares& wish_for(Group group) const;
-
-  // Homes are settled: offsets, times of updates, what a step moves (plan_layout.cpp).
-  void assign_offsets(Plan& plan) const;
-  void assign_device(Plan& plan) const;
-  void assign_scratch(Plan& plan) const;
-  void choose_update_times(Plan& plan) const;
-  static void spread_early_updates(Plan& plan, double share);
-  static void choose_read_ahead(Plan& plan);
-  void describe(Plan& plan) const;
-  void count_moves(Plan& plan, const UnitProgram& steady) const;
-
-  int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }
-  int tensor_of(size_t home) const { return static_cast<int>(home) / options_.micro_batches; }
-  int64_t gradient_block_bytes(const Plan& plan, int chunk) const {
-    return round_up(gradient_home_bytes(plan, chunk), kPlaneAlignmentBytes);
-  }
-  int64_t tensor_block_bytes(int tensor) const { return round_up(tensor_bytes(tensor), kPlaneAlignmentBytes); }
-  int64_t gradient_home_bytes(const Plan& plan, int chunk) const;
-  int64_t kept_bytes(const Plan& plan, int partition) const;
-
-  const ModelSpec& model_;
-  const PlanOptions& options_;
-  const std::shared_ptr<Known> known_;
-  const ModelUses& uses_;
+  class Impl;
+  std::shared_ptr<const Impl> impl_;
 };
 
 }  // namespace sluice

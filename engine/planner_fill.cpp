@@ -1,13 +1,13 @@
 // What homes and rings leave of the budgets, given out in the fixed order: the device's part, then the host's.
 #include <algorithm>
 
-#include "engine/planner.h"
+#include "engine/planner_impl.h"
 
 namespace sluice {
 
 // What is left goes to homes in the fixed order, then to rings. Those are no deeper than homes ask for until one moves,
 // which takes room.
-void Planner::fill(Plan& plan, Room room, StateToDevice state) const {
+void Planner::Impl::fill(Plan& plan, Room room, StateToDevice state) const {
   Room sized = room;
   const auto shrink = [&] {
     if (room != sized) shrink_rings(plan, room);
@@ -26,7 +26,7 @@ void Planner::fill(Plan& plan, Room room, StateToDevice state) const {
   deepen_rings(plan, room);
 }
 
-void Planner::fill_device(Plan& plan, Room& room) const {
+void Planner::Impl::fill_device(Plan& plan, Room& room) const {
   const auto take = [&room](int64_t bytes) {
     if (bytes > room.device) return false;
     room.device -= bytes;
@@ -52,7 +52,7 @@ void Planner::fill_device(Plan& plan, Room& room) const {
 
 // Where the visits are timed it must be worth it, too. A graph refers to its visit's inputs where they lay in the
 // forward: they must still lie there. A sink has no forward of its own.
-bool Planner::may_keep_graph(const Plan& plan, int v) const {
+bool Planner::Impl::may_keep_graph(const Plan& plan, int v) const {
   const VisitSpec& visit = model_.visits[v];
   if (options_.graph_bytes[v] <= 0 || visit.gives.empty()) return false;
   if (options_.speeds) {
@@ -70,7 +70,7 @@ bool Planner::may_keep_graph(const Plan& plan, int v) const {
 
 // A graph refers to its visit's weights, too: where they are not kept for themselves, they are kept with it, whatever
 // home they have. Offset 0 marks "kept" until offsets are assigned.
-void Planner::fill_graphs(Plan& plan, Room& room) const {
+void Planner::Impl::fill_graphs(Plan& plan, Room& room) const {
   if (options_.graph_bytes.empty()) return;
   for (int visit = 0; visit < static_cast<int>(model_.visits.size()); ++visit) {
     if (plan.keeps_graph(visit) || !may_keep_graph(plan, visit)) continue;
@@ -89,14 +89,14 @@ void Planner::fill_graphs(Plan& plan, Room& room) const {
 }
 
 // What the user says of one group goes for all of a chunk.
-bool Planner::may_update_on_device() const {
+bool Planner::Impl::may_update_on_device() const {
   const Placement& wish = options_.placement;
   return free_to_choose(wish.state) && free_to_choose(wish.weights) && free_to_choose(wish.gradient);
 }
 
 // Of weights that are kept. Their records pass through the host's staging ring as they come and at commits; what leaves
 // host memory makes room for it.
-void Planner::fill_state(Plan& plan, Room& room) const {
+void Planner::Impl::fill_state(Plan& plan, Room& room) const {
   if (!may_update_on_device()) return;
   std::vector<int> found;
   Room left = room;
@@ -123,7 +123,7 @@ void Planner::fill_state(Plan& plan, Room& room) const {
   for (const int c : found) update_on_device(plan, c);
 }
 
-void Planner::fill_host(Plan& plan, Room& room) const {
+void Planner::Impl::fill_host(Plan& plan, Room& room) const {
   const auto move = [&](Home& home, int64_t bytes) {
     if (home != Home::kNvme || bytes > room.host) return;
     home = Home::kHost;

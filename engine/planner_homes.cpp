@@ -6,7 +6,7 @@
 #include <map>
 
 #include "engine/home_program.h"
-#include "engine/planner.h"
+#include "engine/planner_impl.h"
 
 namespace sluice {
 namespace {
@@ -72,12 +72,12 @@ HomeKind kind_of(Home home) {
 
 // What may pass through rings of the host that nothing else needs: gradients and activations at home on NVMe, records
 // at home on the device.
-struct Planner::Passing {
+struct Planner::Impl::Passing {
   bool gradients = true, activations = true, records = true;
 };
 
 // What the planner may place, by what is alike, and the program that says how much of it goes where.
-struct Planner::Shares {
+struct Planner::Impl::Shares {
   struct Alike {
     Group group = Group::kWeights;
     std::span<const HomeKind> homes;  // to choose from
@@ -88,13 +88,13 @@ struct Planner::Shares {
   HomeProgram program;  // a class each
 };
 
-struct Planner::Shared {
+struct Planner::Impl::Shared {
   Plan plan;
   Room left;
 };
 
 // How much of what is alike each home gets.
-struct Planner::Quotas {
+struct Planner::Impl::Quotas {
   const Shares::Alike& alike;
   const std::vector<double>& shares;
   bool offers(HomeKind home) const { return place_of(alike.homes, home) < alike.homes.size(); }
@@ -102,14 +102,14 @@ struct Planner::Quotas {
   Quota of(HomeKind home) const { return {share(home), alike.amount}; }
 };
 
-const HomeShares& Planner::wish_for(Group group) const {
+const HomeShares& Planner::Impl::wish_for(Group group) const {
   const Placement& wish = options_.placement;
   const HomeShares* const wishes[] = {&wish.weights, &wish.state, &wish.gradient, &wish.activations};
   return *wishes[static_cast<size_t>(group)];
 }
 
 // A chunk's home for one group, as prices name it; a tensor's.
-HomeKind Planner::home_kind(const Plan& plan, Group group, int item) const {
+HomeKind Planner::Impl::home_kind(const Plan& plan, Group group, int item) const {
   if (group == Group::kActivations) return kind_of(plan.tensors[item].home);
   const ChunkHomes& homes = plan.chunks[item];
   if (group == Group::kState) return kind_of(homes.state);
@@ -119,7 +119,7 @@ HomeKind Planner::home_kind(const Plan& plan, Group group, int item) const {
 }
 
 // What an item takes where its home is on the device, and where it is in host memory.
-Planner::Room Planner::home_bytes(const Plan& plan, Group group, int item) const {
+Planner::Impl::Room Planner::Impl::home_bytes(const Plan& plan, Group group, int item) const {
   if (group == Group::kActivations) return {tensor_bytes(tensor_of(item)), tensor_bytes(tensor_of(item))};
   const int64_t gradient = gradient_home_bytes(plan, item);
   if (group == Group::kGradient) return {gradient, gradient};
@@ -129,7 +129,7 @@ Planner::Room Planner::home_bytes(const Plan& plan, Group group, int item) const
 }
 
 // ... of that, with this home.
-Planner::Room Planner::taken_at(HomeKind home, Room bytes) {
+Planner::Impl::Room Planner::Impl::taken_at(HomeKind home, Room bytes) {
   const bool on_device =
       home == HomeKind::kDevice || home == HomeKind::kHostAndDevice || home == HomeKind::kNvmeAndDevice;
   const bool in_host = home == HomeKind::kHost || home == HomeKind::kHostAndDevice;
@@ -139,7 +139,7 @@ Planner::Room Planner::taken_at(HomeKind home, Room bytes) {
 // Calls `each` with group, item, the item's elements or bytes, and the partition or tensor that has its prices. Weights
 // and gradient beside state on the device are part of its item.
 template <typename Each>
-void Planner::each_item(const Plan& plan, Each each) const {
+void Planner::Impl::each_item(const Plan& plan, Each each) const {
   for (const Group group : kChunkGroups) {
     if (group == Group::kGradient && options_.update == UpdateMode::kReplay) continue;
     for (const int c : plan.update_order) {
@@ -154,7 +154,7 @@ void Planner::each_item(const Plan& plan, Each each) const {
 }
 
 // What homes that may be chosen take now.
-Planner::Room Planner::chosen_bytes(const Plan& plan) const {
+Planner::Impl::Room Planner::Impl::chosen_bytes(const Plan& plan) const {
   Room sum;
   each_item(plan, [&](Group group, int item, int64_t, int) {
     if (!free_to_choose(wish_for(group))) return;
@@ -166,7 +166,7 @@ Planner::Room Planner::chosen_bytes(const Plan& plan) const {
 }
 
 // The homes that it may have, of those that prices name.
-std::span<const HomeKind> Planner::choice_of(const Plan& plan, Group group, int item, Passing passing) const {
+std::span<const HomeKind> Planner::Impl::choice_of(const Plan& plan, Group group, int item, Passing passing) const {
   const std::span<const HomeKind> homes = homes_of(group);
   if (group == Group::kState) return passing.records ? homes : homes.subspan(1);
   if (group == Group::kWeights) {  // kept already: beside state that is forced to be on the device
@@ -176,7 +176,7 @@ std::span<const HomeKind> Planner::choice_of(const Plan& plan, Group group, int 
   return passes ? homes : homes.first(2);
 }
 
-Planner::Shares Planner::shares_of(const Plan& plan, const HomePrices& prices, Passing passing) const {
+Planner::Impl::Shares Planner::Impl::shares_of(const Plan& plan, const HomePrices& prices, Passing passing) const {
   Shares shares;
   shares.program.rest_ms = prices.rest_ms;
   shares.program.machine = prices.machine;
@@ -223,13 +223,13 @@ Planner::Shares Planner::shares_of(const Plan& plan, const HomePrices& prices, P
 }
 
 // How much of what has the price an item is: a chunk of its partition, a tensor as a whole.
-double Planner::part_of(const Plan& plan, Group group, int64_t amount, int priced) const {
+double Planner::Impl::part_of(const Plan& plan, Group group, int64_t amount, int priced) const {
   if (group == Group::kActivations) return 1;
   return static_cast<double>(amount) / static_cast<double>(plan.geometry.partitions()[priced].elements);
 }
 
 // Each resource's time alone with the plan's homes.
-GroupTimes Planner::times_of(const Plan& plan, const HomePrices& prices) const {
+GroupTimes Planner::Impl::times_of(const Plan& plan, const HomePrices& prices) const {
   LaneTimes work_ms = prices.rest_ms;
   each_item(plan, [&](Group group, int item, int64_t amount, int priced) {
     const std::vector<LaneTimes>& price = prices.of(group).items[priced];
@@ -240,7 +240,7 @@ GroupTimes Planner::times_of(const Plan& plan, const HomePrices& prices) const {
 
 // In whole items: what is left of a share goes to the furthest home that there is a choice of. State comes first: what
 // lies beside it on the device has no other home.
-void Planner::share_out(Plan& plan, const Shares& shares, const HomeSolution& solution) const {
+void Planner::Impl::share_out(Plan& plan, const Shares& shares, const HomeSolution& solution) const {
   for (size_t i = 0; i < shares.alike.size(); ++i) {
     const Shares::Alike& alike = shares.alike[i];
     const Quotas quotas{alike, solution.shares[i]};
@@ -262,7 +262,7 @@ void Planner::share_out(Plan& plan, const Shares& shares, const HomeSolution& so
 }
 
 // A partition is updated on the device as a whole.
-void Planner::share_out_state(Plan& plan, const Quotas& quotas) {
+void Planner::Impl::share_out_state(Plan& plan, const Quotas& quotas) {
   Quota device = quotas.of(HomeKind::kDevice), host = quotas.of(HomeKind::kHost);
   int last = -1;
   for (const int c : quotas.alike.items) {
@@ -281,7 +281,7 @@ void Planner::share_out_state(Plan& plan, const Quotas& quotas) {
 }
 
 // A partition is kept as a whole; its chunks have homes of their own.
-void Planner::share_out_weights(Plan& plan, const Quotas& quotas) {
+void Planner::Impl::share_out_weights(Plan& plan, const Quotas& quotas) {
   using enum HomeKind;
   Quota kept(quotas.share(kHostAndDevice) + quotas.share(kNvmeAndDevice), quotas.alike.amount);
   Quota kept_in_host = quotas.of(kHostAndDevice), host = quotas.of(kHost);
@@ -298,7 +298,7 @@ void Planner::share_out_weights(Plan& plan, const Quotas& quotas) {
   }
 }
 
-void Planner::share_out_gradients(Plan& plan, const Quotas& quotas) {
+void Planner::Impl::share_out_gradients(Plan& plan, const Quotas& quotas) {
   Quota device = quotas.of(HomeKind::kDevice), host = quotas.of(HomeKind::kHost);
   for (const int c : quotas.alike.items) {
     if (plan.chunks[c].updated_on_device()) continue;
@@ -310,7 +310,7 @@ void Planner::share_out_gradients(Plan& plan, const Quotas& quotas) {
 }
 
 // To NVMe goes what rests longest between forward and backward.
-void Planner::share_out_tensors(Plan& plan, const Quotas& quotas) const {
+void Planner::Impl::share_out_tensors(Plan& plan, const Quotas& quotas) const {
   Quota device = quotas.of(HomeKind::kDevice), host = quotas.of(HomeKind::kHost);
   const std::vector<int>& tensors = quotas.alike.items;
   for (const int i : tensors) {
@@ -323,14 +323,14 @@ void Planner::share_out_tensors(Plan& plan, const Quotas& quotas) const {
   }
 }
 
-Planner::Room Planner::ring_bytes(const Plan& plan) {
+Planner::Impl::Room Planner::Impl::ring_bytes(const Plan& plan) {
   return {plan.device_weights.bytes + plan.device_open.bytes + plan.device_boundary.bytes,
           plan.host_update.bytes + plan.host_staging.bytes + plan.host_gradients.bytes + plan.host_boundary.bytes};
 }
 
 // Sizes the rings that these homes ask for, of as many bytes, and says what they leave to homes that may be chosen,
 // which take `chosen` now.
-Planner::Room Planner::room_for_homes(Plan& plan, Room chosen, Budgets budgets, Room rings) const {
+Planner::Impl::Room Planner::Impl::room_for_homes(Plan& plan, Room chosen, Budgets budgets, Room rings) const {
   const Needs least = needs(plan);
   const Room beside = room_beside(least, budgets);
   const Room room = {beside.device + chosen.device, beside.host + chosen.host};
@@ -346,8 +346,8 @@ Planner::Room Planner::room_for_homes(Plan& plan, Room chosen, Budgets budgets, 
 }
 
 // Rings depend on homes, and homes on what rings leave: a few rounds settle it. Nothing where they do not.
-std::optional<Planner::Shared> Planner::share_memory(const Plan& draft, Budgets budgets, Shares shares,
-                                                     Room rings) const {
+std::optional<Planner::Impl::Shared> Planner::Impl::share_memory(const Plan& draft, Budgets budgets, Shares shares,
+                                                                 Room rings) const {
   Plan plan = draft;
   Room limit = room_for_homes(plan, chosen_bytes(plan), budgets, rings);
   for (int round = 0; round < kRounds; ++round) {
@@ -367,7 +367,7 @@ std::optional<Planner::Shared> Planner::share_memory(const Plan& draft, Budgets 
 }
 
 // What passes through rings of the host with these homes, where there is a choice.
-Planner::Passing Planner::passing(const Plan& plan) const {
+Planner::Impl::Passing Planner::Impl::passing(const Plan& plan) const {
   Passing found{.gradients = false, .activations = false};
   each_item(plan, [&](Group group, int item, int64_t, int) {
     const HomeKind home = home_kind(plan, group, item);
@@ -380,7 +380,7 @@ Planner::Passing Planner::passing(const Plan& plan) const {
 // Homes and rings. What passes through rings takes memory for them as soon as there is any, which no linear program
 // knows: it is asked with them, and without each that its answer has. Where none of its answers is better than the
 // fixed order, that decides.
-Plan Planner::balance(const Plan& plan, const Needs& least, Budgets budgets, const Pricing& pricing) const {
+Plan Planner::Impl::balance(const Plan& plan, const Needs& least, Budgets budgets, const Pricing& pricing) const {
   const HomePrices& prices = *pricing.prices;
   const Room beside = room_beside(least, budgets);
   Plan best = plan;

@@ -3,7 +3,7 @@
 
 #include "core/bytes.h"
 #include "engine/passing_tensors.h"
-#include "engine/planner.h"
+#include "engine/planner_impl.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +21,7 @@ int64_t tensors_wanted(int64_t buffer, int64_t of_a_visit) {
 }  // namespace
 
 // One buffer of each device ring holds what the largest visit or turn passes through it.
-void Planner::ring_needs(const Plan& plan, Needs& needs) const {
+void Planner::Impl::ring_needs(const Plan& plan, Needs& needs) const {
   BoundaryLayout layout;
   for (size_t v = 0; v < model_.visits.size(); ++v) {
     int64_t weights = 0, open = 0, staging = 0;
@@ -42,7 +42,7 @@ void Planner::ring_needs(const Plan& plan, Needs& needs) const {
 }
 
 // Micro-batches whose tensors have the homes of those of the one before pass as much. The layout is scratch.
-int64_t Planner::boundary_need(const Plan& plan, int v, BoundaryLayout& layout) const {
+int64_t Planner::Impl::boundary_need(const Plan& plan, int v, BoundaryLayout& layout) const {
   const VisitSpec& visit = model_.visits[v];
   const auto as_before = [&](int m) {
     const auto same = [&](int t) {
@@ -63,7 +63,7 @@ int64_t Planner::boundary_need(const Plan& plan, int v, BoundaryLayout& layout) 
 }
 
 // Rings deep enough to work ahead, as far as there is room: a second buffer, then more.
-void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
+void Planner::Impl::size_rings(Plan& plan, const Needs& needs, Room& room) const {
   plan.device_boundary.bytes = needs.boundary;
   plan.device_weights.bytes = needs.weights_group;
   plan.device_open.bytes = needs.open_group;
@@ -100,7 +100,7 @@ void Planner::size_rings(Plan& plan, const Needs& needs, Room& room) const {
 
 // The ring of tensors as deep as is wanted, or at least for what a visit passes, where that takes little of what homes
 // may have: prices know no other.
-void Planner::hold_passing(Plan& plan, const Needs& needs, Room& room) const {
+void Planner::Impl::hold_passing(Plan& plan, const Needs& needs, Room& room) const {
   for (const int64_t bytes : {tensors_wanted(needs.tensor_slot, needs.passing), needs.passing}) {
     const int64_t more = bytes - plan.host_boundary.bytes;
     if (more <= 0) return;
@@ -112,7 +112,7 @@ void Planner::hold_passing(Plan& plan, const Needs& needs, Room& room) const {
 }
 
 // Rings no deeper than the homes that were found ask for.
-void Planner::shrink_rings(Plan& plan, Room& room) const {
+void Planner::Impl::shrink_rings(Plan& plan, Room& room) const {
   const Needs now = needs(plan);
   const auto shrink = [](Ring& ring, int64_t wanted, int64_t& left) {
     if (ring.bytes <= wanted) return;
@@ -130,7 +130,7 @@ void Planner::shrink_rings(Plan& plan, Room& room) const {
 
 // What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further
 // ahead.
-void Planner::deepen_rings(Plan& plan, Room& room) const {
+void Planner::Impl::deepen_rings(Plan& plan, Room& room) const {
   const auto on_nvme = [](const ChunkHomes& homes) {
     return homes.weights == Home::kNvme || homes.state == Home::kNvme;
   };

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/planner.h"
+#include "engine/planner_impl.h"
 
 namespace sluice {
 
 // Sums that several visits contribute to start on the device; what does not fit there goes to host memory, the largest
 // first.
-Planner::Needs Planner::spill_to_host(Plan& plan, Budgets budgets) const {
+Planner::Impl::Needs Planner::Impl::spill_to_host(Plan& plan, Budgets budgets) const {
   std::vector<size_t> order(plan.open_slots.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -26,7 +26,7 @@ Planner::Needs Planner::spill_to_host(Plan& plan, Budgets budgets) const {
 // no room for. A gradient moves over NVMe twice in a step, and so does an activation, but compute waits for it: it goes
 // last.
 // First go gradients that the next forward needs last, and activations that rest longest between forward and backward.
-Planner::Needs Planner::spill(Plan& plan, Budgets budgets) const {
+Planner::Impl::Needs Planner::Impl::spill(Plan& plan, Budgets budgets) const {
   const Needs least = spill_to_host(plan, budgets);
   Room room = room_beside(least, budgets);
   if (room.host >= 0) return least;
@@ -36,7 +36,7 @@ Planner::Needs Planner::spill(Plan& plan, Budgets budgets) const {
   return needs(plan);
 }
 
-void Planner::spill_to_device(Plan& plan, Room& room) const {
+void Planner::Impl::spill_to_device(Plan& plan, Room& room) const {
   if (free_to_choose(options_.placement.activations)) {
     for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
       const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
@@ -59,7 +59,7 @@ void Planner::spill_to_device(Plan& plan, Room& room) const {
   }
 }
 
-std::vector<Planner::InHost> Planner::gradients_in_host(Plan& plan) const {
+std::vector<Planner::Impl::InHost> Planner::Impl::gradients_in_host(Plan& plan) const {
   std::vector<InHost> list;
   if (!free_to_choose(options_.placement.gradient)) return list;
   for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend(); ++c) {
@@ -70,7 +70,7 @@ std::vector<Planner::InHost> Planner::gradients_in_host(Plan& plan) const {
   return list;
 }
 
-std::vector<Planner::InHost> Planner::activations_in_host(Plan& plan) const {
+std::vector<Planner::Impl::InHost> Planner::Impl::activations_in_host(Plan& plan) const {
   std::vector<InHost> list;
   if (!free_to_choose(options_.placement.activations)) return list;
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
@@ -82,7 +82,7 @@ std::vector<Planner::InHost> Planner::activations_in_host(Plan& plan) const {
 }
 
 // In the order of the list. The buffers that they then pass through are counted once, and the gain must be more.
-void Planner::spill_to_nvme(const std::vector<InHost>& list, Room& room) {
+void Planner::Impl::spill_to_nvme(const std::vector<InHost>& list, Room& room) {
   int64_t in_host = 0, buffers = 0;
   for (const InHost& each : list) {
     in_host += each.bytes;

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "core/errors.h"
-#include "engine/planner.h"
+#include "engine/planner_impl.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -50,7 +50,7 @@ class Uses {
 
 }  // namespace
 
-void Planner::assign_offsets(Plan& plan) const {
+void Planner::Impl::assign_offsets(Plan& plan) const {
   assign_device(plan);
   Layout host;
   plan.host_update = host.ring(plan.host_update.bytes, kPlaneAlignmentBytes);
@@ -87,7 +87,7 @@ void Planner::assign_offsets(Plan& plan) const {
 }
 
 // Extents of the store's scratch: gradients in the order of their updates, then tensors.
-void Planner::assign_scratch(Plan& plan) const {
+void Planner::Impl::assign_scratch(Plan& plan) const {
   const auto take = [&plan](int64_t bytes) {
     plan.scratch_bytes.push_back(bytes);
     return static_cast<int64_t>(plan.scratch_bytes.size()) - 1;
@@ -105,7 +105,7 @@ void Planner::assign_scratch(Plan& plan) const {
 // How often to commit, and which chunks may be updated in the backward already. Without a wish a share as large as the
 // backward's part of the compute, so that the drive has the same to do beside either pass; make_plan tries others where
 // it can predict what they take.
-void Planner::choose_update_times(Plan& plan) const {
+void Planner::Impl::choose_update_times(Plan& plan) const {
   constexpr double kBackwardShare = 0.75;  // forward 1, recompute 1, backward 2
   const bool state_on_nvme = std::any_of(plan.chunks.begin(), plan.chunks.end(),
                                          [](const ChunkHomes& homes) { return homes.state == Home::kNvme; });
@@ -120,7 +120,7 @@ void Planner::choose_update_times(Plan& plan) const {
 
 // Half of the deferred elements are those that forward needs first, whose gradients close last: their reads are done
 // while the backward ends. The others are spread evenly, so that the drive has something to do beside every visit.
-void Planner::spread_early_updates(Plan& plan, double share) {
+void Planner::Impl::spread_early_updates(Plan& plan, double share) {
   const auto all = static_cast<double>(plan.geometry.padded_elements());
   const double first = (1 - share) / 2, of_rest = share / (1 - first);
   double seen = 0, saved = 0;  // elements; the latter are what early ones are taken from
@@ -137,7 +137,7 @@ void Planner::spread_early_updates(Plan& plan, double share) {
 }
 
 // What can be read ahead without wrapping: into the buffers that the next unit's first updates will take.
-void Planner::choose_read_ahead(Plan& plan) {
+void Planner::Impl::choose_read_ahead(Plan& plan) {
   for (const UpdateHalf half : {UpdateHalf::kAll, UpdateHalf::kDeferred}) {
     std::vector<bool>& read_ahead = plan.read_ahead[static_cast<size_t>(half)];
     read_ahead.assign(plan.chunks.size(), false);
@@ -151,7 +151,7 @@ void Planner::choose_read_ahead(Plan& plan) {
   }
 }
 
-void Planner::assign_device(Plan& plan) const {
+void Planner::Impl::assign_device(Plan& plan) const {
   Layout device;
   plan.device_weights = device.ring(plan.device_weights.bytes, kDeviceAlignmentBytes);
   plan.device_open = device.ring(plan.device_open.bytes, kDeviceAlignmentBytes);
@@ -189,7 +189,7 @@ void Planner::assign_device(Plan& plan) const {
   plan.device_arena_bytes = round_up(plan.workspace_offset + options_.workspace_bytes, kPlaneAlignmentBytes);
 }
 
-void Planner::describe(Plan& plan) const {
+void Planner::Impl::describe(Plan& plan) const {
   plan.disk_bytes = RecordStore::file_bytes(plan.geometry, options_.format(), options_.drives, plan.scratch_bytes);
   Uses uses(plan.uses);
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
@@ -242,7 +242,7 @@ void Planner::describe(Plan& plan) const {
 }
 
 // What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval.
-void Planner::count_moves(Plan& plan, const UnitProgram& steady) const {
+void Planner::Impl::count_moves(Plan& plan, const UnitProgram& steady) const {
   const UnitKind kind = unclipped_kind(plan);
   constexpr std::array<const char*, kLaneCount> kLinks = {"nvme read", "nvme write", "upload", "download"};
   const auto add = [&plan](const char* link, std::string_view what, int64_t bytes) {
