@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "app/setup.h"
@@ -226,16 +225,6 @@ void check_own_store(const Opening& opening, int64_t step) {
       "in sluice.nvme, resume that run with its own --out, or begin again with --overwrite",
       opening.stores().front().string(), step, opening.folder.path().string(),
       opening.folder.config_file().filename().string()));
-}
-
-void check_same_data(const StepState& committed, uint32_t fingerprint, const RunFolder& folder) {
-  uint32_t before = fingerprint;
-  if (committed.caller.size() == sizeof before) std::memcpy(&before, committed.caller.data(), sizeof before);
-  if (before == fingerprint) return;
-  throw ConfigError(
-      fmt::format("{}: the text is not the one that the run there was trained on (fingerprint {:08x}, now "
-                  "{:08x}): give that text, or begin again with --overwrite",
-                  folder.path().string(), before, fingerprint));
 }
 
 }  // namespace sluice

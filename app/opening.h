@@ -36,7 +36,4 @@ void check_each_drive(const std::vector<std::filesystem::path>& stores);
 // none is another run's. Throws ConfigError.
 void check_own_store(const Opening& opening, int64_t step);
 
-// Every commit carries the fingerprint of the tokens that were trained on. Throws ConfigError where these are others.
-void check_same_data(const StepState& committed, uint32_t fingerprint, const RunFolder& folder);
-
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/carried.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/topology.h"
@@ -159,7 +160,7 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {
           .update = config.sluice.update,
           .io_depth = config.sluice.io_depth,
           .drives = std::max(1, static_cast<int>(config.sluice.nvme.size())),
-          .progress_bytes = sizeof(uint32_t),  // the text's fingerprint
+          .progress_bytes = sizeof(Carried),
           .placement = config.sluice.placement};
 }
 

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 #include <future>
-#include <span>
 
 #include "app/batches.h"
+#include "app/carried.h"
 #include "app/commit_pace.h"
 #include "app/endurance.h"
 #include "app/machine_file.h"
@@ -72,6 +72,7 @@ class Training {
 
   const RunFolder& folder() const { return opening_.folder; }
   const BatchConfig& batch() const { return setup_.config.batch; }
+  Carried carried() const { return Carried::of(data_->fingerprint(), setup_.device); }
   int64_t tokens_per_step() const { return batch().train * setup_.config.data.sequence_length; }
 
   const TrainOptions& options_;
@@ -201,7 +202,7 @@ void Training::open_engine() {
   };
   options.accept_store = [this](const StepState& committed) {
     check_own_store(opening_, committed.step);
-    check_same_data(committed, data_->fingerprint(), folder());
+    check_carried(committed, carried(), folder(), console_.log());
   };
   options.on_new_store = [this] { folder().forget(); };
   if (opening_.mode != OpenMode::kOpen) {
@@ -285,8 +286,7 @@ StepMetrics Training::one_step(Batches& batches) {
   const RunConfig& config = setup_.config;
   metrics.learning_rate = learning_rate_at(config.schedule, config.optimizer.learning_rate, engine_->applied_steps());
   metrics.end = engine_->train_step(metrics.learning_rate, setup_.model.compute(tokens));
-  const uint32_t data = data_->fingerprint();
-  engine_->set_progress(position + batch().train, std::as_bytes(std::span(&data, 1)));
+  engine_->set_progress(position + batch().train, carried().bytes());
   metrics.lanes = engine_->last_lanes();
   metrics.predicted = predictions_.next(metrics.end);
   metrics.device = setup_.device;

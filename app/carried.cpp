@@ -1,0 +1,34 @@
+#include "app/carried.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <iterator>
+
+#include "core/errors.h"
+
+namespace sluice {
+
+Carried Carried::of(uint32_t data, DeviceKind device) {
+  return {.data = data, .device = device == DeviceKind::kCuda ? 2u : 1u};
+}
+
+void check_carried(const StepState& committed, const Carried& now, const RunFolder& folder, const Log& log) {
+  const std::span<const std::byte> bytes = committed.caller;
+  Carried before;
+  if (bytes.size() != sizeof before && bytes.size() != sizeof before.data) return;  // nothing has been trained on
+  std::memcpy(&before, bytes.data(), bytes.size());
+  if (before.data != now.data) {
+    throw ConfigError(
+        fmt::format("{}: the text is not the one that the run there was trained on (fingerprint {:08x}, now "
+                    "{:08x}): give that text, or begin again with --overwrite",
+                    folder.path().string(), before.data, now.data));
+  }
+  constexpr const char* kDevices[] = {"", "cpu", "cuda"};
+  if (before.device == 0 || before.device >= std::size(kDevices) || before.device == now.device) return;
+  say(log, LogLevel::kWarning,
+      fmt::format("\"sluice.device\" comes to {}: the run goes on, but not bit for bit as it would have under {}",
+                  kDevices[now.device], kDevices[before.device]));
+}
+
+}  // namespace sluice
