@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "core/topology.h"
 #include "cpu_adam/adam.h"
+#include "cpu_adam/update_team.h"
 #include "engine/lane_group.h"
 #include "engine/loss_scale.h"
 #include "engine/model.h"
@@ -123,6 +124,7 @@ struct EngineOptions {
   std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
   std::function<int(DeviceKind)> node_near_device = sluice::node_near_device;
   std::function<std::unique_ptr<Device>(DeviceKind, int64_t, AdamKernel)> make_device = sluice::make_device;
+  std::function<std::unique_ptr<UpdateTeam>(const Topology&, int)> make_team = sluice::make_update_team;
   std::string trace_path;  // empty: none
   // Of a store that is opened: the step to go on from, its last committed one or the one before where that is still
   // whole. The later one is given up for good.

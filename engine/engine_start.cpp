@@ -78,7 +78,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path);
   dirty.assign(2 * plan.chunks.size(), Flag::kNo);
   // What has threads may be refused them: before a store is replaced.
-  team = make_update_team(*topology, options.update_threads);
+  team = options.make_team(*topology, options.update_threads);
   size_t longest = 0;
   for (const UnitProgram& each : units) longest = std::max(longest, each.program.hops().size());
   executor = std::make_unique<Executor>(Executor::Parts{.device = device.get(),

@@ -1,5 +1,4 @@
-// Which group of the update team each hop goes to. The program's make_update_team is the one here, which writes that
-// down.
+// Which group of the update team each hop goes to.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -8,16 +7,16 @@
 #include "tests/engine/engine_fixture.h"
 #include "tests/fakes/binding_topology.h"
 
-namespace sluice {
+namespace sluice::testing {
 namespace {
 
-std::vector<UpdateTeam::Task> started;
-
+// Writes down what it is given.
 class WrittenDown final : public UpdateTeam {
  public:
-  explicit WrittenDown(std::unique_ptr<UpdateTeam> real) : real_(std::move(real)) {}
+  WrittenDown(std::unique_ptr<UpdateTeam> real, std::vector<Task>& started)
+      : real_(std::move(real)), started_(started) {}
   void start(const Task& task) override {
-    started.push_back(task);
+    started_.push_back(task);
     real_->start(task);
   }
   int threads() const override { return real_->threads(); }
@@ -25,16 +24,8 @@ class WrittenDown final : public UpdateTeam {
 
  private:
   std::unique_ptr<UpdateTeam> real_;
+  std::vector<Task>& started_;
 };
-
-}  // namespace
-
-std::unique_ptr<UpdateTeam> make_update_team(const Topology& topology, int threads) {
-  return std::make_unique<WrittenDown>(make_update_team_std(topology, threads));
-}
-
-namespace testing {
-namespace {
 
 TEST(UpdateGroups, update_the_chunks_whose_memory_lies_with_them_and_any_of_them_does_the_rest) {
   constexpr const char* kMachine = "numa:2 core:2 pu:1";
@@ -43,9 +34,13 @@ TEST(UpdateGroups, update_the_chunks_whose_memory_lies_with_them_and_any_of_them
   for (const HomeKind state : {HomeKind::kHost, HomeKind::kNvme}) {
     const TempFolder folder;
     Touched touched;
+    std::vector<UpdateTeam::Task> started;
     EngineOptions options = engine_options(folder, reference);
     options.update_threads = 0;
     options.make_topology = [&] { return std::make_unique<BindingTopology>(kMachine, touched); };
+    options.make_team = [&](const Topology& topology, int threads) {
+      return std::make_unique<WrittenDown>(make_update_team(topology, threads), started);
+    };
     options.plan.update = UpdateMode::kDeferred;
     options.plan.placement.state = {{state, 1}};
     Engine engine(model, options, toy_source());
@@ -74,5 +69,4 @@ TEST(UpdateGroups, update_the_chunks_whose_memory_lies_with_them_and_any_of_them
 }
 
 }  // namespace
-}  // namespace testing
-}  // namespace sluice
+}  // namespace sluice::testing
