@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/errors.h"
 #include "core/random.h"
 
 namespace sluice {
@@ -26,7 +27,10 @@ std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, cons
   std::vector<int32_t> prompt, continuation;
   tokenizer.encode(options.prompt, prompt);
   std::vector<int64_t> ids(prompt.begin(), prompt.end());
-  if (ids.empty()) ids.push_back(tokenizer.end_of_document());  // what stands before every document
+  const std::optional<int32_t> end = tokenizer.end_of_document();
+  if (ids.empty() && !end)
+    throw ConfigError("the prompt is empty, and of ids none is known to stand before a document");
+  if (ids.empty()) ids.push_back(*end);  // what stands before every document
   std::vector<float> logits(model.config().vocab_size);
   const size_t vocabulary = std::min(tokenizer.vocabulary_size(), model.config().vocab_size);
   const uint64_t stream = stream_of("sample");
@@ -35,7 +39,7 @@ std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, cons
     engine.evaluate(1, model.next_token_logits(std::span(ids).last(seen), logits));
     const int32_t next = pick_token(std::span(logits).first(vocabulary), options.temperature,
                                     uniform_at(options.seed, stream, static_cast<uint64_t>(i)));
-    if (next == tokenizer.end_of_document()) break;
+    if (next == end) break;
     ids.push_back(next);
     continuation.push_back(next);
     if (options.progress) options.progress(i + 1);

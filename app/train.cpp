@@ -23,6 +23,7 @@
 #include "core/clock.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
+#include "data/token_source.h"
 
 namespace sluice {
 namespace {
@@ -53,6 +54,7 @@ class Training {
  private:
   RunSetup set_it_up();
   void make_the_plan();
+  void warn_of_other_ids(const RunSetup& setup) const;
   void lock_folder();
   void read_data();
   void prepare_to_go_back();
@@ -96,7 +98,8 @@ class Training {
 RunSetup Training::set_it_up() {
   RunSetup setup = set_up(opening_.config, console_.log());
   validate(setup.config.data);
-  if (opening_.cache == CacheUse::kIfUnchanged) TextSource::check_is_there(setup.config.data.path);
+  if (opening_.cache == CacheUse::kIfUnchanged) check_is_there(setup.config.data);
+  warn_of_other_ids(setup);
   if (opening_.model_folder) {
     setup.section.folder = *opening_.model_folder;
     setup.config.model = model_section_text(setup.section);
@@ -110,6 +113,16 @@ RunSetup Training::set_it_up() {
   if (const auto identity = RecordStore::identify(opening_.stores().front()))
     setup.config.sluice.chunk_elements = identity->chunk_elements;
   return setup;
+}
+
+void Training::warn_of_other_ids(const RunSetup& setup) const {
+  const DataOptions& data = setup.config.data;
+  const std::string& weights = setup.section.folder;
+  if (opening_.before || weights.empty() || data.tokenizer == TokenizerKind::kIds || !has_tokenizer(weights)) return;
+  say(console_.log(), LogLevel::kWarning,
+      fmt::format("{}: the tokenizer there is not read, and data.tokenizer \"{}\" gives other ids than those that its "
+                  "weights know: write ids with it, and train on them (data.tokenizer \"ids\")",
+                  weights, name_of(data.tokenizer)));
 }
 
 void Training::make_the_plan() {

@@ -24,9 +24,10 @@ constexpr std::string_view kHomes = "a home (\"auto\", \"host\", ...) or shares 
 constexpr KeyInfo kKeys[] = {
     {"model", KeyKind::kOpenSection, "an object, as {\"type\": \"gpt2\", ...} or {\"path\": \"FOLDER\"}"},
     {"data", KeyKind::kSection, "an object"},
-    {"data.path", KeyKind::kValue, "a file or folder of UTF-8 text"},
-    {"data.tokenizer", KeyKind::kValue, "\"byte\" or \"sentencepiece\""},
-    {"data.vocab_size", KeyKind::kValue, "an integer, 300 to 1000000 for sentencepiece, 256 or more for byte"},
+    {"data.path", KeyKind::kValue, "a file or folder of UTF-8 text, or for ids a NumPy file of them"},
+    {"data.tokenizer", KeyKind::kValue, "\"byte\", \"sentencepiece\" or \"ids\""},
+    {"data.vocab_size", KeyKind::kValue,
+     "an integer, 300 to 1000000 for sentencepiece, 256 or more for byte, 1 or more for ids"},
     {"data.sequence_length", KeyKind::kValue, "a positive integer"},
     {"data.shuffle", KeyKind::kValue, "true or false"},
     {"data.validation_fraction", KeyKind::kValue, "a number from 0 to below 1"},

@@ -168,11 +168,13 @@ void read_data(const ConfigReader& reader, DataOptions& data) {
   std::string path;
   reader.text("data.path", path);
   data.path = path;
-  reader.choice<TokenizerKind>("data.tokenizer", data.tokenizer,
-                               {{"byte", TokenizerKind::kByte}, {"sentencepiece", TokenizerKind::kSentencePiece}});
-  const bool byte = data.tokenizer == TokenizerKind::kByte;
-  reader.integer("data.vocab_size", data.vocab_size, byte ? 256 : kMinSentencePieceVocabulary,
-                 kMaxSentencePieceVocabulary);
+  reader.choice<TokenizerKind>(
+      "data.tokenizer", data.tokenizer,
+      {{"byte", TokenizerKind::kByte}, {"sentencepiece", TokenizerKind::kSentencePiece}, {"ids", TokenizerKind::kIds}});
+  const int64_t least = data.tokenizer == TokenizerKind::kByte  ? 256
+                        : data.tokenizer == TokenizerKind::kIds ? 1
+                                                                : kMinSentencePieceVocabulary;
+  reader.integer("data.vocab_size", data.vocab_size, least, kMaxSentencePieceVocabulary);
   if (reader.find("data.sequence_length") == nullptr) reader.refuse_missing("data.sequence_length");
   reader.integer("data.sequence_length", data.sequence_length, 1);
   reader.flag("data.shuffle", [&](bool yes) { data.shuffle = yes ? Shuffle::kYes : Shuffle::kNo; });

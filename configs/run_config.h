@@ -20,7 +20,6 @@
 
 namespace sluice {
 
-std::string_view name_of(TokenizerKind kind);  // "byte", "sentencepiece"
 std::string_view name_of(IoBackend backend);   // "auto", "uring", "threads"
 std::string_view name_of(DeviceKind device);   // "auto", "cuda", "cpu"
 

@@ -109,7 +109,6 @@ Json fp16_json(const RunConfig& config) {
 
 }  // namespace
 
-std::string_view name_of(TokenizerKind kind) { return kind == TokenizerKind::kByte ? "byte" : "sentencepiece"; }
 
 std::string_view name_of(IoBackend backend) {
   return backend == IoBackend::kAuto ? "auto" : backend == IoBackend::kUring ? "uring" : "threads";

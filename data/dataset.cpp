@@ -12,6 +12,7 @@
 #include "core/errors.h"
 #include "core/folders.h"
 #include "data/cache_file.h"
+#include "data/token_source.h"
 #include "data/unigram.h"
 
 namespace sluice {
@@ -26,13 +27,26 @@ namespace {
 constexpr int kFormat = 1;  // raised when the same text and settings give other tokens than before
 
 uint32_t settings_crc(const DataOptions& data) {
-  const bool bytes = data.tokenizer == TokenizerKind::kByte;
-  return crc32c(0, fmt::format("{} {} {}", kFormat, bytes ? "byte" : "sentencepiece", bytes ? 256 : data.vocab_size));
+  const int64_t vocabulary = data.tokenizer == TokenizerKind::kByte ? 256 : data.vocab_size;
+  return crc32c(0, fmt::format("{} {} {}", kFormat, name_of(data.tokenizer), vocabulary));
 }
 
-// The tokenizer's cache: its fingerprint is the settings', its content the text's fingerprint (4 bytes) and the model.
+std::unique_ptr<Tokenizer> tokenizer_of(const DataOptions& data, std::string model) {
+  switch (data.tokenizer) {
+    case TokenizerKind::kByte:
+      return make_byte_tokenizer();
+    case TokenizerKind::kSentencePiece:
+      return make_sentencepiece_tokenizer(std::move(model));
+    case TokenizerKind::kIds:
+      return make_id_tokenizer(data.vocab_size);
+  }
+  check_failed("tokenizer", __FILE__, __LINE__, "an unknown tokenizer");
+}
+
+// The tokenizer's cache: its fingerprint is the settings', its content the source's fingerprint (4 bytes) and the
+// model.
 struct CachedTokenizer {
-  uint32_t text_fingerprint = 0;
+  uint32_t source_fingerprint = 0;
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
@@ -41,60 +55,30 @@ std::optional<CachedTokenizer> read_tokenizer(const DataOptions& data, const fs:
   CachedTokenizer result;
   if (!cached || cached->fingerprint != settings_crc(data) || cached->bytes.size() < sizeof(uint32_t))
     return std::nullopt;
-  std::memcpy(&result.text_fingerprint, cached->bytes.data(), sizeof(uint32_t));
-  result.tokenizer = data.tokenizer == TokenizerKind::kByte
-                         ? make_byte_tokenizer()
-                         : make_sentencepiece_tokenizer(cached->bytes.substr(sizeof(uint32_t)));
+  std::memcpy(&result.source_fingerprint, cached->bytes.data(), sizeof(uint32_t));
+  result.tokenizer = tokenizer_of(data, cached->bytes.substr(sizeof(uint32_t)));
   return result;
 }
 
-// Of text and settings together: what the tokens were made from.
-uint32_t tokens_fingerprint(const DataOptions& data, uint32_t text_fingerprint) {
-  return crc32c(0, fmt::format("{:08x} {:08x}", settings_crc(data), text_fingerprint));
+// Of source and settings together: what the tokens were made from.
+uint32_t tokens_fingerprint(const DataOptions& data, uint32_t source_fingerprint) {
+  return crc32c(0, fmt::format("{:08x} {:08x}", settings_crc(data), source_fingerprint));
 }
 
-std::unique_ptr<Tokenizer> build_tokenizer(const PrepareOptions& options, const TextSource& text) {
-  const DataOptions& data = options.data;
-  if (data.tokenizer == TokenizerKind::kByte) return make_byte_tokenizer();
-  say(options.log, LogLevel::kInfo,
-      fmt::format("training a sentencepiece vocabulary of {} entries on {}", data.vocab_size,
-                  format_bytes(std::min(text.bytes(), kSampleBytes))));
-  return make_sentencepiece_tokenizer(train_sentencepiece(text, data.vocab_size));
-}
-
-std::unique_ptr<PendingFile> write_tokenizer(const PrepareOptions& options, const TextSource& text,
+std::unique_ptr<PendingFile> write_tokenizer(const PrepareOptions& options, const TokenSource& source,
                                              const Tokenizer& tokenizer) {
-  const uint32_t fingerprint = text.fingerprint();
+  const uint32_t fingerprint = source.fingerprint();
   std::string content(reinterpret_cast<const char*>(&fingerprint), sizeof fingerprint);
   content += tokenizer.model();
   return write_checked(tokenizer_file(options.cache_folder), settings_crc(options.data), content);
 }
 
-std::unique_ptr<PendingFile> write_tokens(const PrepareOptions& options, const TextSource& text,
+std::unique_ptr<PendingFile> write_tokens(const PrepareOptions& options, const TokenSource& source,
                                           const Tokenizer& tokenizer) {
   TokenWriter writer(tokens_file(options.cache_folder), tokenizer.vocabulary_size(),
-                     tokens_fingerprint(options.data, text.fingerprint()));
-  std::vector<int32_t> ids;
-  int64_t done_bytes = 0;
-  for (const TextFile& file : text.files()) {
-    text.read(file, [&](std::string_view piece) {
-      ids.clear();
-      tokenizer.encode(piece, ids);
-      writer.append(ids);
-      done_bytes += static_cast<int64_t>(piece.size());
-      if (options.progress) options.progress(done_bytes, text.bytes());
-    });
-    const int32_t end = tokenizer.end_of_document();
-    writer.append({&end, 1});
-  }
+                     tokens_fingerprint(options.data, source.fingerprint()));
+  source.write(tokenizer, writer, options.progress);
   return writer.finish();
-}
-
-void report_text(const Log& log, const TextSource& text) {
-  const std::string skipped = text.skipped().total() > 0 ? "; left out: " + text.skipped().describe() : "";
-  say(log, LogLevel::kInfo,
-      fmt::format("{}: {} of text in {} files{}", text.path().string(), format_bytes(text.bytes()), text.files().size(),
-                  skipped));
 }
 
 }  // namespace
@@ -106,21 +90,21 @@ Dataset Dataset::prepare(const PrepareOptions& options) {
   const fs::path tokens = tokens_file(options.cache_folder);
   Parts parts;
   if (options.use == CacheUse::kWithoutText && cached) {
-    parts.stream = TokenStream::open(tokens, tokens_fingerprint(options.data, cached->text_fingerprint));
+    parts.stream = TokenStream::open(tokens, tokens_fingerprint(options.data, cached->source_fingerprint));
     if (parts.stream) {
       parts.tokenizer = std::move(cached->tokenizer);
       return Dataset(options.data, std::move(parts));
     }
   }
-  const TextSource text = TextSource::open(options.data.path, options.reading);
-  report_text(options.log, text);
-  parts.text_bytes = text.bytes();
-  if (cached && cached->text_fingerprint == text.fingerprint()) {
+  const std::unique_ptr<TokenSource> source = open_source(options.data, options.reading);
+  source->describe(options.log);
+  parts.source_bytes = source->bytes();
+  if (cached && cached->source_fingerprint == source->fingerprint()) {
     parts.tokenizer = std::move(cached->tokenizer);
-    parts.stream = TokenStream::open(tokens, tokens_fingerprint(options.data, text.fingerprint()));
+    parts.stream = TokenStream::open(tokens, tokens_fingerprint(options.data, source->fingerprint()));
   } else {
-    parts.tokenizer = build_tokenizer(options, text);
-    parts.new_tokenizer = write_tokenizer(options, text, *parts.tokenizer);
+    parts.tokenizer = source->make_tokenizer(options.log);
+    parts.new_tokenizer = write_tokenizer(options, *source, *parts.tokenizer);
   }
   if (!parts.stream) {
     if (fs::exists(tokens)) {
@@ -128,7 +112,7 @@ Dataset Dataset::prepare(const PrepareOptions& options) {
           tokens.string() +
               " is damaged, or was made from another text or settings or by another version: it is made anew");
     }
-    parts.new_tokens = write_tokens(options, text, *parts.tokenizer);
+    parts.new_tokens = write_tokens(options, *source, *parts.tokenizer);
     parts.stream = TokenStream::open(parts.new_tokens->temporary(), std::nullopt, tokens);
   }
   if (!parts.stream)

@@ -1,7 +1,8 @@
-// A text made ready to train on: tokenizer and tokens, cached in a folder beside the run.
+// A text, or ids that another tokenizer made of one, ready to train on: tokenizer and tokens, cached in a folder beside
+// the run.
 //
-// Every document is followed by the tokenizer's end_of_document. The last validation_fraction of the tokens is the
-// validation part. In each part, sample i takes tokens [i*S, i*S + S]: S inputs and S targets, shifted by one.
+// Every document of a text is followed by the tokenizer's end_of_document. The last validation_fraction of the tokens
+// is the validation part. In each part, sample i takes tokens [i*S, i*S + S]: S inputs and S targets, shifted by one.
 //
 // Immutable; const members may be called from any thread. Memory: the tokens stay in their file, of which a thousandth
 // is kept (TokenStream); all else is bounded.
@@ -51,7 +52,7 @@ class Dataset {
   const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
   const DataOptions& options() const { return options_; }
   int64_t tokens() const { return parts_.stream->size(); }
-  int64_t text_bytes() const { return parts_.text_bytes; }  // 0 where the cache was taken without the text
+  int64_t source_bytes() const { return parts_.source_bytes; }  // 0 where the cache was taken without the source
   // Of text and settings: runs with equal fingerprints train on the same tokens.
   uint32_t fingerprint() const { return parts_.stream->fingerprint(); }
   int64_t training_samples() const { return training_samples_; }
@@ -69,7 +70,7 @@ class Dataset {
     std::unique_ptr<Tokenizer> tokenizer;
     std::optional<TokenStream> stream;
     std::unique_ptr<PendingFile> new_tokenizer, new_tokens;  // null: the cache's was taken
-    int64_t text_bytes = 0;
+    int64_t source_bytes = 0;
   };
   Dataset(const DataOptions& options, Parts parts);
   void sample_from(int64_t first_token, std::span<int64_t> inputs, std::span<int64_t> targets) const;

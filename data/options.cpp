@@ -6,8 +6,24 @@
 
 namespace sluice {
 
+std::string_view name_of(TokenizerKind kind) {
+  switch (kind) {
+    case TokenizerKind::kByte:
+      return "byte";
+    case TokenizerKind::kSentencePiece:
+      return "sentencepiece";
+    case TokenizerKind::kIds:
+      return "ids";
+  }
+  check_failed("kind", __FILE__, __LINE__, "an unknown tokenizer");
+}
+
 void validate(const DataOptions& options) {
-  if (options.path.empty()) throw ConfigError("data.path is not given: name a file or a folder of UTF-8 text");
+  if (options.path.empty()) {
+    throw ConfigError(fmt::format("data.path is not given: name a {}", options.tokenizer == TokenizerKind::kIds
+                                                                           ? "NumPy file of token ids"
+                                                                           : "file or a folder of UTF-8 text"));
+  }
   if (options.sequence_length < 1) {
     throw ConfigError(fmt::format("data.sequence_length is {}: allowed are 1 and more", options.sequence_length));
   }
@@ -18,6 +34,9 @@ void validate(const DataOptions& options) {
   const int64_t vocabulary = options.vocab_size;
   if (options.tokenizer == TokenizerKind::kByte && vocabulary != 0 && vocabulary < 256) {
     throw ConfigError(fmt::format("data.vocab_size is {}: the byte tokenizer has 256 ids", vocabulary));
+  }
+  if (options.tokenizer == TokenizerKind::kIds && vocabulary < 1) {
+    throw ConfigError(fmt::format("data.vocab_size is {}: the tokenizer's number of ids is 1 or more", vocabulary));
   }
   if (options.tokenizer == TokenizerKind::kSentencePiece &&
       (vocabulary < kMinSentencePieceVocabulary || vocabulary > kMaxSentencePieceVocabulary)) {

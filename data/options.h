@@ -2,16 +2,18 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 namespace sluice {
 
-enum class TokenizerKind { kByte, kSentencePiece };
+enum class TokenizerKind { kByte, kSentencePiece, kIds };  // kIds: another one made them
 enum class Shuffle { kNo, kYes };
 
 struct DataOptions {
-  std::filesystem::path path = {};  // a file or a folder of UTF-8 text
+  std::filesystem::path path = {};  // a file or a folder of UTF-8 text; kIds: a NumPy file of ids
   TokenizerKind tokenizer = TokenizerKind::kByte;
-  // Entries of the sentencepiece vocabulary; the byte tokenizer has 256 ids and takes 0 or anything from 256 up.
+  // Entries of the sentencepiece vocabulary; the byte tokenizer has 256 ids and takes 0 or anything from 256 up; kIds:
+  // all ids are below it.
   int64_t vocab_size = 0;
   int64_t sequence_length = 0;  // S: a sample has S inputs and S targets
   Shuffle shuffle = Shuffle::kYes;
@@ -19,6 +21,8 @@ struct DataOptions {
 };
 
 constexpr int64_t kMinSentencePieceVocabulary = 300, kMaxSentencePieceVocabulary = 1000000;
+// "byte", "sentencepiece", "ids"
+std::string_view name_of(TokenizerKind kind);
 
 // Throws ConfigError naming the key, its value and what is allowed. Looks at no file.
 void validate(const DataOptions& options);

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +23,8 @@ class Tokenizer {
   // Ids are 0 .. vocabulary_size()-1. A sentencepiece vocabulary may come out smaller than asked on a small text.
   virtual int64_t vocabulary_size() const = 0;
   // Ends every document in a token stream; decodes to nothing (the byte tokenizer: id 0, the NUL byte, which no text
-  // has).
-  virtual int32_t end_of_document() const = 0;
+  // has). Of other tokenizers' ids it is not known.
+  virtual std::optional<int32_t> end_of_document() const = 0;
   // Appends.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // Ids from outside the vocabulary are a programmer's error. A character may be spread over several ids.
@@ -33,6 +34,9 @@ class Tokenizer {
   virtual std::string describe() const = 0;  // "sentencepiece, 4096 entries"
 };
 
+// For ids that another tokenizer made, 0 .. vocabulary-1: text is their numbers with blanks between them, which are not
+// kept as they were. encode throws ConfigError for any other text.
+std::unique_ptr<Tokenizer> make_id_tokenizer(int64_t vocabulary);
 // ids 0-255.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 // From a model that train_sentencepiece made. Throws CorruptionError if it cannot be used.

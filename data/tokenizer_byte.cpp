@@ -9,7 +9,7 @@ class ByteTokenizer final : public Tokenizer {
  public:
   TokenizerKind kind() const override { return TokenizerKind::kByte; }
   int64_t vocabulary_size() const override { return 256; }
-  int32_t end_of_document() const override { return 0; }
+  std::optional<int32_t> end_of_document() const override { return 0; }
   void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     ids.reserve(ids.size() + text.size());
     for (const char byte : text) ids.push_back(static_cast<uint8_t>(byte));

@@ -33,7 +33,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   TokenizerKind kind() const override { return TokenizerKind::kSentencePiece; }
   int64_t vocabulary_size() const override { return static_cast<int64_t>(text_of_.size()); }
-  int32_t end_of_document() const override { return end_of_document_; }
+  std::optional<int32_t> end_of_document() const override { return end_of_document_; }
 
   void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     std::vector<int> part;

@@ -219,4 +219,12 @@ ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model
   });
 }
 
+bool has_tokenizer(const std::string& folder) {
+  constexpr const char* kFiles[] = {"tokenizer.json", "vocab.json", "tokenizer.model", "spiece.model"};
+  return std::ranges::any_of(kFiles, [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(std::filesystem::path(folder) / name, ignored);
+  });
+}
+
 }  // namespace sluice

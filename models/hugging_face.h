@@ -40,6 +40,9 @@ std::string model_section_text(const ModelSection& section);
 ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model,
                                     const std::function<void(int64_t, int64_t)>& progress = {});
 
+// Whether a tokenizer lies beside the weights, in any of the files that transformers knows.
+bool has_tokenizer(const std::string& folder);
+
 // Fills `into` with a whole parameter (index into Engine::geometry().parameters()), in the export's dtype.
 using ParameterReader = std::function<void(int parameter, std::span<std::byte> into)>;
 

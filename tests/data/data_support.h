@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/temp_folder.h"
@@ -16,6 +17,17 @@ inline void flip_bit(const std::filesystem::path& file, size_t offset) {
   std::string content = read_whole(file);
   content.at(offset) ^= 1;
   std::ofstream(file, std::ios::binary) << content;
+}
+
+// An array as numpy.save() writes it; `type` as in "<u2".
+template <class Id>
+std::string numpy_file(const std::string& type, const std::vector<Id>& ids) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + std::to_string(ids.size()) + ",), }";
+  header.resize(117, ' ');
+  header += '\n';
+  const std::string start("\x93NUMPY\1\0\x76\0", 10);
+  return start + header + std::string(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(Id));
 }
 
 // Lines of made-up words with indentation: the same for the same argument.

@@ -266,7 +266,7 @@ TEST_F(DatasetTest, progress_ends_at_all_bytes) {
   folder_.write("text/a.txt", made_up_code(10000));
   const Dataset dataset = prepare();
   ASSERT_GT(progress_.size(), 2u);
-  EXPECT_EQ(progress_.back(), std::pair(dataset.text_bytes(), dataset.text_bytes()));
+  EXPECT_EQ(progress_.back(), std::pair(dataset.source_bytes(), dataset.source_bytes()));
 }
 
 TEST_F(DatasetTest, the_tokenizer_alone_comes_from_the_cache) {
