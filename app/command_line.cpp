@@ -60,7 +60,8 @@ void add_machine(CLI::App& command, std::string& file) {
 void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
   CLI::App* command = app.add_subcommand("train", "Train a model, or go on with a run");
   add_config(*command, options.config, options.overrides);
-  command->add_option("--data", options.data, "File or folder of UTF-8 text, in place of data.path")->check(check_name);
+  command->add_option("--data", options.data, "File or folder of UTF-8 text (ids: a NumPy file), in place of data.path")
+      ->check(check_name);
   command->add_option("--steps", options.steps, "Steps, counted from the start of the run (default: one epoch)")
       ->check(whole_number(1));
   command->add_option("--out", options.out, "Folder of the run (default: runs/ and the configuration's name)")
