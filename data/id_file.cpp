@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNumpyMagic = "\x93NUMPY";
 constexpr int64_t kIdsOfBlock = int64_t{1} << 16;
 constexpr int64_t kMostHeaderBytes = int64_t{1} << 16;
 constexpr const char* kWriteIt = "write one with numpy.save(FILE, numpy.array(ids, dtype=numpy.uint32))";
@@ -46,7 +46,8 @@ void IdFile::check_is_there(const fs::path& path) { IdFile(path, std::numeric_li
 IdFile::Array IdFile::read_header() const {
   char start[12] = {};
   const size_t got = file_.read(0, std::as_writable_bytes(std::span(start)));
-  if (got < sizeof start || std::string_view(start, kMagic.size()) != kMagic) refuse(path_, "is no NumPy file");
+  if (got < sizeof start || std::string_view(start, kNumpyMagic.size()) != kNumpyMagic)
+    refuse(path_, "is no NumPy file");
   const bool is_first_version = start[6] == 1;
   uint32_t header_bytes = 0;
   std::memcpy(&header_bytes, start + 8, is_first_version ? 2 : 4);
