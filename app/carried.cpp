@@ -3,11 +3,18 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <iterator>
 
 #include "core/errors.h"
 
 namespace sluice {
+
+namespace {
+
+DeviceKind device_of(const Carried& carried) {
+  return carried.device == 1 ? DeviceKind::kHost : carried.device == 2 ? DeviceKind::kCuda : DeviceKind::kAuto;
+}
+
+}  // namespace
 
 Carried Carried::of(uint32_t data, DeviceKind device) {
   return {.data = data, .device = device == DeviceKind::kCuda ? 2u : 1u};
@@ -24,11 +31,11 @@ void check_carried(const StepState& committed, const Carried& now, const RunFold
                     "{:08x}): give that text, or begin again with --overwrite",
                     folder.path().string(), before.data, now.data));
   }
-  constexpr const char* kDevices[] = {"", "cpu", "cuda"};
-  if (before.device == 0 || before.device >= std::size(kDevices) || before.device == now.device) return;
+  const DeviceKind was = device_of(before), is = device_of(now);
+  if (was == DeviceKind::kAuto || was == is) return;  // not known
   say(log, LogLevel::kWarning,
       fmt::format("\"sluice.device\" comes to {}: the run goes on, but not bit for bit as it would have under {}",
-                  kDevices[now.device], kDevices[before.device]));
+                  name_of(is), name_of(was)));
 }
 
 }  // namespace sluice

@@ -171,10 +171,7 @@ void read_data(const ConfigReader& reader, DataOptions& data) {
   reader.choice<TokenizerKind>(
       "data.tokenizer", data.tokenizer,
       {{"byte", TokenizerKind::kByte}, {"sentencepiece", TokenizerKind::kSentencePiece}, {"ids", TokenizerKind::kIds}});
-  const int64_t least = data.tokenizer == TokenizerKind::kByte  ? 256
-                        : data.tokenizer == TokenizerKind::kIds ? 1
-                                                                : kMinSentencePieceVocabulary;
-  reader.integer("data.vocab_size", data.vocab_size, least, kMaxSentencePieceVocabulary);
+  reader.integer("data.vocab_size", data.vocab_size, least_vocabulary(data.tokenizer), kMaxSentencePieceVocabulary);
   if (reader.find("data.sequence_length") == nullptr) reader.refuse_missing("data.sequence_length");
   reader.integer("data.sequence_length", data.sequence_length, 1);
   reader.flag("data.shuffle", [&](bool yes) { data.shuffle = yes ? Shuffle::kYes : Shuffle::kNo; });

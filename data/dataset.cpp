@@ -7,7 +7,6 @@
 #include <cstring>
 #include <optional>
 
-#include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/folders.h"

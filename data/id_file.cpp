@@ -75,17 +75,17 @@ int32_t IdFile::id_of(std::span<const std::byte> bytes, int64_t place) const {
   uint64_t id = 0;
   std::memcpy(&id, bytes.data(), bytes.size());
   const int unused_bits = 64 - 8 * static_cast<int>(bytes.size());
-  const bool is_negative = array_.sign == Array::Sign::kSigned && static_cast<int64_t>(id << unused_bits) < 0;
+  const int64_t as_signed = static_cast<int64_t>(id << unused_bits) >> unused_bits;
+  const bool is_negative = array_.sign == Array::Sign::kSigned && as_signed < 0;
   if (!is_negative && id < static_cast<uint64_t>(vocabulary_)) return static_cast<int32_t>(id);
-  const std::string shown =
-      is_negative ? std::to_string(static_cast<int64_t>(id << unused_bits) >> unused_bits) : std::to_string(id);
+  const std::string shown = is_negative ? std::to_string(as_signed) : std::to_string(id);
   throw ConfigError(
       fmt::format("data.path: {}: the id {} in place {} is none of 0 to {}: data.vocab_size (where it is not given "
                   "model.vocab_size) is how many ids the tokenizer has",
                   path_.string(), shown, place, vocabulary_ - 1));
 }
 
-uint32_t IdFile::each_block(const std::function<void(std::span<const int32_t>)>& take) const {
+uint32_t IdFile::each_block(const Take& take, const Progress& progress) const {
   const auto width = static_cast<size_t>(array_.width);
   std::vector<std::byte> bytes(static_cast<size_t>(kIdsOfBlock) * width);
   std::vector<int32_t> ids;
@@ -100,22 +100,19 @@ uint32_t IdFile::each_block(const std::function<void(std::span<const int32_t>)>&
     }
     crc = crc32c(crc, std::as_bytes(std::span(ids)));
     take(ids);
+    if (progress) progress((first + static_cast<int64_t>(count)) * array_.width, this->bytes());
   }
   return crc;
 }
 
 IdFile IdFile::open(const fs::path& path, int64_t vocabulary, const Progress& progress) {
   IdFile file(path, vocabulary);
-  int64_t done = 0;
-  file.fingerprint_ = file.each_block([&](std::span<const int32_t> ids) {
-    done += static_cast<int64_t>(ids.size()) * file.array_.width;
-    if (progress) progress(done, file.bytes());
-  });
+  file.fingerprint_ = file.each_block([](std::span<const int32_t>) {}, progress);
   return file;
 }
 
-void IdFile::read(const std::function<void(std::span<const int32_t>)>& take) const {
-  if (each_block(take) == fingerprint_) return;
+void IdFile::read(const Take& take, const Progress& progress) const {
+  if (each_block(take, progress) == fingerprint_) return;
   throw CorruptionError(fmt::format("{}: the ids changed as they were read: begin again", path_.string()));
 }
 

@@ -25,7 +25,8 @@ class IdFile {
   uint32_t fingerprint() const { return fingerprint_; }  // of the ids, whatever type they have
 
   // Calls `take` with consecutive ids. Throws CorruptionError if they have changed since opening.
-  void read(const std::function<void(std::span<const int32_t>)>& take) const;
+  using Take = std::function<void(std::span<const int32_t>)>;
+  void read(const Take& take, const Progress& progress = nullptr) const;
 
  private:
   // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
@@ -35,7 +36,7 @@ class IdFile {
   };
   IdFile(const std::filesystem::path& path, int64_t vocabulary);
   Array read_header() const;
-  uint32_t each_block(const std::function<void(std::span<const int32_t>)>& take) const;
+  uint32_t each_block(const Take& take, const Progress& progress) const;  // the fingerprint
   int32_t id_of(std::span<const std::byte> bytes, int64_t place) const;
 
   std::filesystem::path path_;

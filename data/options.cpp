@@ -18,6 +18,18 @@ std::string_view name_of(TokenizerKind kind) {
   check_failed("kind", __FILE__, __LINE__, "an unknown tokenizer");
 }
 
+int64_t least_vocabulary(TokenizerKind kind) {
+  switch (kind) {
+    case TokenizerKind::kByte:
+      return 256;
+    case TokenizerKind::kSentencePiece:
+      return 300;
+    case TokenizerKind::kIds:
+      return 1;
+  }
+  check_failed("kind", __FILE__, __LINE__, "an unknown tokenizer");
+}
+
 void validate(const DataOptions& options) {
   if (options.path.empty()) {
     throw ConfigError(fmt::format("data.path is not given: name a {}", options.tokenizer == TokenizerKind::kIds
@@ -31,17 +43,17 @@ void validate(const DataOptions& options) {
     throw ConfigError(
         fmt::format("data.validation_fraction is {}: allowed is 0 <= fraction < 1", options.validation_fraction));
   }
-  const int64_t vocabulary = options.vocab_size;
-  if (options.tokenizer == TokenizerKind::kByte && vocabulary != 0 && vocabulary < 256) {
+  const int64_t vocabulary = options.vocab_size, least = least_vocabulary(options.tokenizer);
+  if (options.tokenizer == TokenizerKind::kByte && vocabulary != 0 && vocabulary < least) {
     throw ConfigError(fmt::format("data.vocab_size is {}: the byte tokenizer has 256 ids", vocabulary));
   }
-  if (options.tokenizer == TokenizerKind::kIds && vocabulary < 1) {
+  if (options.tokenizer == TokenizerKind::kIds && vocabulary < least) {
     throw ConfigError(fmt::format("data.vocab_size is {}: the tokenizer's number of ids is 1 or more", vocabulary));
   }
   if (options.tokenizer == TokenizerKind::kSentencePiece &&
-      (vocabulary < kMinSentencePieceVocabulary || vocabulary > kMaxSentencePieceVocabulary)) {
-    throw ConfigError(fmt::format("data.vocab_size is {}: sentencepiece takes {} to {} entries", vocabulary,
-                                  kMinSentencePieceVocabulary, kMaxSentencePieceVocabulary));
+      (vocabulary < least || vocabulary > kMaxSentencePieceVocabulary)) {
+    throw ConfigError(fmt::format("data.vocab_size is {}: sentencepiece takes {} to {} entries", vocabulary, least,
+                                  kMaxSentencePieceVocabulary));
   }
 }
 

@@ -20,9 +20,10 @@ struct DataOptions {
   double validation_fraction = 0;  // of the tokens, the last part; 0 <= f < 1
 };
 
-constexpr int64_t kMinSentencePieceVocabulary = 300, kMaxSentencePieceVocabulary = 1000000;
+constexpr int64_t kMaxSentencePieceVocabulary = 1000000;
 // "byte", "sentencepiece", "ids"
 std::string_view name_of(TokenizerKind kind);
+int64_t least_vocabulary(TokenizerKind kind);
 
 // Throws ConfigError naming the key, its value and what is allowed. Looks at no file.
 void validate(const DataOptions& options);

@@ -68,12 +68,7 @@ class Ids final : public TokenSource {
     return make_id_tokenizer(options_.vocab_size);
   }
   void write(const Tokenizer&, TokenWriter& writer, const Progress& progress) const override {
-    int64_t done = 0;
-    file_.read([&](std::span<const int32_t> ids) {
-      writer.append(ids);
-      done += static_cast<int64_t>(ids.size());
-      if (progress) progress(done, file_.count());
-    });
+    file_.read([&](std::span<const int32_t> ids) { writer.append(ids); }, progress);
   }
 
  private:

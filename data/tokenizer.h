@@ -29,7 +29,7 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // Ids from outside the vocabulary are a programmer's error. A character may be spread over several ids.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  // What make_tokenizer needs to make this tokenizer again; empty for bytes.
+  // What make_tokenizer needs to make this tokenizer again; empty for bytes and ids.
   virtual std::string_view model() const = 0;
   virtual std::string describe() const = 0;  // "sentencepiece, 4096 entries"
 };

@@ -13,7 +13,7 @@ constexpr std::string_view kBetween = " ,\t\r\n";
 
 class IdTokenizer final : public Tokenizer {
  public:
-  explicit IdTokenizer(int64_t vocabulary) : vocabulary_(vocabulary), model_(std::to_string(vocabulary)) {}
+  explicit IdTokenizer(int64_t vocabulary) : vocabulary_(vocabulary) {}
   TokenizerKind kind() const override { return TokenizerKind::kIds; }
   int64_t vocabulary_size() const override { return vocabulary_; }
   std::optional<int32_t> end_of_document() const override { return std::nullopt; }
@@ -40,12 +40,11 @@ class IdTokenizer final : public Tokenizer {
     }
     return text;
   }
-  std::string_view model() const override { return model_; }
+  std::string_view model() const override { return {}; }
   std::string describe() const override { return fmt::format("another tokenizer, {} ids", vocabulary_); }
 
  private:
   int64_t vocabulary_;
-  std::string model_;
 };
 
 }  // namespace
