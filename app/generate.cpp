@@ -11,10 +11,11 @@ void run_generate(const GenerateCommand& command, Console& console) {
   const RunFolder folder(command.folder);
   const RunConfig config = folder.load(RunFolder::For::kItsModel);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(config.data, folder.data_cache());
+  const std::vector<int32_t> prompt = prompt_ids(*tokenizer, command.prompt);
   OpenRun run = open_run(folder, command.overrides, console.log());
   const std::string text =
       sample(*run.engine, run.setup.model, *tokenizer,
-             {.prompt = command.prompt,
+             {.prompt = prompt,
               .tokens = command.tokens,
               .temperature = command.temperature,
               .seed = command.seed,

@@ -23,14 +23,17 @@ int32_t pick_token(std::span<const float> logits, double temperature, double uni
   return found == upto.end() ? likeliest : static_cast<int32_t>(found - upto.begin());
 }
 
+std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, std::string_view prompt) {
+  std::vector<int32_t> ids;
+  tokenizer.encode(prompt, ids);
+  if (!ids.empty()) return ids;
+  if (const std::optional<int32_t> end = tokenizer.end_of_document()) return {*end};
+  throw ConfigError("the prompt is empty, and of ids none is known to stand before a document");
+}
+
 std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, const SampleOptions& options) {
-  std::vector<int32_t> prompt, continuation;
-  tokenizer.encode(options.prompt, prompt);
-  std::vector<int64_t> ids(prompt.begin(), prompt.end());
-  const std::optional<int32_t> end = tokenizer.end_of_document();
-  if (ids.empty() && !end)
-    throw ConfigError("the prompt is empty, and of ids none is known to stand before a document");
-  if (ids.empty()) ids.push_back(*end);  // what stands before every document
+  std::vector<int32_t> continuation;
+  std::vector<int64_t> ids(options.prompt.begin(), options.prompt.end());
   std::vector<float> logits(model.config().vocab_size);
   const size_t vocabulary = std::min(tokenizer.vocabulary_size(), model.config().vocab_size);
   const uint64_t stream = stream_of("sample");
@@ -39,7 +42,7 @@ std::string sample(Engine& engine, Gpt2& model, const Tokenizer& tokenizer, cons
     engine.evaluate(1, model.next_token_logits(std::span(ids).last(seen), logits));
     const int32_t next = pick_token(std::span(logits).first(vocabulary), options.temperature,
                                     uniform_at(options.seed, stream, static_cast<uint64_t>(i)));
-    if (next == end) break;
+    if (next == tokenizer.end_of_document()) break;
     ids.push_back(next);
     continuation.push_back(next);
     if (options.progress) options.progress(i + 1);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/tokenizer.h"
 #include "engine/engine.h"
@@ -11,8 +12,12 @@
 
 namespace sluice {
 
+// A prompt's ids; of an empty one, what stands before every document. Throws ConfigError where ids are another
+// tokenizer's and the prompt has none of them.
+std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, std::string_view prompt);
+
 struct SampleOptions {
-  std::string prompt;
+  std::vector<int32_t> prompt;
   int64_t tokens = 64;     // at most; the end of the document ends it
   double temperature = 1;  // 0: the likeliest token
   uint64_t seed = 0;

@@ -86,6 +86,7 @@ class Training {
   std::optional<PlanOptions> plan_options_;
   std::optional<Dataset> data_;
   std::optional<SampleOrder> order_;
+  std::vector<int32_t> sample_prompt_;  // empty: nothing is sampled at the end
   std::unique_ptr<Engine> engine_;
   std::future<std::vector<Offer>> offers_;  // valid where speeds are known; ends before what it reads
   StepPredictions predictions_{{}};
@@ -164,6 +165,7 @@ void Training::read_data() {
                         .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "tokenizing"); },
                         .log = console_.log()});
   console_.finish_progress();
+  if (!options_.sample.empty()) sample_prompt_ = prompt_ids(data_->tokenizer(), options_.sample);
   order_.emplace(SampleOrder::Options{.samples = data_->training_samples(),
                                       .batch_size = batch().train,
                                       .shuffle = setup_.config.data.shuffle,
@@ -411,7 +413,7 @@ TrainEnd Training::finish(int signal) {
                           .digests = end.digests,
                           .folder = folder().path().string()},
                          engine_->ledger()));
-  if (!options_.sample.empty()) print_sample();
+  if (!sample_prompt_.empty()) print_sample();
   return end;
 }
 
@@ -435,7 +437,7 @@ std::string Training::endurance() {
 void Training::print_sample() {
   const std::string text =
       sample(*engine_, setup_.model, data_->tokenizer(),
-             {.prompt = options_.sample,
+             {.prompt = sample_prompt_,
               .tokens = options_.sample_tokens,
               .temperature = 0.8,
               .seed = setup_.config.seed_or_default(),

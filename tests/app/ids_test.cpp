@@ -65,6 +65,13 @@ TEST_F(IdsTest, that_are_not_there_or_beyond_the_vocabulary_are_refused_and_noth
   EXPECT_FALSE(std::filesystem::exists(file("run")));
 }
 
+TEST_F(IdsTest, refuse_a_prompt_of_words_before_the_first_step) {
+  const Ended ended = train_on_ids("run", {"--steps", "1", "--sample", "some words"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("\"some\" is no id"), Not(HasSubstr("step 1"))));
+  EXPECT_FALSE(std::filesystem::exists(file("run")));
+}
+
 TEST_F(IdsTest, are_asked_for_where_weights_come_with_a_tokenizer_of_their_own) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
   ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@weights"}).exit_code, 0);
