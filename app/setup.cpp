@@ -158,6 +158,7 @@ PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {
           .chunk_elements = config.sluice.chunk_elements,
           .commit_interval = config.sluice.commit_interval,
           .update = config.sluice.update,
+          .clips = config.gradient_clipping > 0,
           .io_depth = config.sluice.io_depth,
           .drives = std::max(1, static_cast<int>(config.sluice.nvme.size())),
           .progress_bytes = sizeof(Carried),

@@ -177,6 +177,9 @@ std::string prediction_words(const Prediction& prediction, int64_t tokens_of_mic
   }
   const Busiest busiest = prediction.busiest();
   fmt::format_to(out, " ms{} {}\n", busiest.binds() ? ":" : ";", binding_words(busiest));
+  if (prediction.clipped_ms) {
+    fmt::format_to(out, "             {} ms where the clip engages\n", digits_of(*prediction.clipped_ms));
+  }
   const auto tokens = critical_tokens(prediction, tokens_of_micro_batch);
   const char* const homes = of == CriticalOf::kTheseHomes ? "homes as they are, " : "";
   if (tokens) {
@@ -193,6 +196,7 @@ std::string prediction_words(const Prediction& prediction, int64_t tokens_of_mic
 
 std::string prediction_json(const Prediction& prediction, int64_t tokens_of_micro_batch) {
   Json json = {{"step_ms", prediction.step_ms},
+               {"clipped_step_ms", prediction.clipped_ms ? Json(*prediction.clipped_ms) : Json(nullptr)},
                {"binding", name_of(prediction.binding)},
                {"alone_ms", Json::object()},
                {"busy_ms", Json::object()}};

@@ -268,7 +268,8 @@ void Training::predict_steps() {
     }
   }
   predictions_ = StepPredictions(kinds);
-  const Prediction& present = kinds.early ? *kinds.early : kinds.deferred.value();
+  Prediction present = kinds.early ? *kinds.early : kinds.deferred.value();
+  present.clipped_ms = clipped_step_ms(setup_.model.spec(), plan, *plan.options.speeds);
   console_.print(prediction_words(present, tokens_of_micro_batch(setup_), CriticalOf::kTheseHomes));
   keep_offers(present);
 }

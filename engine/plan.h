@@ -50,6 +50,7 @@ struct PlanOptions {
   // add 3 % to a step or less, or the largest of them of which so many steps are predicted to take a minute or less.
   int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
+  bool clips = true;  // gradients may be clipped: under kAuto a plan then serves steps that are, too
   std::optional<double> speculated_share;  // of the elements; not said: the planner's choice
   std::optional<StepSpeeds> speeds;        // known: the planner chooses by predicted time where it can
   int io_depth = 64;                       // of the store's queue for each drive, for its share of the host budget

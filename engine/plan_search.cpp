@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/predict.h"
+#include "engine/speculation.h"
 
 namespace sluice {
 namespace {
@@ -24,6 +25,8 @@ constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates tha
 constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
 constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
 constexpr int kRarerIntervals[] = {20, 50, 100, 200, 500, 1000};
+// Of the steps of a run whose updates may be early, so many are taken to be clipped: with more of them they wait.
+constexpr double kClippedShare = static_cast<double>(Speculation::kTooManyWrong) / Speculation::kWindow;
 constexpr double kFullLane = 0.95;  // of a step: a lane that is busy so long leaves little to gain
 
 void take_larger_chunks(FewPieces& pieces) {
@@ -127,6 +130,13 @@ PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
   return wish;
 }
 
+// A plan for `auto` has to serve both of its kinds of steps, and while the clip engages memory serves best what is then
+// read ahead of it.
+double PlanSearch::mean_ms(const Plan& plan, double unclipped_ms) const {
+  const std::optional<double> clipped_ms = clipped_step_ms(model_, plan, *options_.speeds);
+  return clipped_ms ? std::lerp(unclipped_ms, *clipped_ms, kClippedShare) : unclipped_ms;
+}
+
 std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   const Wish wish = wish_for(choice);
   std::optional<Plan> plan = Planner(model_, wish.options, known_).attempt(budgets(), wish.pricing);
@@ -135,21 +145,21 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   plan->named = choice.named;
   table_bytes_[kind_of(choice)] = plan->table_bytes;
   if (plan->homes_by != choice.homes) return std::nullopt;
-  const double step_ms = plan->busiest ? plan->busiest->step_ms : 0;
+  const double step_ms = plan->busiest ? mean_ms(*plan, plan->busiest->step_ms) : 0;
   Choice made = choice;
   made.commit_interval = plan->commit_interval;
   made_.emplace_back(step_ms, made);
   return Candidate{choice, std::move(*plan), step_ms};
 }
 
-// What a step of this choice's plan would take, but for what its tables need more or less than those before: where that
-// leaves it no memory, nothing is said. Infinity: there is no such plan.
+// What a step of this choice's plan would take in the mean, but for what its tables need more or less than those
+// before: where that leaves it no memory, nothing is said. Infinity: there is no such plan.
 std::optional<double> PlanSearch::glance_ms(const Choice& choice) {
   const Wish wish = wish_for(choice);
   const std::optional<Plan> plan = Planner(model_, wish.options, known_).glance(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   if (plan->homes_by != choice.homes) return std::numeric_limits<double>::infinity();
-  return predict(model_, *plan, *options_.speeds).step_ms;
+  return mean_ms(*plan, predict(model_, *plan, *options_.speeds).step_ms);
 }
 
 // How much longer a glance may say that a step is than it will be: where tables take much of the memory, as large a
@@ -279,7 +289,7 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   if (may_move_gradients(best.plan)) {
     best = best_on_device(std::move(best));
     // On NVMe they are more for the drive to move: worth a look where lanes wait for each other.
-    if (best.plan.busiest && best.plan.busiest->ms < kFullLane * best.step_ms) {
+    if (best.plan.busiest && best.plan.busiest->ms < kFullLane * best.plan.busiest->step_ms) {
       Choice on_nvme = start.choice;
       on_nvme.named.gradient = {{HomeKind::kNvme, 1}};
       consider_from(on_nvme, best);

@@ -1,6 +1,7 @@
 // Which of the plans that options leave open: homes, share of early updates, commit interval. Where speeds are known it
-// is the one whose step is predicted to be the shortest, and the planner's defaults unless others are clearly shorter;
-// else those defaults. Internal to engine/.
+// is the one whose steps are predicted to be the shortest (where `auto` follows the clip, in the mean of those that it
+// leaves alone and those that it does not), and the planner's defaults unless others are clearly shorter; else those
+// defaults. Internal to engine/.
 #pragma once
 #include <map>
 #include <memory>
@@ -47,7 +48,7 @@ class PlanSearch {
   struct Candidate {
     Choice choice;
     Plan plan;
-    double step_ms = 0;
+    double step_ms = 0;  // mean_ms
   };
   Choice first() const {
     return {.commit_interval = options_.commit_interval, .speculated_share = options_.speculated_share};
@@ -68,6 +69,7 @@ class PlanSearch {
   int64_t most_table_bytes() const;
   int64_t table_bytes_like(const Choice& choice) const;
   Budgets budgets() const { return {options_.device_bytes, options_.host_bytes}; }
+  double mean_ms(const Plan& plan, double unclipped_ms) const;
   std::optional<Candidate> attempt(const Choice& choice);
   std::optional<double> glance_ms(const Choice& choice);
   double glance_slack(const Choice& choice) const;

@@ -49,6 +49,12 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
   return predict(model, plan, speeds, unclipped_kind(plan));
 }
 
+std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds) {
+  const bool either = plan.options.update == UpdateMode::kAuto && plan.any_speculated();
+  if (!either || !plan.options.clips) return std::nullopt;
+  return predict(model, plan, speeds, UnitKind::kTrain).step_ms;
+}
+
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind) {
   return predict(model, plan, speeds, BuiltUnit{kind, build_unit(model, plan, kind)});
 }

@@ -23,6 +23,8 @@ struct Prediction {
   // Micro-batches per step above which compute is the longest; every other resource's work is taken to grow as its
   // hops on boundary tensors do. Nothing: compute is never the longest.
   std::optional<double> critical_micro_batches;
+  // A step in which the clip engages, where updates then wait and these here are early: clipped_step_ms, if asked for.
+  std::optional<double> clipped_ms;
 
   double alone(LaneGroup group) const { return alone_ms[static_cast<size_t>(group)]; }
   double busy(Lane lane) const { return busy_ms[static_cast<size_t>(lane)]; }
@@ -39,5 +41,8 @@ struct BuiltUnit {
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built);
 // Of unclipped_kind.
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
+// What a step takes while the clip engages, where updates then wait for it and else are early. Nothing: that is no
+// other than what the others take, or there is no clip.
+std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
 
 }  // namespace sluice

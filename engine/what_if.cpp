@@ -103,6 +103,7 @@ class CriticalSearch {
 
 Prediction predict_with_critical_batch(const ModelSpec& model, const PlanOptions& options, const Plan& plan) {
   Prediction present = predict(model, plan, options.speeds.value());
+  present.clipped_ms = clipped_step_ms(model, plan, *options.speeds);
   if (present.binding == LaneGroup::kCompute) return present;
   PlanOptions same_chunks = options;
   same_chunks.chunk_elements = plan.geometry.chunk_elements();

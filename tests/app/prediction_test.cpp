@@ -147,6 +147,29 @@ TEST_F(PredictionTest, of_a_step_that_is_clipped_under_replay_is_that_of_two) {
   EXPECT_NEAR(predicted_ms("clipped", "1e-6"), 2 * once_ms, once_ms * 1e-9);
 }
 
+TEST_F(PredictionTest, is_also_of_steps_in_which_the_clip_engages_where_that_makes_updates_wait) {
+  Json machine = json_of(kSlowDrive);
+  machine["compute_tflop_per_s"] = 5e-5;  // about as long as the drive takes, and early updates hide it
+  std::ofstream(file("machine.json")) << machine;
+  std::vector<std::string> arguments = {"plan",      "@run.json",     "--set", "sluice.placement.state=nvme",
+                                        "--machine", "@machine.json", "--set", "gradient_clipping=1"};
+  const auto clipped_of = [&](const std::string& key) {
+    std::vector<std::string> as_json = arguments;
+    as_json.insert(as_json.end(), {"--set", key, "--json"});
+    const Ended ended = sluice(as_json);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return json_of(ended.out)["prediction"];
+  };
+  const Json either = clipped_of("sluice.update=auto");
+  EXPECT_GT(either["clipped_step_ms"], 1.05 * either["step_ms"].get<double>());
+  EXPECT_THAT(sluice(arguments).out, testing::ContainsRegex("predicted .*\n +[0-9.]+ ms where the clip engages\n"));
+  for (const char* key : {"gradient_clipping=0", "sluice.update=deferred", "sluice.update=speculative"}) {
+    EXPECT_TRUE(clipped_of(key)["clipped_step_ms"].is_null()) << key;
+  }
+  arguments.back() = "gradient_clipping=0";
+  EXPECT_THAT(sluice(arguments).out, testing::Not(testing::HasSubstr("where the clip engages")));
+}
+
 TEST_F(PredictionTest, says_that_lanes_wait_for_each_other_where_nothing_takes_most_of_the_step) {
   Json machine = json_of(kSlowDrive);
   for (const char* speed : {"read_gb_per_s", "write_gb_per_s", "mixed_gb_per_s", "upload_gb_per_s"}) machine[speed] = 1;

@@ -184,6 +184,37 @@ TEST_F(DeeperRings, make_gradients_rest_on_the_device_where_a_backward_then_read
   EXPECT_TRUE(std::ranges::none_of(make_plan(model_, wish).chunks, on_device));
 }
 
+// Early updates take their state as gradients close and have no need of a deep ring. Where the clip may engage, that is
+// no reason for a plan in which updates that wait for it have none.
+TEST_F(DeeperRings, are_taken_for_steps_that_are_clipped_where_the_others_are_no_longer_for_it) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kNvme, 1}};
+  wish.placement.activations = {{HomeKind::kDevice, 1}};
+  MachineSpeeds& machine = wish.speeds->machine;
+  machine = machine_of(1);
+  set_drives(machine, 0.3);
+  machine.update_ns_per_element = 0.1;
+  for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.4, .backward_ms = 1.6};
+  wish.device_bytes = kMiB;
+  wish.host_bytes = 2 * kMiB;
+  const auto plan_for = [&](UpdateMode mode) {
+    wish.update = mode;
+    return make_plan(model_, wish);
+  };
+  const Plan either = plan_for(UpdateMode::kAuto), early = plan_for(UpdateMode::kSpeculative);
+  ASSERT_TRUE(either.any_speculated());
+  EXPECT_LE(either.busiest->step_ms, early.busiest->step_ms);
+  EXPECT_GT(either.host_update.bytes, early.host_update.bytes);
+  const double clipped_ms = clipped_step_ms(model_, either, *wish.speeds).value();
+  EXPECT_LT(clipped_ms, 0.95 * predict(model_, early, *wish.speeds, UnitKind::kTrain).step_ms);
+  EXPECT_LT(clipped_ms, 1.01 * plan_for(UpdateMode::kDeferred).busiest->step_ms);
+  EXPECT_FALSE(clipped_step_ms(model_, early, *wish.speeds)) << "its updates wait for no clip";
+  wish.clips = false;
+  const Plan unclipped = plan_for(UpdateMode::kAuto);
+  EXPECT_LT(unclipped.host_update.bytes, either.host_update.bytes);
+  EXPECT_FALSE(clipped_step_ms(model_, unclipped, *wish.speeds));
+}
+
 // ... and where the device holds few of them, on NVMe: more for the drive to move, and less to wait for.
 TEST_F(DeeperRings, make_gradients_rest_on_nvme_where_lanes_waited_for_each_other) {
   PlanOptions wish = options();
