@@ -7,9 +7,11 @@
 
 #include "app/commands.h"
 #include "app/setup.h"
+#include "app/tokenizer_files.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/read_file.h"
+#include "data/dataset.h"
 #include "swap/trim.h"
 
 namespace sluice {
@@ -37,15 +39,45 @@ void check_target(const fs::path& out, const fs::path& base_model) {
     refuse("the config.json there is no model's, and would be replaced");
   if (fs::exists(out / "model.safetensors", not_there) && !fs::exists(out / "config.json", not_there))
     refuse("a model.safetensors is there without a config.json, and would be replaced");
+  if (fs::exists(out / "tokenizer.json", not_there) && !fs::exists(out / "config.json", not_there))
+    refuse("a tokenizer.json is there without a model, and would be replaced");
   if (fs::exists(out / "model.safetensors.index.json", not_there))
     refuse("a model in several files is there, parts of which would stay beside the exported one");
+}
+
+struct Exported {
+  const RunFolder& folder;
+  const RunSetup& setup;
+  const fs::path& base_model;  // empty: the run began with none
+};
+
+// The run's own, or of ids the one that lies beside the weights that it began with. What is not there any more keeps no
+// weights back.
+void add_tokenizer(ExportOptions& options, const Exported& run, const Log& log) {
+  const DataOptions& data = run.setup.config.data;
+  try {
+    if (data.tokenizer == TokenizerKind::kIds) {
+      if (!run.base_model.empty()) options.tokenizer = tokenizer_in(run.base_model.string());
+      if (options.tokenizer.empty()) {
+        say(log, LogLevel::kInfo,
+            "the tokenizer that made the run's ids is not known here: copy its files to the model's");
+      }
+      return;
+    }
+    const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(data, run.folder.data_cache());
+    options.end_of_document = tokenizer->end_of_document();
+    options.tokenizer = tokenizer_files(*tokenizer, static_cast<int64_t>(run.setup.section.config.n_positions));
+  } catch (const Error& error) {
+    say(log, LogLevel::kWarning, fmt::format("exported without a tokenizer: {}", error.what()));
+  }
 }
 
 }  // namespace
 
 void run_export(const ExportCommand& command, Console& console) {
   const RunFolder folder(command.folder);
-  check_target(command.out, folder_in(folder.load(RunFolder::For::kItsModel).model));
+  const fs::path base_model = folder_in(folder.load(RunFolder::For::kItsModel).model);
+  check_target(command.out, base_model);
   OpenRun run = open_run(folder, command.overrides, console.log());
   Engine& engine = *run.engine;
   const bool master = command.values == ExportCommand::Values::kMaster;
@@ -61,10 +93,14 @@ void run_export(const ExportCommand& command, Console& console) {
     done += parameters[parameter].elements;
     console.progress(done, engine.geometry().parameter_elements(), "exporting");
   };
-  export_hugging_face({.folder = command.out, .dtype = dtype}, run.setup.model, read);
+  ExportOptions options{.folder = command.out, .dtype = dtype, .end_of_document = {}, .tokenizer = {}};
+  add_tokenizer(options, {folder, run.setup, base_model}, console.log());
+  export_hugging_face(options, run.setup.model, read);
   console.finish_progress();
-  console.print(fmt::format("{}: config.json and model.safetensors, {} parameters in {} after step {}", command.out,
-                            engine.geometry().parameter_elements(), name_of(dtype), engine.step()));
+  std::string names;
+  for (const NamedFile& file : options.tokenizer) names += ", " + file.name;
+  console.print(fmt::format("{}: config.json{} and model.safetensors, {} parameters in {} after step {}", command.out,
+                            names, engine.geometry().parameter_elements(), name_of(dtype), engine.step()));
 }
 
 void run_trim(const TrimCommand& command, Console& console) {

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 SortedJson deciding_keys(const RunConfig& config) {
   SortedJson all = SortedJson::parse(to_json(config));
   all["data"].erase("path");
-  all["model"].erase("path");
+  for (const char* key : {"path", "bos_token_id", "eos_token_id"}) all["model"].erase(key);  // ids that are exported
   if (config.data.tokenizer == TokenizerKind::kByte)
     all["data"].erase("vocab_size");  // it has 256 ids, whatever this says
   if (!all["model"].contains("tiling")) all["model"]["tiling"] = {{"linear", 1}, {"embedding", 1}};

@@ -18,6 +18,7 @@
 #include "app/signals.h"
 #include "app/speeds.h"
 #include "app/step_predictions.h"
+#include "app/tokenizer_files.h"
 #include "app/what_if.h"
 #include "bench/scratch_folder.h"
 #include "core/clock.h"
@@ -54,7 +55,7 @@ class Training {
  private:
   RunSetup set_it_up();
   void make_the_plan();
-  void warn_of_other_ids(const RunSetup& setup) const;
+  void warn_of_other_ids() const;
   void lock_folder();
   void read_data();
   void prepare_to_go_back();
@@ -100,7 +101,6 @@ RunSetup Training::set_it_up() {
   RunSetup setup = set_up(opening_.config, console_.log());
   validate(setup.config.data);
   if (opening_.cache == CacheUse::kIfUnchanged) check_is_there(setup.config.data);
-  warn_of_other_ids(setup);
   if (opening_.model_folder) {
     setup.section.folder = *opening_.model_folder;
     setup.config.model = model_section_text(setup.section);
@@ -114,16 +114,6 @@ RunSetup Training::set_it_up() {
   if (const auto identity = RecordStore::identify(opening_.stores().front()))
     setup.config.sluice.chunk_elements = identity->chunk_elements;
   return setup;
-}
-
-void Training::warn_of_other_ids(const RunSetup& setup) const {
-  const DataOptions& data = setup.config.data;
-  const std::string& weights = setup.section.folder;
-  if (opening_.before || weights.empty() || data.tokenizer == TokenizerKind::kIds || !has_tokenizer(weights)) return;
-  say(console_.log(), LogLevel::kWarning,
-      fmt::format("{}: the tokenizer there is not read, and data.tokenizer \"{}\" gives other ids than those that its "
-                  "weights know: write ids with it, and train on them (data.tokenizer \"ids\")",
-                  weights, name_of(data.tokenizer)));
 }
 
 void Training::make_the_plan() {
@@ -143,6 +133,18 @@ void Training::make_the_plan() {
   offers_ = std::async(std::launch::async, [&model = setup_.model.spec(), options = *plan_options_] {
     return what_would_help(model, options, make_plan(model, options));
   });
+}
+
+// Weights know the ids of the tokenizer that they were trained with.
+void Training::warn_of_other_ids() const {
+  const std::string& weights = setup_.section.folder;
+  const Tokenizer& tokenizer = data_->tokenizer();
+  if (opening_.before || weights.empty() || tokenizer.kind() == TokenizerKind::kIds) return;
+  if (!has_tokenizer(weights) || is_tokenizer_of(weights, tokenizer)) return;
+  say(console_.log(), LogLevel::kWarning,
+      fmt::format("{}: the tokenizer there is not read, and data.tokenizer \"{}\" gives other ids than those that its "
+                  "weights know: write ids with it, and train on them (data.tokenizer \"ids\")",
+                  weights, name_of(tokenizer.kind())));
 }
 
 // Of a run that begins in a new folder: another one may have come and gone there since that was looked at.
@@ -165,6 +167,7 @@ void Training::read_data() {
                         .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "tokenizing"); },
                         .log = console_.log()});
   console_.finish_progress();
+  warn_of_other_ids();
   if (!options_.sample.empty()) sample_prompt_ = prompt_ids(data_->tokenizer(), options_.sample);
   order_.emplace(SampleOrder::Options{.samples = data_->training_samples(),
                                       .batch_size = batch().train,

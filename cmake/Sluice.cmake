@@ -28,6 +28,9 @@ sluice_cxx_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-
 set(SLUICE_IS_SANITIZED 0)  # for generator expressions, which SLUICE_SANITIZE's comma would split
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   sluice_cxx_options(-fpch-preprocess)  # for ccache: in its preprocessed text a precompiled header is a line
+  if(CMAKE_UNITY_BUILD)
+    sluice_cxx_options(-Wno-subobject-linkage)  # it takes a .cpp that is joined to others for a header
+  endif()
 endif()
 if(SLUICE_SANITIZE)
   set(SLUICE_IS_SANITIZED 1)

@@ -16,6 +16,14 @@
 
 namespace sluice {
 
+// What an id stands for.
+struct VocabularyEntry {
+  enum class Kind : uint8_t { kText, kByte, kSpecial, kUnknown };
+  Kind kind = Kind::kText;
+  std::string text;  // kByte: one byte; kSpecial, kUnknown: its name, which is no text
+  float score = 0;   // kText: a text is cut into the entries whose sum is the highest
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -31,6 +39,8 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   // What make_tokenizer needs to make this tokenizer again; empty for bytes and ids.
   virtual std::string_view model() const = 0;
+  // By id; empty for other tokenizers' ids.
+  virtual std::vector<VocabularyEntry> vocabulary() const = 0;
   virtual std::string describe() const = 0;  // "sentencepiece, 4096 entries"
 };
 

@@ -24,6 +24,13 @@ class ByteTokenizer final : public Tokenizer {
     return text;
   }
   std::string_view model() const override { return {}; }
+  std::vector<VocabularyEntry> vocabulary() const override {
+    std::vector<VocabularyEntry> entries;
+    for (int byte = 0; byte < 256; ++byte) {
+      entries.push_back({.kind = VocabularyEntry::Kind::kByte, .text = std::string(1, static_cast<char>(byte))});
+    }
+    return entries;
+  }
   std::string describe() const override { return "bytes, 256 ids"; }
 };
 

@@ -41,6 +41,7 @@ class IdTokenizer final : public Tokenizer {
     return text;
   }
   std::string_view model() const override { return {}; }
+  std::vector<VocabularyEntry> vocabulary() const override { return {}; }
   std::string describe() const override { return fmt::format("another tokenizer, {} ids", vocabulary_); }
 
  private:

@@ -59,15 +59,34 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   std::string_view model() const override { return model_; }
+  std::vector<VocabularyEntry> vocabulary() const override {
+    std::vector<VocabularyEntry> entries;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const VocabularyEntry::Kind kind = kind_of(id);
+      const bool is_named = kind == VocabularyEntry::Kind::kSpecial || kind == VocabularyEntry::Kind::kUnknown;
+      entries.push_back({.kind = kind,
+                         .text = is_named ? processor_.IdToPiece(id) : text_of_[static_cast<size_t>(id)],
+                         .score = processor_.GetScore(id)});
+    }
+    return entries;
+  }
   std::string describe() const override { return fmt::format("sentencepiece, {} entries", vocabulary_size()); }
 
  private:
+  VocabularyEntry::Kind kind_of(int id) const {
+    using enum VocabularyEntry::Kind;
+    return processor_.IsControl(id)   ? kSpecial
+           : processor_.IsUnknown(id) ? kUnknown
+           : processor_.IsByte(id)    ? kByte
+                                      : kText;
+  }
   // What an entry stands for; fills byte_id_ on the way.
   std::string text_of(int id) {
     const std::string& piece = processor_.IdToPiece(id);
-    if (processor_.IsControl(id)) return {};
-    if (processor_.IsUnknown(id)) return "\xEF\xBF\xBD";  // U+FFFD; encode never gives it
-    if (processor_.IsByte(id)) {
+    const VocabularyEntry::Kind kind = kind_of(id);
+    if (kind == VocabularyEntry::Kind::kSpecial) return {};
+    if (kind == VocabularyEntry::Kind::kUnknown) return "\xEF\xBF\xBD";  // U+FFFD; encode never gives it
+    if (kind == VocabularyEntry::Kind::kByte) {
       const int byte = std::stoi(piece.substr(3, 2), nullptr, 16);  // "<0x0A>"
       byte_id_[byte] = id;
       return std::string(1, static_cast<char>(byte));

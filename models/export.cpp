@@ -48,9 +48,15 @@ void write_export(const ExportOptions& options, const Gpt2& model, const Paramet
     put_together(parameter, read, scratch, values);
     weights.append({reinterpret_cast<const char*>(values.data()), values.size()});
   }
-  PendingFile text(folder / "config.json");
-  text.append(config_json_text(model.config(), options.dtype));
-  text.publish();  // first: what is cut off between the two can be exported again, weights alone are somebody's
+  Gpt2Config config = model.config();
+  if (options.end_of_document) config.bos_token_id = config.eos_token_id = *options.end_of_document;
+  std::vector<NamedFile> texts = {{"config.json", config_json_text(config, options.dtype)}};
+  texts.insert(texts.end(), options.tokenizer.begin(), options.tokenizer.end());
+  for (const auto& [name, content] : texts) {
+    PendingFile text(folder / name);
+    text.append(content);
+    text.publish();  // config.json first: what is cut off after it can be exported again, weights alone are somebody's
+  }
   weights.publish();
 }
 

@@ -22,6 +22,9 @@ namespace sluice {
 namespace {
 
 constexpr std::string_view kPrefix = "transformer.";
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "vocab.json", "tokenizer.model", "spiece.model"};
+constexpr const char* kBesideTokenizer[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                            "merges.txt", "chat_template.jinja"};
 
 struct Found {
   const SafetensorsFile* file = nullptr;
@@ -220,11 +223,22 @@ ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model
 }
 
 bool has_tokenizer(const std::string& folder) {
-  constexpr const char* kFiles[] = {"tokenizer.json", "vocab.json", "tokenizer.model", "spiece.model"};
-  return std::ranges::any_of(kFiles, [&](const char* name) {
+  return std::ranges::any_of(kTokenizerFiles, [&](const char* name) {
     std::error_code ignored;
     return std::filesystem::exists(std::filesystem::path(folder) / name, ignored);
   });
+}
+
+std::vector<NamedFile> tokenizer_in(const std::string& folder) {
+  if (!has_tokenizer(folder)) return {};
+  std::vector<NamedFile> files;
+  const auto add = [&](const char* name) {
+    std::optional<std::string> content = read_file(std::filesystem::path(folder) / name);
+    if (content) files.push_back({name, std::move(*content)});
+  };
+  std::ranges::for_each(kTokenizerFiles, add);
+  std::ranges::for_each(kBesideTokenizer, add);
+  return files;
 }
 
 }  // namespace sluice

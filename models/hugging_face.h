@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/dtype.h"
 #include "engine/engine.h"
@@ -40,8 +42,13 @@ std::string model_section_text(const ModelSection& section);
 ParameterSource hugging_face_source(const std::string& folder, const Gpt2& model,
                                     const std::function<void(int64_t, int64_t)>& progress = {});
 
-// Whether a tokenizer lies beside the weights, in any of the files that transformers knows.
-bool has_tokenizer(const std::string& folder);
+struct NamedFile {
+  std::string name, content;
+};
+// The files of the tokenizer that lies beside the weights, of those that transformers knows; none: there is none.
+// Throws what read_file does.
+std::vector<NamedFile> tokenizer_in(const std::string& folder);
+bool has_tokenizer(const std::string& folder);  // without reading it
 
 // Fills `into` with a whole parameter (index into Engine::geometry().parameters()), in the export's dtype.
 using ParameterReader = std::function<void(int parameter, std::span<std::byte> into)>;
@@ -49,9 +56,11 @@ using ParameterReader = std::function<void(int parameter, std::span<std::byte> i
 struct ExportOptions {
   std::string folder;          // created if missing
   DType dtype = DType::kBf16;  // of the tensors in the file: the weights' (Engine::read), or fp32 (Engine::read_master)
+  std::optional<int64_t> end_of_document;  // the id that texts begin and end with, in place of the model's
+  std::vector<NamedFile> tokenizer;
 };
-// Writes FOLDER/config.json and FOLDER/model.safetensors, parameter after parameter, those in tiles put together, each
-// file under a temporary name first, synced, then renamed. Throws IoError.
+// Writes FOLDER/config.json, the tokenizer's files and FOLDER/model.safetensors, parameter after parameter, those in
+// tiles put together, each file under a temporary name first, synced, then renamed. Throws IoError.
 void export_hugging_face(const ExportOptions& options, const Gpt2& model, const ParameterReader& read);
 
 }  // namespace sluice

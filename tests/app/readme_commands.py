@@ -40,7 +40,7 @@ def main():
                 subprocess.run(["bash", "-c", f'PATH="{root}/bin:$PATH"; {command}'], cwd=root, check=True)
                 commands += 1
         exported = root / "exported"
-        for file in ("config.json", "model.safetensors"):
+        for file in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"):
             if not (exported / file).exists():
                 sys.exit(f"the export has no {file}")
     if commands < 6:
