@@ -86,7 +86,9 @@ void make_paths_absolute(RunConfig& config) {
   if (!config.data.path.empty()) config.data.path = absolute_text(config.data.path);
   for (std::string& folder : config.sluice.nvme) folder = absolute_text(folder);
   check_distinct(store_drives(config));
-  if (!config.sluice.trace.empty()) config.sluice.trace = absolute_text(config.sluice.trace);
+  for (std::string* const path : {&config.sluice.trace, &config.tensorboard}) {
+    if (!path->empty()) *path = absolute_text(*path);
+  }
   Json model = Json::parse(config.model);
   const auto path = model.find("path");
   if (path == model.end() || !path->is_string()) return;

@@ -17,6 +17,7 @@
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
+#include "app/step_events.h"
 #include "app/step_predictions.h"
 #include "app/tokenizer_files.h"
 #include "app/what_if.h"
@@ -82,7 +83,7 @@ class Training {
   Console& console_;
   std::optional<MachineSpeeds> machine_;  // that --machine names
   Opening opening_;
-  MadeFolders folders_;  // of the run and its store: a refused run leaves none behind
+  MadeFolders folders_;  // of the run, its store and events: a refused run leaves none behind
   RunSetup setup_;
   std::optional<PlanOptions> plan_options_;
   std::optional<Dataset> data_;
@@ -92,6 +93,7 @@ class Training {
   std::future<std::vector<Offer>> offers_;  // valid where speeds are known; ends before what it reads
   StepPredictions predictions_{{}};
   std::unique_ptr<MetricsFile> metrics_;
+  std::optional<StepEvents> events_;
   int64_t steps_ = 0, first_step_ = 0;
   int64_t began_ns_ = 0, ended_ns_ = 0;                   // of the steps
   int64_t written_before_bytes_ = 0, written_bytes_ = 0;  // up to then
@@ -159,6 +161,7 @@ void Training::lock_folder() {
 
 void Training::read_data() {
   lock_folder();
+  if (const std::string& events = setup_.config.tensorboard; !events.empty()) folders_.make(events, kEventsAdvice);
   data_ =
       Dataset::prepare({.data = setup_.config.data,
                         .cache_folder = folder().data_cache(),
@@ -253,6 +256,7 @@ void Training::open_engine() {
   folder().save(config);
   first_step_ = engine_->step();
   metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_, console_.log());
+  events_.emplace(config, first_step_, console_.log());
   if (opening_.mode == OpenMode::kOpen || (opening_.goes_on() && first_step_ > 0)) {
     say(console_.log(), LogLevel::kInfo,
         fmt::format("resuming after step {}{}", first_step_, first_step_ == 0 ? ": no later one was committed" : ""));
@@ -380,6 +384,7 @@ int Training::train_steps() {
     make_room_for_metrics();
     const StepMetrics metrics = one_step(batches);
     metrics_->step(metrics, engine_->ledger());
+    events_->add(metrics);
     report_step(metrics);
     keep_timeline();
     if (requests.signal() == 0) continue;

@@ -132,6 +132,16 @@ void read_endurance(const ConfigReader& reader, EnduranceConfig& endurance) {
   read("endurance.days", endurance.days);
 }
 
+// Defaults are DeepSpeed's (deepspeed/monitor/config.py).
+void read_tensorboard(const ConfigReader& reader, std::string& folder) {
+  std::string output_path, job_name = "DeepSpeedJobName";
+  reader.text("tensorboard.output_path", output_path);
+  reader.text("tensorboard.job_name", job_name);
+  reader.flag("tensorboard.enabled", [&](bool yes) {
+    if (yes) folder = (std::filesystem::path(output_path.empty() ? "." : output_path) / job_name).string();
+  });
+}
+
 void read_sluice(const ConfigReader& reader, SluiceConfig& sluice) {
   reader.choice<DeviceKind>("sluice.device", sluice.device,
                             {{"auto", DeviceKind::kAuto}, {"cuda", DeviceKind::kCuda}, {"cpu", DeviceKind::kHost}});
@@ -249,6 +259,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   reader.integer("steps_per_print", config.steps_per_print, 1);
   if (reader.find("seed") != nullptr) reader.integer("seed", config.seed.emplace(), 0);
   read_endurance(reader, config.endurance);
+  read_tensorboard(reader, config.tensorboard);
   read_sluice(reader, config.sluice);
   read_offload(reader, config);
   return config;

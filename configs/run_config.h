@@ -66,6 +66,7 @@ struct RunConfig {
   std::optional<uint64_t> seed;  // not said: of a resumed run the one that it began with
   uint64_t seed_or_default() const { return seed.value_or(0); }
   EnduranceConfig endurance;
+  std::string tensorboard;  // folder of its event files; empty: none are written
   SluiceConfig sluice;
   std::vector<std::string> notes;  // what the file says that is not needed here, or means something else; to be logged
 };

@@ -109,7 +109,6 @@ Json fp16_json(const RunConfig& config) {
 
 }  // namespace
 
-
 std::string_view name_of(IoBackend backend) {
   return backend == IoBackend::kAuto ? "auto" : backend == IoBackend::kUring ? "uring" : "threads";
 }
@@ -151,6 +150,10 @@ std::string to_json(const RunConfig& config) {
   object["seed"] = config.seed_or_default();
   if (config.endurance.terabytes_written > 0) {
     object["endurance"] = {{"terabytes_written", config.endurance.terabytes_written}, {"days", config.endurance.days}};
+  }
+  if (const std::filesystem::path folder = config.tensorboard; !folder.empty()) {
+    object["tensorboard"] = {
+        {"enabled", true}, {"output_path", folder.parent_path().string()}, {"job_name", folder.filename().string()}};
   }
   object["sluice"] = sluice_json(config.sluice);
   return object.dump(2) + "\n";

@@ -147,6 +147,10 @@ const Case kBadValues[] = {
     {"small_vocabulary", "data.vocab_size=100",
      R"(run.json: "data.vocab_size" is 100; allowed: an integer, 300 to 1000000 for sentencepiece, 256 or more for byte, )"
      R"(1 or more for ids)"},
+    {"tensorboard_in_words", "tensorboard={\"enabled\": \"yes\"}",
+     R"(run.json: "tensorboard.enabled" is "yes"; allowed: true or false)"},
+    {"tensorboard_in_no_folder", "tensorboard={\"enabled\": true, \"output_path\": 3}",
+     R"(run.json: "tensorboard.output_path" is 3; allowed: a folder)"},
     {"endurance_without_days", "endurance.terabytes_written=600",
      R"(run.json: "endurance.days" is missing; allowed: a number above 0 and below 1e12: how long the drives are to last)"},
     {"endurance_without_a_rating", "endurance.days=365",
@@ -176,7 +180,7 @@ TEST_P(BadKey, is_refused_with_the_nearest_known_or_the_reason) {
 
 constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
-    "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, sluice, "
+    "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, tensorboard, sluice, "
     "and those of DeepSpeed's that are not needed here";
 constexpr const char* kOptimizerKeys =
     "lr, betas, eps, momentum, weight_decay, adam_w_mode, torch_adam, fused, foreach, set_grad_none";

@@ -102,7 +102,8 @@ const std::string kDeepSpeeds = R"({
     "stage3_max_live_parameters": 1e9},
   "aio": {"block_size": 1048576, "queue_depth": 8, "thread_count": 1, "single_submit": false, "overlap_events": true},
   "amp": {"enabled": false}, "communication_data_type": null, "sparse_gradients": false,
-  "tensorboard": {"enabled": true, "output_path": "runs", "job_name": "demo"}, "wandb": {"enabled": false}})";
+  "tensorboard": {"enabled": true, "output_path": "runs", "job_name": "demo"}, "wandb": {"enabled": false},
+  "csv_monitor": {"enabled": true, "output_path": "runs", "job_name": "demo"}})";
 
 TEST(GoodFiles, deepspeeds_own_loads_and_says_what_of_it_is_not_needed) {
   const RunConfig config = parse(kDeepSpeeds);
@@ -122,9 +123,25 @@ TEST(GoodFiles, deepspeeds_own_loads_and_says_what_of_it_is_not_needed) {
           note(zero + "contiguous_gradients\"", "offsets are planned"),
           note(zero + "sub_group_size\"", "sluice.chunk_elements"), note("\"aio.block_size\", \"aio.queue_d", "req"),
           note("\"wall_clock_breakdown\"", "the run's metrics.jsonl"),
-          note("not needed: \"tensorboard\":", "no files of a monitor are written")));
+          note("not needed: \"csv_monitor\":", "of the monitors tensorboard alone is written")));
+  EXPECT_EQ(config.tensorboard, "runs/demo");
   EXPECT_TRUE(parse(to_json(config)).notes.empty());
   EXPECT_EQ(to_json(parse(to_json(config))), to_json(config));
+}
+
+TEST(GoodFiles, tensorboard_is_written_where_it_is_enabled_in_deepspeeds_folder) {
+  const auto folder = [](const std::string& section) {
+    auto document = nlohmann::json::parse(kDeepSpeeds);
+    document["tensorboard"] = nlohmann::json::parse(section);
+    const RunConfig config = parse(document.dump());
+    EXPECT_EQ(parse(to_json(config)).tensorboard, config.tensorboard);
+    return config.tensorboard;
+  };
+  EXPECT_EQ(folder(R"({"enabled": true})"), "./DeepSpeedJobName");
+  EXPECT_EQ(folder(R"({"enabled": true, "output_path": "/logs/"})"), "/logs/DeepSpeedJobName");
+  EXPECT_EQ(folder(R"({"enabled": true, "job_name": "a/b"})"), "./a/b");
+  EXPECT_EQ(folder(R"({"output_path": "/logs", "job_name": "demo"})"), "");
+  EXPECT_EQ(folder("null"), "");
 }
 
 TEST(GoodFiles, drives_are_those_of_the_engines_section_before_those_of_the_offload) {
