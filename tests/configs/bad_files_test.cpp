@@ -180,8 +180,8 @@ TEST_P(BadKey, is_refused_with_the_nearest_known_or_the_reason) {
 
 constexpr const char* kTopKeys =
     "model, data, train_batch_size, train_micro_batch_size_per_gpu, gradient_accumulation_steps, optimizer, "
-    "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, tensorboard, sluice, "
-    "and those of DeepSpeed's that are not needed here";
+    "scheduler, gradient_clipping, bf16, fp16, zero_optimization, steps_per_print, seed, endurance, tensorboard, "
+    "sluice, and those of DeepSpeed's that are not needed here";
 constexpr const char* kOptimizerKeys =
     "lr, betas, eps, momentum, weight_decay, adam_w_mode, torch_adam, fused, foreach, set_grad_none";
 constexpr const char* kSluiceKeys =

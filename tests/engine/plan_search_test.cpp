@@ -134,6 +134,17 @@ class DeeperRings : public Homes {
     wish.chunk_elements = 1 << 15;  // every partition is one chunk
     return wish;
   }
+  // Which has all of the state.
+  PlanOptions with_slow_drive() const {
+    PlanOptions wish = options();
+    wish.placement.state = {{HomeKind::kNvme, 1}};
+    wish.placement.activations = {{HomeKind::kDevice, 1}};
+    MachineSpeeds& machine = wish.speeds->machine;
+    machine = machine_of(1);
+    set_drives(machine, 0.3);
+    machine.update_ns_per_element = 0.1;
+    return wish;
+  }
 };
 
 // Gradients take all of host memory but one buffer of each ring, where the fixed order puts no more of them on NVMe
@@ -160,14 +171,8 @@ TEST_F(DeeperRings, are_taken_where_a_step_is_then_shorter) {
 // The drive has the same bytes to move wherever gradients rest, but while a backward runs it can only read what the
 // update ring holds: host memory that gradients do not take lets it go on.
 TEST_F(DeeperRings, make_gradients_rest_on_the_device_where_a_backward_then_reads_further_ahead) {
-  PlanOptions wish = options();
+  PlanOptions wish = with_slow_drive();
   wish.update = UpdateMode::kDeferred;
-  wish.placement.state = {{HomeKind::kNvme, 1}};
-  wish.placement.activations = {{HomeKind::kDevice, 1}};
-  MachineSpeeds& machine = wish.speeds->machine;
-  machine = machine_of(1);
-  set_drives(machine, 0.3);
-  machine.update_ns_per_element = 0.1;
   for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.4};
   wish.device_bytes = kMiB;
   wish.host_bytes = 3 * kMiB;
@@ -187,13 +192,7 @@ TEST_F(DeeperRings, make_gradients_rest_on_the_device_where_a_backward_then_read
 // Early updates take their state as gradients close and have no need of a deep ring. Where the clip may engage, that is
 // no reason for a plan in which updates that wait for it have none.
 TEST_F(DeeperRings, are_taken_for_steps_that_are_clipped_where_the_others_are_no_longer_for_it) {
-  PlanOptions wish = options();
-  wish.placement.state = {{HomeKind::kNvme, 1}};
-  wish.placement.activations = {{HomeKind::kDevice, 1}};
-  MachineSpeeds& machine = wish.speeds->machine;
-  machine = machine_of(1);
-  set_drives(machine, 0.3);
-  machine.update_ns_per_element = 0.1;
+  PlanOptions wish = with_slow_drive();
   for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.4, .backward_ms = 1.6};
   wish.device_bytes = kMiB;
   wish.host_bytes = 2 * kMiB;
