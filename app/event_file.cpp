@@ -82,20 +82,21 @@ std::string new_file_name() {
 
 }  // namespace
 
-EventFile::EventFile(const std::filesystem::path& folder) {
+EventFile::Opened EventFile::open_new(const std::filesystem::path& folder) {
   make_folder(folder, kEventsAdvice);
-  path_ = folder / new_file_name();
-  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0)
-    throw IoError({.action = "open", .path = path_.string(), .error_number = errno, .advice = kEventsAdvice});
+  const std::filesystem::path path = folder / new_file_name();
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) throw IoError({.action = "open", .path = path, .error_number = errno, .advice = kEventsAdvice});
+  return {path, file};
+}
+
+EventFile::EventFile(const std::filesystem::path& folder) : EventFile(open_new(folder)) {
   std::string event = event_now();
   append_text(event, kFileVersion, "brain.Event:2");
   write(event);
 }
 
-EventFile::~EventFile() {
-  if (file_ >= 0) close(file_);
-}
+EventFile::~EventFile() { close(file_); }
 
 void EventFile::begin_again_at(int64_t step) {
   std::string event = event_now(), session;

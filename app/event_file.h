@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sluice {
 
@@ -32,9 +33,15 @@ class EventFile {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  struct Opened {
+    std::filesystem::path path;
+    int file = -1;
+  };
+  static Opened open_new(const std::filesystem::path& folder);
+  explicit EventFile(Opened opened) : path_(std::move(opened.path)), file_(opened.file) {}
   void write(const std::string& event);
-  std::filesystem::path path_;
-  int file_ = -1;
+  const std::filesystem::path path_;
+  const int file_;
 };
 
 }  // namespace sluice

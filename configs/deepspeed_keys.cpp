@@ -14,7 +14,8 @@ constexpr std::string_view kUpdateThreads = "sluice.update_threads are those of 
 constexpr std::string_view kRequests =
     "requests are tuned by a probe; sluice.io_backend, io_block and io_depth set them";
 constexpr std::string_view kMetrics = "the run's metrics.jsonl has each step's numbers, lanes and memory";
-constexpr std::string_view kMonitors = "of the monitors tensorboard alone is written; the run's metrics.jsonl has their numbers";
+constexpr std::string_view kMonitors =
+    "of the monitors tensorboard alone is written; the run's metrics.jsonl has their numbers";
 constexpr std::string_view kExport = "sluice checkpoint export writes the weights";
 constexpr std::string_view kStore = "the run's store has all of its state, and --resume goes on from it";
 constexpr std::string_view kFinite = "a step with a gradient that is not finite is always skipped";
