@@ -112,6 +112,7 @@ function(sluice_test name)
   target_precompile_headers(${name} REUSE_FROM sluice_test_headers)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON)  # a file of its own parses the same headers each time
   target_compile_options(${name} PRIVATE ${SLUICE_TEST_OPTIONS})
+  target_compile_definitions(${name} PRIVATE SLUICE_IS_SANITIZED=${SLUICE_IS_SANITIZED})  # 1: a sample will do
   if(ARG_WHOLE)
     add_test(NAME ${SLUICE_TEST_PREFIX}${name} COMMAND ${name})
     set_tests_properties(${SLUICE_TEST_PREFIX}${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}

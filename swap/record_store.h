@@ -140,7 +140,7 @@ class RecordStore {
   static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
                                              StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other one, of the step before, is used and a
-  // warning logged; so with a damaged copy of a drive's identity header, which is mended once all else has been
+  // warning logged, and the torn one is given up for good where the store is opened to be written; so with a damaged copy of a drive's identity header, which is mended once all else has been
   // accepted. Throws ConfigError for another model, rank, world size or layout (naming what differs), for a drive that
   // is missing or not in its place (naming it), or a locked store; CorruptionError where both copies of a header are
   // damaged, where steps were committed and none can be opened, or where a file has been cut short; IoError where there

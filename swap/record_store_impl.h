@@ -89,6 +89,7 @@ struct RecordStore::Impl {
   void verify_older(int64_t step);
   void open_step(int64_t step);
   void give_up(int area);
+  void give_up_damaged();
 
   // Records and commits (record_store.cpp), scratch extents (record_store_scratch.cpp).
   std::string places_of(RecordId record, int slot, size_t plane) const;
@@ -129,6 +130,7 @@ struct RecordStore::Impl {
   int64_t previous_step = -1;  // the generation before, while its slots are untouched
   std::optional<int64_t> lost_step;
   std::optional<IoError> unread;  // a superblock or table that the drive does not give, and that may be the last one
+  bool is_newer_damaged = false;  // the other superblock or its table, which may be the last one's
   bool all_superblocks_read = true;
   int64_t read_caller_bytes = 0;  // the most of StepState::caller in a table that was read
   int current_area = 0;           // of the committed superblock and its table

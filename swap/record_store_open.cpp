@@ -156,6 +156,7 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
   fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   store->impl_->burn_generation();
   store->impl_->mend_headers(opened->damaged);
+  store->impl_->give_up_damaged();
   return store;
 }
 

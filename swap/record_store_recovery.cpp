@@ -151,6 +151,7 @@ void RecordStore::Impl::load_generation(int area, const Superblock& superblock) 
       fmt::format("the table of step {} in {}: {}: {}", superblock.step, drives[0].path().string(), state, end));
   if (has_generation) return;
   lost_step = superblock.step;
+  is_newer_damaged = !error;
   if (error) unread = error;
 }
 
@@ -164,6 +165,7 @@ void RecordStore::Impl::look_for_lost_step(int area, const FoundSuperblock& foun
       lost_step = begun->step;
       may_be_later = true;
     }
+    is_newer_damaged = is_newer_damaged || (!found.unread && (may_be_later || !begun));
   } catch (const IoError& error) {
     say(options.log, LogLevel::kWarning, error.what());
     unread = error;  // nothing tells whose it is

@@ -123,6 +123,12 @@ void RecordStore::Impl::give_up(int area) {
   unread.reset();
 }
 
+// A newer step that was read as damaged may be read as whole the next time, and by then its slots will have been written
+// to.
+void RecordStore::Impl::give_up_damaged() {
+  if (is_newer_damaged && !unread) give_up(1 - current_area);
+}
+
 std::optional<int64_t> RecordStore::lost_step() const { return impl_->lost_step; }
 bool RecordStore::has_unread_commit() const { return impl_->unread.has_value(); }
 void RecordStore::open_step(int64_t step) { impl_->open_step(step); }

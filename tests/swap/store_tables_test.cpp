@@ -112,6 +112,23 @@ TEST_P(StoreTables, with_a_bit_of_the_older_superblock_table_or_opening_flipped_
   }
 }
 
+// A drive may give a block wrongly once, and as it is the next time.
+TEST_P(StoreTables, that_were_misread_once_stay_at_the_step_whose_slots_are_kept_since) {
+  for (const int64_t offset : {kSuperblockOffset[kNewest], superblock(kNewest).table_offset}) {
+    SCOPED_TRACE(offset);
+    faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads, .times = 1000, .at = offset, .wrong_byte = 20}};
+    {
+      auto store = open();
+      ASSERT_NE(store, nullptr);
+      ASSERT_EQ(store->committed().step, 1);
+      write_records(*store, run_, 9);  // and the run ends before its commit
+    }
+    faults_->list = {};
+    expect_opens_at(1);
+    take_back();
+  }
+}
+
 // The last reads of an opening: both superblocks, the newest table, the older one, both of the openings.
 TEST_P(StoreTables, of_which_a_part_cannot_be_read_open_where_the_newest_step_needs_no_more) {
   const int64_t before = faults_->reads;
