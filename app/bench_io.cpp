@@ -170,6 +170,11 @@ void measure(const IoArguments& arguments) {
   const IoBenchEnd end =
       run_io_bench(options, arguments.rounds, [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();
+  if (arguments.record != IoArguments().record && end.record_bytes < arguments.options.record_bytes * 99 / 100) {
+    say(options.log, LogLevel::kWarning,
+        fmt::format("--record is {}: with --size {} the largest are of {}", arguments.record, arguments.size,
+                    format_bytes(end.record_bytes)));
+  }
   if (arguments.print == IoArguments::Print::kJson) {
     const Json json = {{"queue", end.queue},
                        {"read", json_of(end.read)},
@@ -178,9 +183,10 @@ void measure(const IoArguments& arguments) {
     return console.print(json.dump());
   }
   console.print(fmt::format(
-      "{} of records, requests of up to {}, checksums {}; {}\nmedians of {} rounds; the ceiling is bare requests on "
+      "{} of records of up to {}, requests of up to {}, checksums {}; {}\nmedians of {} rounds; the ceiling is bare "
+      "requests on "
       "the same files in the same rounds; latencies are those of single requests with up to {} in flight on each drive",
-      format_bytes(arguments.options.size_bytes), format_bytes(arguments.options.block_bytes),
+      format_bytes(arguments.options.size_bytes), format_bytes(end.record_bytes), format_bytes(end.request_bytes),
       arguments.options.verify == Verify::kOn ? "on" : "off", end.queue, arguments.rounds, arguments.options.depth));
   console.print(row("read", end.read));
   console.print(row("write", end.write));
@@ -228,8 +234,8 @@ void sweep(const IoArguments& arguments) {
       trials.push_back({{"backend", std::string(name_of(trial.settings.backend))},
                         {"block", trial.settings.block_bytes},
                         {"depth", trial.settings.depth},
-                        {"read_gb_per_s", trial.read_gb_per_s},
-                        {"write_gb_per_s", trial.write_gb_per_s}});
+                        {"read_gb_per_s", trial.speed.read_gb_per_s},
+                        {"write_gb_per_s", trial.speed.write_gb_per_s}});
     }
     Json json = section;
     json["sweep"] = trials;

@@ -102,6 +102,10 @@ std::string interval_words(const StepFigures& figures) {
   return fmt::format(" means over {} steps, one of which commits{} (replays have no commit),", measured, rarer);
 }
 
+bool were_undone(const StepFigures& figures) {
+  return 2 * figures.wrong_steps > figures.measured_steps && figures.passes == 1;
+}
+
 std::string figures_text(const Measured& measured) {
   const StepFigures& figures = measured.figures;
   std::string text;
@@ -118,6 +122,10 @@ std::string figures_text(const Measured& measured) {
   text += " ms\n";
   if (measured.predicted) {
     text += prediction_words(*measured.predicted, measured.tokens_of_micro_batch, CriticalOf::kTheseHomes);
+  } else if (were_undone(figures)) {
+    text +=
+        "             early updates were undone and done again: nothing is predicted of that, and replayed is one "
+        "update\n";
   }
   fmt::format_to(out, "its hops replayed alone:\n");
   for (int i = 0; i < kLaneGroupCount; ++i) {
@@ -153,9 +161,9 @@ Json figures_json(const Measured& measured) {
   return json;
 }
 
-// Of steps as most of the measured ones were.
+// Of steps as most of the measured ones were; of steps whose early updates are undone there is none.
 std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& plan, const StepFigures& figures) {
-  if (!plan.options.speeds) return std::nullopt;
+  if (!plan.options.speeds || were_undone(figures)) return std::nullopt;
   const bool early = 2 * figures.early_steps > figures.measured_steps;
   const Prediction once =
       predict(model, plan, *plan.options.speeds, early ? UnitKind::kTrainSpeculative : UnitKind::kTrain);

@@ -27,8 +27,14 @@ Json read_object(const fs::path& file) {
 }
 
 double number_of(const Json& json, std::string_view key, const fs::path& file) {
+  constexpr double kLeast = 1e-9, kMost = 1e9;  // no machine is beyond them, and no time that follows from them
   const Json& value = json[std::string(key)];
-  if (value.is_number()) return value.get<double>();
+  if (value.is_number()) {
+    const auto number = value.get<double>();
+    if (number <= 0 || (number >= kLeast && number <= kMost)) return number;
+    throw ConfigError(
+        fmt::format("{}: {} is {}: allowed is up to {}, from {}", file.string(), key, value.dump(), kMost, kLeast));
+  }
   throw ConfigError(fmt::format("{}: {} is {}: allowed is a number", file.string(), key, value.dump()));
 }
 

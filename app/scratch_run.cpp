@@ -26,7 +26,7 @@ MadeUpTokens::MadeUpTokens(const RunSetup& setup) {
 ScratchRun::ScratchRun(RunSetup& setup, EngineOptions options, const ParameterSource& source, Progress progress)
     : setup_(setup), options_(std::move(options)) {
   const auto scratch_in = [this](const fs::path& drive) {
-    return folders_.emplace_back(std::make_unique<ScratchFolder>(drive))->path();
+    return (*folders_.insert(folders_.begin(), std::make_unique<ScratchFolder>(drive)))->path();
   };
   options_.store.folder = scratch_in(options_.store.folder);
   for (fs::path& folder : options_.store.more_folders) folder = scratch_in(folder);

@@ -44,7 +44,8 @@ class ScratchRun {
 
  private:
   RunSetup& setup_;
-  std::vector<std::unique_ptr<ScratchFolder>> folders_;
+  std::vector<std::unique_ptr<ScratchFolder>>
+      folders_;  // the last that was made first: it may lie in what one before made
   EngineOptions options_;
   std::unique_ptr<Engine> engine_;
 };

@@ -61,7 +61,11 @@ class Training {
   void read_data();
   void prepare_to_go_back();
   void make_store_folder(const fs::path& store);
+  EngineOptions options_of_engine();
+  ParameterSource first_values();
   void open_engine();
+  void say_what_was_planned();
+  void begin_records();
   void predict_steps();
   void keep_offers(const Prediction& present);
   void save_would_help(const std::string& json);
@@ -208,12 +212,10 @@ void Training::make_store_folder(const fs::path& store) {
                   made.front().string(), store.string()));
 }
 
-void Training::open_engine() {
-  RunConfig& config = setup_.config;
+EngineOptions Training::options_of_engine() {
   EngineOptions options = engine_options(setup_, *plan_options_, opening_.stores(), console_.log());
   options.open = opening_.mode;
   options.from_step = options_.from_step;
-  if (options_.from_step) prepare_to_go_back();
   options.probe_io = ProbeIo::kYes;
   options.store.make_queue = options_.make_queue;
   options.verify = EngineOptions::Verify::kAllFirst;
@@ -226,20 +228,37 @@ void Training::open_engine() {
     check_carried(committed, carried(), folder(), console_.log());
   };
   options.on_new_store = [this] { folder().forget(); };
+  return options;
+}
+
+// What a new store begins with.
+ParameterSource Training::first_values() {
+  if (opening_.mode == OpenMode::kOpen || setup_.section.folder.empty()) {
+    return setup_.model.initial_values(setup_.config.seed_or_default());
+  }
+  ParameterSource source = hugging_face_source(setup_.section.folder, setup_.model, [&](int64_t done, int64_t total) {
+    console_.progress(done, total, "looking at the weights");
+  });
+  console_.finish_progress();
+  return source;
+}
+
+// Whatever can refuse the run does so before the engine is there; from then on the store is this run's.
+void Training::open_engine() {
+  EngineOptions options = options_of_engine();
+  if (options_.from_step) prepare_to_go_back();
   if (opening_.mode != OpenMode::kOpen) {
     for (const fs::path& store : opening_.stores()) make_store_folder(store);
   }
-  ParameterSource source = setup_.model.initial_values(config.seed_or_default());
-  if (opening_.mode != OpenMode::kOpen && !setup_.section.folder.empty()) {
-    source = hugging_face_source(setup_.section.folder, setup_.model, [&](int64_t done, int64_t total) {
-      console_.progress(done, total, "looking at the weights");
-    });
-    console_.finish_progress();
-  }
-  engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), source);
+  engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), first_values());
   console_.finish_progress();
   data_->keep();
   setup_.model.use_memory(*engine_);
+  say_what_was_planned();
+  begin_records();
+}
+
+void Training::say_what_was_planned() {
   for (size_t g = 0; g < setup_.groups.size(); ++g) {
     const ParameterGroup& group = setup_.groups[g];
     say(console_.log(), LogLevel::kInfo,
@@ -249,6 +268,11 @@ void Training::open_engine() {
   console_.print(engine_->plan().table());
   predict_steps();
   for (const std::string& line : engine_->describe()) say(console_.log(), LogLevel::kInfo, line);
+}
+
+// The run's folder becomes that of this store.
+void Training::begin_records() {
+  RunConfig& config = setup_.config;
   config.sluice.chunk_elements = engine_->geometry().chunk_elements();
   config.sluice.commit_interval = engine_->plan().commit_interval;
   folder().remove_leftovers();

@@ -63,7 +63,12 @@ IoBenchEnd run_io_bench(const IoStoreOptions& options, int rounds, const std::fu
     }
     store.commit();
   }
-  return {.read = read.figure(), .write = write.figure(), .mixed = mixed.figure(), .queue = store.describe()};
+  return {.read = read.figure(),
+          .write = write.figure(),
+          .mixed = mixed.figure(),
+          .queue = store.describe(),
+          .record_bytes = store.largest_record_bytes(),
+          .request_bytes = store.largest_request_bytes()};
 }
 
 }  // namespace sluice

@@ -16,6 +16,7 @@ struct IoFigure {
 struct IoBenchEnd {
   IoFigure read, write, mixed;
   std::string queue;  // the store's words for it
+  int64_t record_bytes = 0, request_bytes = 0;  // of the largest: a small store has smaller ones than were asked for
 };
 
 // Medians over `rounds`. With kMixed both directions are always under way: read and write are each one's share.

@@ -212,7 +212,7 @@ PassEnd IoStore::run(Direction direction) {
 
 PassEnd IoStore::run_bare_requests(Direction direction) {
   const int64_t head_bytes = RecordStore::file_bytes(geometry_, Precision::kBf16) - 2 * record_bytes_;
-  const int64_t block_bytes = std::min(options_.block_bytes, largest_bytes_);  // no request of the store is larger
+  const int64_t block_bytes = largest_request_bytes();
   BareRun bare{.op = direction == Direction::kRead    ? BareOp::kRead
                      : direction == Direction::kWrite ? BareOp::kWrite
                                                       : BareOp::kAlternate,

@@ -1,6 +1,7 @@
 // A record store to be measured, and bare requests on its very files. The files lose their names as soon as they are
 // made, and signals wait until they have: nothing is left however the process ends, unless it is killed just then.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -55,6 +56,8 @@ class IoStore {
 
   const RequestTimes& times() const { return times_; }
   std::string describe() const { return store_->describe(); }
+  int64_t largest_record_bytes() const { return largest_bytes_; }
+  int64_t largest_request_bytes() const { return std::min(options_.block_bytes, largest_bytes_); }
 
  private:
   struct Slot {

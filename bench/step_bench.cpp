@@ -52,7 +52,7 @@ class StepBench {
       }
       ++figures_.measured_steps;
       if (end_.speculated != Speculated::kNone) ++figures_.early_steps;
-      if (end_.speculated == Speculated::kWrong) ++wrong_steps_;
+      if (end_.speculated == Speculated::kWrong) ++figures_.wrong_steps;
       if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
     }
     figures_.steps_ms.push_back(ms.mean(interval));
@@ -83,7 +83,7 @@ class StepBench {
     figures_.step_ms = median(figures_.steps_ms);
     figures_.commit_interval = engine_.plan().commit_interval;
     for (size_t lane = 0; lane < kLaneCount; ++lane) figures_.exposed_ms[lane] = median(exposed_ms_[lane]);
-    const bool again = 2 * wrong_steps_ > figures_.measured_steps;
+    const bool again = 2 * figures_.wrong_steps > figures_.measured_steps;
     if (again && options_.plan.update == UpdateMode::kReplay) figures_.passes = 2;
     for (size_t which = 0; which < figures_.replays.size(); ++which) {
       ReplayFigure& figure = figures_.replays[which];
@@ -104,8 +104,7 @@ class StepBench {
   const StepBenchOptions& bench_;
   StepCeilings ceilings_;
   StepFigures figures_;
-  StepEnd end_;          // of the last step
-  int wrong_steps_ = 0;  // of the measured ones
+  StepEnd end_;  // of the last step
   std::array<std::vector<double>, kLaneGroupCount> replays_ms_, ceilings_ms_;
   std::array<std::vector<double>, kLaneCount> exposed_ms_;
 };
@@ -122,7 +121,7 @@ StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compu
 Compute waiting_compute(const ModelSpec& model, double ms_per_visit) {
   size_t parameters = 0;
   for (const PartitionSpec& partition : model.partitions) parameters += partition.parameters.size();
-  const auto value = static_cast<float>(kWaitingNorm / std::sqrt(static_cast<double>(parameters)));
+  const double value = kWaitingNorm / std::sqrt(static_cast<double>(parameters));
   const int last = static_cast<int>(model.visits.size()) - 1;
   return [=](Use& use) {
     const bool backward = use.pass() == Pass::kBackward;
@@ -130,7 +129,8 @@ Compute waiting_compute(const ModelSpec& model, double ms_per_visit) {
     const auto until =
         std::chrono::steady_clock::now() + std::chrono::duration<double, std::milli>(ms_per_visit * times);
     if (backward) {
-      for (size_t i = 0; i < use.weights().size(); ++i) use.open_gradient(static_cast<int>(i))[0] += value;
+      const auto scaled = static_cast<float>(value * use.loss_scale());
+      for (size_t i = 0; i < use.weights().size(); ++i) use.open_gradient(static_cast<int>(i))[0] += scaled;
     }
     std::this_thread::sleep_until(until);
   };

@@ -45,6 +45,7 @@ struct StepFigures {
   double grad_norm = 0;                     // of the last step
   int clipped_steps = 0;                    // of the measured ones
   int early_steps = 0;                      // of them: with updates in the backward
+  int wrong_steps = 0;                      // of them: whose early updates were undone
   int passes = 1;                           // 2: most steps ran again (UpdateMode::kReplay); replays count twice
 };
 // `options` are those that the engine was made with.
@@ -53,7 +54,7 @@ StepFigures bench_step(Engine& engine, const EngineOptions& options, const Compu
 
 // Compute that waits, using no CPU: a visit's forward X ms for each micro-batch, its backward 3 X, the last visit 4 X.
 // Its gradients are zero but for one element of every parameter; their norm is kWaitingNorm, with any number of
-// micro-batches.
+// micro-batches and any loss scale, and a little more where several visits use one partition.
 constexpr double kWaitingNorm = 0.1;
 Compute waiting_compute(const ModelSpec& model, double ms_per_visit);
 

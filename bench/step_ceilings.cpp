@@ -178,15 +178,15 @@ void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
 double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
   const int64_t wanted = replayed[Lane::kRead].bytes + replayed[Lane::kWrite].bytes;
   if (wanted == 0) return 0;
-  // As much as the halves hold, in the same proportion.
+  // As much as the halves hold, in the same proportion, and a request where there is less.
   const double share =
       std::min(1.0, static_cast<double>(kHalfBytes) /
                         static_cast<double>(std::max(replayed[Lane::kRead].bytes, replayed[Lane::kWrite].bytes)));
   const auto part = [&](int64_t bytes) {
-    return static_cast<int64_t>(static_cast<double>(bytes) * share) / kRequestBytes * kRequestBytes;
+    const auto whole = static_cast<int64_t>(static_cast<double>(bytes) * share) / kRequestBytes * kRequestBytes;
+    return bytes > 0 ? std::max(whole, kRequestBytes) : 0;
   };
   const int64_t read_bytes = part(replayed[Lane::kRead].bytes), write_bytes = part(replayed[Lane::kWrite].bytes);
-  if (read_bytes + write_bytes == 0) return 0;
   const int64_t begin = now_ns();
   transfer(read_bytes, write_bytes);
   return ms_since(begin) * static_cast<double>(wanted) / static_cast<double>(read_bytes + write_bytes);

@@ -20,7 +20,6 @@ constexpr int64_t kHostBytes = 64 * kMiB, kHostDeviceBytes = 32 * kMiB, kGpuByte
 constexpr int64_t kCopyBytes = 2 * kMiB, kCopies = 8;
 constexpr int64_t kChunkElements = 4 * kMiB;
 constexpr int64_t kLargestElement = 20;  // bytes of its planes: four of 4 and closed gradients of 4
-constexpr int kSmallValue = 0x3c;        // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
 
 class DeviceProbe final : private CopySink {
  public:

@@ -122,7 +122,7 @@ void Engine::Impl::end_unit(UnitKind kind) {
   if (kind == UnitKind::kDrain && pending == Flag::kYes) kept_valid = Flag::kNo;
   if (order.commit == UpdateOrder::Commit::kDue) unsaved = commit_asked_for = Flag::kNo;
   pending = Flag::kNo;
-  prefetched = half_read_ahead(kind);
+  prefetched = half_prefetched(kind);
   speculated = Speculated::kNone;
   if (updates_early(kind)) settle_speculation();
 }
@@ -187,12 +187,10 @@ StepEnd Engine::Impl::finish_step() {
     end_unit(unit_kind);
     if (must_run_again()) {
       known_scale = clipped.scale;
-      return StepEnd{.step = captured.step,
-                     .loss = loss_sum / plan.options.micro_batches,
-                     .grad_norm = clipped.norm,
-                     .loss_scale = captured.loss_scale,
-                     .speculated = speculated,
-                     .run_again = true};
+      StepEnd first_run = measured_step();
+      first_run.speculated = speculated;
+      first_run.run_again = true;
+      return first_run;
     }
     return end_step();
   });
@@ -211,13 +209,18 @@ bool Engine::Impl::must_run_again() {
   return true;
 }
 
+// Of the step that is to end, or to run again.
+StepEnd Engine::Impl::measured_step() const {
+  return {.step = captured.step + 1,
+          .loss = loss_sum / plan.options.micro_batches,
+          .grad_norm = clipped.norm,
+          .loss_scale = captured.loss_scale};
+}
+
 StepEnd Engine::Impl::end_step() {
-  StepEnd end{.step = captured.step + 1,
-              .loss = loss_sum / plan.options.micro_batches,
-              .grad_norm = clipped.norm,
-              .loss_scale = captured.loss_scale,
-              .skipped = !clipped.finite,
-              .speculated = known_scale ? Speculated::kWrong : speculated};
+  StepEnd end = measured_step();
+  end.skipped = !clipped.finite;
+  end.speculated = known_scale ? Speculated::kWrong : speculated;
   known_scale.reset();
   captured.step = end.step;
   captured.applied_steps += end.skipped ? 0 : 1;

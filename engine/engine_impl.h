@@ -101,6 +101,7 @@ class Engine::Impl final : public LaneWork {
   void run_control_hops();  // close and clip, where they head the compute lane
   void close_partition(const Hop& hop);
   void clip();
+  StepEnd measured_step() const;
   StepEnd end_step();
   [[noreturn]] void report_non_finite() const;
 

@@ -142,8 +142,9 @@ void Engine::Impl::open_step() {
 
 // The host arena is still empty: it is the memory that the store will use, and already counted.
 void Engine::Impl::probe(StoreOptions& store_options) const {
-  constexpr int64_t kMostBytes = 64 * kMiB;
-  const std::span<std::byte> memory = host.span().first(static_cast<size_t>(std::min(host.bytes(), kMostBytes)));
+  constexpr int64_t kMostBytes = 64 * kMiB;  // for each drive
+  const int64_t memory_bytes = kMostBytes * static_cast<int64_t>(store_options.folders().size());
+  const std::span<std::byte> memory = host.span().first(static_cast<size_t>(std::min(host.bytes(), memory_bytes)));
   // A small store is not worth many bytes.
   IoProbeOptions probe{.folders = store_options.folders(),
                        .memory = memory,

@@ -27,12 +27,14 @@ UnitCosts::UnitCosts(const Plan& plan, const StepSpeeds& speeds, const UnitProgr
 std::vector<double> UnitCosts::average_work_ms() const {
   const double commits = 1.0 / plan_.commit_interval;
   const std::vector<HopCost>&with = of_step(Commits::kYes), &without = of_step(Commits::kNo);
+  const double of_gpu = std::min<double>(machine_.update_threads, machine_.cores) / machine_.update_threads;
   std::vector<double> work_ms;
   work_ms.reserve(with.size());
   for (size_t hop = 0; hop < with.size(); ++hop) {
     double ms = commits * with[hop].work_ms;
     if (!without.empty()) ms += (1 - commits) * without[hop].work_ms;
-    work_ms.push_back(ms);
+    const bool takes_no_core = unit_.program.hops()[hop].lane == Lane::kUpdate && with[hop].cores == 0;
+    work_ms.push_back(takes_no_core ? of_gpu * ms : ms);
   }
   return work_ms;
 }

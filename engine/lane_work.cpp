@@ -44,7 +44,7 @@ bool Engine::Impl::due(const Hop& hop) {
   }
   const auto ahead = [&] {
     const UpdateHalf half = update_half(unit_kind);
-    return prefetched == half && plan.is_read_ahead(half, hop.index);
+    return prefetched == half && plan.is_prefetched(half, hop.index);
   };
   switch (hop.when) {
     case When::kAlways:

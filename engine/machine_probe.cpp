@@ -33,7 +33,6 @@ constexpr int64_t kFillingBlockBytes = 4 * kMiB;
 constexpr int64_t kMemoryBytes = 128 * kMiB;      // of the drives' requests
 constexpr int64_t kLeastMemoryBytes = 16 * kMiB;  // ... of each drive's
 constexpr int64_t kUpdatedElements = 4 * kMiB;    // by all threads: 56 MiB in bf16
-constexpr int kSmallValue = 0x3c;                 // as every byte of a bf16, fp16 or fp32 it is a number near 0.01 or 1
 
 // The drives of a store, all at once, by its kind of queue.
 class Drives {

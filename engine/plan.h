@@ -44,7 +44,8 @@ struct PlanOptions {
   std::vector<int64_t> graph_bytes;
   int micro_batches = 1;       // gradient accumulation
   int64_t chunk_elements = 0;  // 0: derived from the host budget
-  // 0: auto: 1 when any state's home is NVMe, else kCommitRarely; where speeds are known and not all state is at home
+  // 0: auto: 1 when any state's home is NVMe, or where updates that were early may have to be undone (kSpeculative,
+  // kReplay), else kCommitRarely; where speeds are known and not all state is at home
   // on NVMe, the other one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a
   // seventh. In place of kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted to
   // add 3 % to a step or less, or the largest of them of which so many steps are predicted to take a minute or less.
@@ -129,7 +130,7 @@ struct Plan {
   std::vector<ChunkHomes> chunks;
   std::vector<int> update_order;                            // chunks, in the order in which forward needs them
   std::vector<UpdateTime> update_times;                     // per chunk
-  std::array<std::vector<bool>, kUpdateHalves> read_ahead;  // by UpdateHalf, per chunk: by the unit before
+  std::array<std::vector<bool>, kUpdateHalves> prefetched;  // by UpdateHalf, per chunk: read by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
   std::vector<int64_t> graphs;  // per visit: where the graphs of its micro-batches are kept, in turn; -1: they are not
@@ -158,7 +159,7 @@ struct Plan {
   UpdateLayout update_layout(int chunk) const;
   bool speculated(int chunk) const { return update_times[chunk] == UpdateTime::kEarly; }
   bool any_speculated() const;
-  bool is_read_ahead(UpdateHalf half, int chunk) const { return read_ahead[static_cast<size_t>(half)][chunk]; }
+  bool is_prefetched(UpdateHalf half, int chunk) const { return prefetched[static_cast<size_t>(half)][chunk]; }
   TensorHome tensor(int index, int micro_batch) const { return tensors[index * options.micro_batches + micro_batch]; }
   // kNowhere: there is one contribution alone.
   OpenSlot tensor_open(int index, int micro_batch) const {

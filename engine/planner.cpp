@@ -11,8 +11,6 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kLargestChunkElements = int64_t{4} << 20;
-constexpr int64_t kSmallestDefaultChunkElements = 1024;
 constexpr double kFewEarly = 0.25;  // of updates
 
 // Gives item i of `count` its home by shares in canonical order.
@@ -60,9 +58,8 @@ int64_t Planner::Impl::slot_bytes(int64_t elements) const {
 
 int64_t Planner::Impl::chunk_elements(int64_t host_bytes) const {
   if (options_.chunk_elements > 0) return options_.chunk_elements;
-  int64_t elements = kLargestChunkElements;
-  while (elements > kSmallestDefaultChunkElements && kWantedUpdateSlots * slot_bytes(elements) > host_bytes / 4)
-    elements /= 2;
+  int64_t elements = kLargestDefaultChunk;
+  while (elements > kSmallestDefaultChunk && kWantedUpdateSlots * slot_bytes(elements) > host_bytes / 4) elements /= 2;
   return elements;
 }
 
@@ -70,9 +67,9 @@ std::vector<int64_t> Planner::Impl::chunk_sizes(int64_t host_bytes) const {
   const int64_t elements = chunk_elements(host_bytes);
   if (options_.chunk_elements > 0) return {elements};
   std::vector<int64_t> sizes{elements};
-  if (elements > kSmallestDefaultChunkElements) sizes.push_back(elements / 2);
+  if (elements > kSmallestDefaultChunk) sizes.push_back(elements / 2);
   const int64_t all = model_.elements();
-  for (int64_t more = 2 * elements; more <= kLargestChunkElements && more / 2 < all; more *= 2) sizes.push_back(more);
+  for (int64_t more = 2 * elements; more <= kLargestDefaultChunk && more / 2 < all; more *= 2) sizes.push_back(more);
   std::erase_if(sizes, [&](int64_t each) { return all / each > host_bytes / kLeastTableBytesOfAChunk; });
   return sizes;
 }

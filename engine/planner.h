@@ -17,6 +17,9 @@
 
 namespace sluice {
 
+// Of chunks whose size is derived, in elements.
+constexpr int64_t kSmallestDefaultChunk = 1024, kLargestDefaultChunk = int64_t{4} << 20;
+
 struct Budgets {
   int64_t device_bytes = 0, host_bytes = 0;
 };

@@ -154,7 +154,7 @@ class Planner::Impl {
   void assign_scratch(Plan& plan) const;
   void choose_update_times(Plan& plan) const;
   static void spread_early_updates(Plan& plan, double share);
-  static void choose_read_ahead(Plan& plan);
+  static void choose_prefetched(Plan& plan);
   void describe(Plan& plan) const;
   void count_moves(Plan& plan, const UnitProgram& steady) const;
 

@@ -82,7 +82,7 @@ void Planner::Impl::assign_offsets(Plan& plan) const {
   }
   plan.host_arena_bytes = round_up(host.end(), kPlaneAlignmentBytes);
   choose_update_times(plan);
-  choose_read_ahead(plan);
+  choose_prefetched(plan);
   assign_scratch(plan);
 }
 
@@ -137,16 +137,16 @@ void Planner::Impl::spread_early_updates(Plan& plan, double share) {
 }
 
 // What can be read ahead without wrapping: into the buffers that the next unit's first updates will take.
-void Planner::Impl::choose_read_ahead(Plan& plan) {
+void Planner::Impl::choose_prefetched(Plan& plan) {
   for (const UpdateHalf half : {UpdateHalf::kAll, UpdateHalf::kDeferred}) {
-    std::vector<bool>& read_ahead = plan.read_ahead[static_cast<size_t>(half)];
-    read_ahead.assign(plan.chunks.size(), false);
+    std::vector<bool>& prefetched = plan.prefetched[static_cast<size_t>(half)];
+    prefetched.assign(plan.chunks.size(), false);
     int64_t bytes = 0;
     for (const int c : plan.update_order) {
       if (half == UpdateHalf::kDeferred && plan.speculated(c)) continue;
       bytes += plan.update_layout(c).bytes;
       if (bytes > plan.host_update.bytes) break;
-      read_ahead[c] = true;
+      prefetched[c] = true;
     }
   }
 }

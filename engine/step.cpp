@@ -126,7 +126,7 @@ Step::Slot Step::take_slot(int chunk) {
 // Weights are read whether or not they change where the visit needs them. A drain serves no visit, and weights kept on
 // the device are there while they do not change.
 When Step::weights_read_when(int chunk) const {
-  const bool ahead = plan_.is_read_ahead(half_, chunk);
+  const bool ahead = plan_.is_prefetched(half_, chunk);
   if (kind_ == UnitKind::kDrain) return ahead ? When::kPendingNotPrefetched : When::kPending;
   if (plan_.kept_offset[verbs_.chunk(chunk).partition] >= 0) {
     return ahead ? When::kStaleNotPrefetched : When::kStaleOnDevice;
@@ -136,7 +136,7 @@ When Step::weights_read_when(int chunk) const {
 
 WeightsInHost Step::update_chunk(int chunk) {
   const ChunkHomes& homes = plan_.chunks[chunk];
-  const bool ahead = plan_.is_read_ahead(half_, chunk);
+  const bool ahead = plan_.is_prefetched(half_, chunk);
   const Slot slot = take_slot(chunk);
   UnverifiedState state{{}, chunk, slot.at(slot.layout.state, homes.state_offset)};
   if (homes.state == Home::kNvme) {
@@ -166,7 +166,7 @@ WeightsInHost Step::update_chunk(int chunk) {
 bool Step::updates_wait_for_buffers() const {
   if (updates_early(kind_)) return false;
   return std::any_of(plan_.update_order.begin(), plan_.update_order.end(),
-                     [this](int c) { return plan_.update_layout(c).bytes > 0 && !plan_.is_read_ahead(half_, c); });
+                     [this](int c) { return plan_.update_layout(c).bytes > 0 && !plan_.is_prefetched(half_, c); });
 }
 
 // Writes, or copies to the store, what is at home in host memory or on the device of the chunks that have waited the
@@ -222,14 +222,15 @@ void Step::fetch_partition(int p, int64_t at) {
     if (on_device(c)) passage_.bring_records(c);  // before any update: to verify is work for the same lane
   }
   for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
-    const bool done = half_ == UpdateHalf::kDeferred && plan_.speculated(c);  // by the unit before
-    const bool kept_gradient = plan_.chunks[c].gradient != Home::kNowhere;
+    const bool by_unit_before = half_ == UpdateHalf::kDeferred && plan_.speculated(c);
+    const bool is_due = first && !by_unit_before;
+    const bool has_gradient = plan_.chunks[c].gradient != Home::kNowhere;  // else its step has updated it, or runs again
     if (on_device(c)) {
-      if (first && !done && kept_gradient) update_on_device(c);
+      if (is_due && has_gradient) update_on_device(c);
       continue;
     }
-    if (first && !done) undo(c);
-    if (first && !done && kept_gradient) {
+    if (is_due) undo(c);
+    if (is_due && has_gradient) {
       const WeightsInHost fresh = update_chunk(c);
       if (needed) verbs_.upload(fresh, at, when);
     } else if (needed) {
@@ -322,9 +323,9 @@ void Step::speculate_in_host(int visit, ClosedOnDevice closed, const Slot& slot)
 // that the next unit's first updates will take.
 void Step::prefetch() {
   update_ring_.rewind();
-  const UpdateHalf next = *half_read_ahead(kind_);
+  const UpdateHalf next = *half_prefetched(kind_);
   for (const int c : plan_.update_order) {
-    if (!plan_.is_read_ahead(next, c)) continue;
+    if (!plan_.is_prefetched(next, c)) continue;
     const Slot slot = take_slot(c);
     if (slot.layout.state >= 0) verbs_.swap_in(StateInStore{{}, c}, slot.base + slot.layout.state, When::kAlways);
     if (slot.layout.weights >= 0) verbs_.swap_in(WeightsInStore{{}, c}, slot.base + slot.layout.weights, When::kAlways);

@@ -59,7 +59,7 @@ UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind);
 bool updates_early(UnitKind kind);
 UpdateHalf update_half(UnitKind kind);
 // A training unit reads the records of the next unit's first updates, if that has this update half.
-std::optional<UpdateHalf> half_read_ahead(UnitKind kind);
+std::optional<UpdateHalf> half_prefetched(UnitKind kind);
 // Has this hop something to do in the middle of a run: a step is pending, was not clipped, and is committed?
 bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop);
 

@@ -49,7 +49,7 @@ bool updates_early(UnitKind kind) {
   return kind == UnitKind::kTrainSpeculative || kind == UnitKind::kTrainSpeculativeAnew;
 }
 
-std::optional<UpdateHalf> half_read_ahead(UnitKind kind) {
+std::optional<UpdateHalf> half_prefetched(UnitKind kind) {
   if (updates_early(kind)) return UpdateHalf::kDeferred;
   if (kind == UnitKind::kTrain) return UpdateHalf::kAll;
   return std::nullopt;
@@ -61,7 +61,7 @@ bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
     case When::kNotPrefetched:
     case When::kStaleNotPrefetched: {
       const UpdateHalf half = update_half(kind);
-      return half_read_ahead(kind) != half || !plan.is_read_ahead(half, hop.index);
+      return half_prefetched(kind) != half || !plan.is_prefetched(half, hop.index);
     }
     case When::kMispredicted:
     case When::kNotOnDevice:

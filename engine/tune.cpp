@@ -8,6 +8,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "engine/planner.h"
 
 namespace sluice {
 namespace {
@@ -16,7 +17,7 @@ constexpr int kRounds = 2;               // of both lines
 constexpr double kAlike = 0.01;          // predictions so near to each other say nothing
 constexpr int64_t kMostTimesLarger = 8;  // micro-batches
 constexpr int64_t kMostChunks = 64;      // of the largest partition
-constexpr int64_t kSmallestChunk = 1024, kCommonChunk = int64_t{1} << 20, kLargestChunk = int64_t{4} << 20;
+constexpr int64_t kCommonChunk = int64_t{1} << 20;
 
 class Search {
  public:
@@ -146,7 +147,7 @@ std::vector<int64_t> micro_batch_sizes(int64_t samples_of_step, int64_t given) {
 
 std::vector<int64_t> chunk_sizes(int64_t largest_partition_elements, int64_t given) {
   std::vector<int64_t> sizes;
-  for (int64_t size = kSmallestChunk; size <= kLargestChunk; size *= 2) {
+  for (int64_t size = kSmallestDefaultChunk; size <= kLargestDefaultChunk; size *= 2) {
     if (size >= kCommonChunk || size * kMostChunks >= largest_partition_elements) sizes.push_back(size);
     if (size >= largest_partition_elements) break;
   }

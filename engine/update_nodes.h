@@ -23,7 +23,6 @@ struct UpdateRanges {
 
 class UpdateNodes {
  public:
-  UpdateNodes() = default;  // no group has any memory: every group may update every chunk
   // Updates in the order of their units. One whose state lies where an earlier one's began (a ring's buffer) stays with
   // that one's group; another goes to the group with the least work for each of its threads, and takes its memory with
   // it.

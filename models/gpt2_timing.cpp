@@ -10,6 +10,7 @@
 #include "core/geometry.h"
 #include "core/median.h"
 #include "engine/plan.h"
+#include "engine/probe_time.h"
 #include "libtorch/stand_in_turn.h"
 #include "libtorch/visit_memory.h"
 #include "offload/device_wait.h"
@@ -21,7 +22,6 @@ constexpr int64_t kMoreThanCachesBytes = int64_t{64} << 20;
 
 // With small numbers everywhere.
 std::unique_ptr<Device> make_filled_device(DeviceKind kind, int64_t bytes) {
-  constexpr int kSmallValue = 0x3c;  // every byte of a bf16 or fp32 this: about 0.01
   std::unique_ptr<Device> device = make_device(kind, bytes);
   const std::vector<std::byte> values(static_cast<size_t>(kMiB), std::byte{kSmallValue});
   for (int64_t at = 0; at < bytes; at += kMiB) {

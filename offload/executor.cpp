@@ -287,12 +287,12 @@ bool Executor::take_told() {
 }
 
 // Of a queue that broke nothing is known any more: what it still reports is not waited for, nor counted.
-bool Executor::poll_store(Wait wait) {
+void Executor::poll_store(Wait wait) {
   if (store_broke_) {
-    if (wait == Wait::kNo) return false;
+    if (wait == Wait::kNo) return;
     std::unique_lock lock(mutex_);
     thread_wakes_.wait(lock, [this] { return !told_.empty(); });
-    return false;
+    return;
   }
   StoreCompletion done[16];
   size_t count = 0;
@@ -306,7 +306,6 @@ bool Executor::poll_store(Wait wait) {
     }
   }
   for (size_t i = 0; i < count; ++i) complete(static_cast<int>(done[i].tag), done[i].error);
-  return count > 0;
 }
 
 // What has been under way since the last hop began or ended.

@@ -101,7 +101,6 @@ class Executor final : private CopySink {
   // End of an update hop. Any thread.
   void ended(int hop, std::exception_ptr error) noexcept;
 
-  int64_t memory_bytes() const;
   static int64_t bytes_per_hop() { return sizeof(HopState) + 2 * sizeof(int64_t); }  // of Parts::max_hops
 
  private:
@@ -152,7 +151,7 @@ class Executor final : private CopySink {
   void complete(int hop, const std::exception_ptr& error);
   void settle(int hop, int64_t now);
   bool take_told();
-  bool poll_store(Wait wait);
+  void poll_store(Wait wait);
   bool idle() const;
   void fail(const std::exception_ptr& error);
   void take_back_released();

@@ -118,12 +118,6 @@ void Executor::copied(uint64_t tag, std::exception_ptr error) noexcept {
   ended(static_cast<int>(tag), std::move(error));
 }
 
-int64_t Executor::memory_bytes() const {
-  return static_cast<int64_t>(states_.capacity() * sizeof(HopState) +
-                              (begin_ns_.capacity() + end_ns_.capacity()) * sizeof(int64_t) +
-                              (told_.capacity() + taken_.capacity()) * sizeof(Told));
-}
-
 void Executor::name_rows(TraceWriter& to) {
   for (int lane = 0; lane < kLaneCount; ++lane) to.name_row(lane, name_of(static_cast<Lane>(lane)));
 }

@@ -42,13 +42,13 @@ std::string_view name_of(Verb verb);
 enum class When : uint8_t {
   kAlways,
   kPending,               // the last step's update is still to be applied
-  kPendingNotPrefetched,  // ... and its state was not read ahead by the unit before
+  kPendingNotPrefetched,  // ... and its records were not read by the unit before
   kPendingOrSummed,       // ... or there is a sum to be taken: for a commit, or to verify what a visit takes
-  kNotPrefetched,         // weights that the unit before may have read ahead
+  kNotPrefetched,         // weights that the unit before may have read
   kCommitDirty,           // a commit is due and the record, at home in memory, has changed since it was written
   kCommit,                // a commit is due
   kStaleOnDevice,         // weights kept on the device that are not there, or are about to change
-  kStaleNotPrefetched,    // ... and were not read ahead by the unit before
+  kStaleNotPrefetched,    // ... and were not read by the unit before
   kSpeculating,           // an update in the backward, unless the step has been given up
   kMispredicted,          // the last step's updates in the backward must be undone
   kNotOnDevice,           // records at home on the device that are not there yet, no longer, or updated wrongly
@@ -60,7 +60,9 @@ struct Hop {
   When when = When::kAlways;
   Group group = Group::kWeights;  // of what moves, for swaps, verify, seal, copies
   int32_t visit = -1;
-  int32_t index = -1;     // chunk; of kActivations tensor x micro-batches + micro-batch; of close its partition
+  // Chunk; where a visit is named: of compute the micro-batch, of close and of copies of an open gradient (kGradient)
+  // the partition, of kActivations tensor x micro-batches + micro-batch.
+  int32_t index = -1;
   int32_t operands = -1;  // of update and compute: index into the builder's side tables; of swap, verify and seal: the
                           // scratch extent, -1: the record
   int64_t host_offset = -1;    // where in the host arena

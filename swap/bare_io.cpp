@@ -16,6 +16,8 @@
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/median.h"
+#include "swap/advice.h"
 #include "swap/drive.h"
 #include "swap/drive_folders.h"
 
@@ -24,8 +26,9 @@ namespace {
 
 constexpr int64_t kMostScratchBytes = 64 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kMemoryBytes = 16 * kMiB;
-constexpr int64_t kShareUnitBytes = 4096;     // requests are aligned to it
-constexpr int64_t kMeasuredNs = 200'000'000;  // each way
+constexpr int64_t kShareUnitBytes = 4096;  // requests are aligned to it
+constexpr int kRounds = 3;
+constexpr int64_t kRoundNs = 70'000'000;  // each way
 
 std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed) {
   switch (error_number) {
@@ -34,8 +37,9 @@ std::string advice_for(int error_number, const std::filesystem::path& folder, in
     case EPERM:
       return "make the drive and the folder writable, or give another folder (sluice.nvme, StoreOptions::folder, of a "
              "benchmark --path)";
-    case ENOSPC:
-    case EDQUOT: {
+    case EDQUOT:
+      return kOverQuota;
+    case ENOSPC: {
       const int64_t free = free_drive_bytes({&folder, 1});
       return fmt::format(
           "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive "
@@ -233,6 +237,30 @@ class BareLoop {
   int64_t depth_ = 0, blocks_ = 0;    // of each range
 };
 
+class MeasuredDrive {
+ public:
+  MeasuredDrive(const std::filesystem::path& folder, int64_t scratch_bytes) : scratch_(folder, scratch_bytes) {}
+  void add_round(IoQueue& queue, std::span<std::byte> memory, const Clock& clock) {
+    BareRun run{.op = BareOp::kWrite,
+                .ranges = {scratch_.whole()},
+                .bytes = scratch_.whole().bytes,
+                .depth = queue.depth(),
+                .memory = memory,
+                .clock = clock};
+    if (write_.empty()) run_bare(queue, run);  // the first write of a block costs more than the next ones
+    run.bytes = INT64_MAX;
+    run.limit_ns = kRoundNs;
+    write_.push_back(run_bare(queue, run).gb_per_s());
+    run.op = BareOp::kRead;
+    read_.push_back(run_bare(queue, run).gb_per_s());
+  }
+  DriveSpeed speed() const { return {.read_gb_per_s = median(read_), .write_gb_per_s = median(write_)}; }
+
+ private:
+  ScratchFile scratch_;
+  std::vector<double> read_, write_;
+};
+
 }  // namespace
 
 void check_whole(const IoCompletion& completion, int64_t bytes, const std::filesystem::path& path) {
@@ -248,31 +276,30 @@ void check_whole(const IoCompletion& completion, int64_t bytes, const std::files
 
 BareEnd run_bare(IoQueue& queue, const BareRun& run) { return BareLoop(queue, run).run(); }
 
-std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options,
-                                        const Clock& clock) {
-  const int64_t room = std::min(free_drive_bytes({&folder, 1}) / 2, most_file_bytes());
-  const int64_t scratch_bytes = std::min(kMostScratchBytes, room / kMiB * kMiB);
-  if (scratch_bytes < kLeastScratchBytes) return std::nullopt;
-  const ScratchFile scratch(folder, scratch_bytes);
+std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& options, const Clock& clock) {
   const Arena memory(kMemoryBytes);
-  IoQueueOptions queue_options = options.queue;
+  std::vector<std::optional<MeasuredDrive>> drives;
+  for (const std::filesystem::path& folder : options.folders()) {
+    const int64_t room = std::min(free_drive_bytes({&folder, 1}) / 2, most_file_bytes());
+    const int64_t scratch_bytes = std::min(kMostScratchBytes, room / kMiB * kMiB);
+    drives.emplace_back();
+    if (scratch_bytes >= kLeastScratchBytes) drives.back().emplace(folder, scratch_bytes);
+  }
+  IoQueueOptions queue_options = for_drives(options.queue, 1);
   queue_options.memory = {memory.span()};
   queue_options.log = nullptr;
-  const auto queue = options.make_queue(queue_options);
-  BareRun run{.op = BareOp::kWrite,
-              .ranges = {scratch.whole()},
-              .bytes = scratch_bytes,
-              .depth = queue->depth(),
-              .memory = memory.span(),
-              .clock = clock};
-  run_bare(*queue, run);  // the first write of a block costs more than the next ones
-  run.bytes = INT64_MAX;
-  run.limit_ns = kMeasuredNs;
-  DriveSpeed speed;
-  speed.write_gb_per_s = run_bare(*queue, run).gb_per_s();
-  run.op = BareOp::kRead;
-  speed.read_gb_per_s = run_bare(*queue, run).gb_per_s();
-  return speed;
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::optional<MeasuredDrive>& drive : drives) {
+      if (!drive) continue;
+      const auto queue = options.make_queue(queue_options);
+      drive->add_round(*queue, memory.span(), clock);
+    }
+  }
+  std::vector<std::optional<DriveSpeed>> speeds;
+  for (const std::optional<MeasuredDrive>& drive : drives) {
+    speeds.push_back(drive ? std::optional(drive->speed()) : std::nullopt);
+  }
+  return speeds;
 }
 
 }  // namespace sluice

@@ -70,10 +70,10 @@ struct DriveSpeed {
   // Of bytes that go both ways, as state does in every step.
   double both_gb_per_s() const { return 2 / (1 / read_gb_per_s + 1 / write_gb_per_s); }
 };
-// A scratch file in the folder, written and read for about half a second, by the store's kind of queue. Takes 16 MiB of
-// memory meanwhile, and of the drive half of what is free there, 64 MiB or most_file_bytes() at the most. nullopt: less
-// than 8 MiB are free, or a file may not have 4 MiB.
-std::optional<DriveSpeed> measure_drive(const std::filesystem::path& folder, const StoreOptions& options,
-                                        const Clock& clock = now_ns);
+// Of each of the store's drives: a scratch file there, written and read for about half a second in all by the store's
+// kind of queue, in three rounds in which the drives take turns, so that what disturbs one of them for a while decides
+// nothing: medians. Takes 16 MiB of memory meanwhile, and of each drive half of what is free there, 64 MiB or
+// most_file_bytes() at the most. nullopt: less than 8 MiB are free, or a file may not have 4 MiB.
+std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& options, const Clock& clock = now_ns);
 
 }  // namespace sluice

@@ -304,7 +304,10 @@ void Drive::cut(int64_t bytes) {
   if (error_number == EFBIG) {
     fail("allocation", path_, error_number, advice_beyond_limit(bytes));
   }
-  if (error_number == ENOSPC || error_number == EDQUOT) {
+  if (error_number == EDQUOT) {
+    fail("allocation", path_, error_number, fmt::format("{} bytes are needed: {}", bytes - this->bytes(), kOverQuota));
+  }
+  if (error_number == ENOSPC) {
     refuse_space(path_, bytes - this->bytes(), space_of(file_).free);
   }
   fail("allocation", path_, error_number, with_folders("give a folder on a local drive with ext4 or xfs"));

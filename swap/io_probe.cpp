@@ -57,8 +57,8 @@ class Rounds {
     for (int rounds = 1; rounds < kRounds && has_time_after(rounds); ++rounds) round();
     std::vector<IoTrial> trials;
     for (const Figures& each : figures_) {
-      trials.push_back(
-          {.settings = each.settings, .read_gb_per_s = median(each.read), .write_gb_per_s = median(each.write)});
+      trials.push_back({.settings = each.settings,
+                        .speed = {.read_gb_per_s = median(each.read), .write_gb_per_s = median(each.write)}});
     }
     return trials;
   }
@@ -118,10 +118,10 @@ class Rounds {
 
 IoProbe probe_io(const IoProbeOptions& options) {
   IoProbe probe{.trials = Rounds(options).run()};
-  double bar = kWorthChanging * probe.trials.front().both_gb_per_s();
+  double bar = kWorthChanging * probe.trials.front().speed.both_gb_per_s();
   for (size_t i = 1; i < probe.trials.size(); ++i) {
-    if (probe.trials[i].both_gb_per_s() <= bar) continue;
-    bar = probe.trials[i].both_gb_per_s();
+    if (probe.trials[i].speed.both_gb_per_s() <= bar) continue;
+    bar = probe.trials[i].speed.both_gb_per_s();
     probe.best = i;
   }
   return probe;
@@ -130,8 +130,8 @@ IoProbe probe_io(const IoProbeOptions& options) {
 std::string describe(const IoTrial& trial) {
   return fmt::format("{}, blocks of {}, depth {}: reads {:.2f}, writes {:.2f} GB/s",
                      trial.settings.backend == IoBackend::kThreads ? "threads" : "io_uring",
-                     format_bytes(trial.settings.block_bytes), trial.settings.depth, trial.read_gb_per_s,
-                     trial.write_gb_per_s);
+                     format_bytes(trial.settings.block_bytes), trial.settings.depth, trial.speed.read_gb_per_s,
+                     trial.speed.write_gb_per_s);
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "swap/bare_io.h"
 #include "swap/io_queue.h"
 
 namespace sluice {
@@ -19,8 +20,7 @@ struct IoSettings {
 // Medians over the rounds.
 struct IoTrial {
   IoSettings settings;
-  double read_gb_per_s = 0, write_gb_per_s = 0;
-  double both_gb_per_s() const { return 2 / (1 / read_gb_per_s + 1 / write_gb_per_s); }
+  DriveSpeed speed;
 };
 
 struct IoProbeOptions {

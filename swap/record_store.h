@@ -181,7 +181,8 @@ class RecordStore {
   void verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress = {});
 
   // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read
-  // takes what was last written. A write goes to the slot that is not committed. Never two transfers of a record at
+  // takes what was last written. A write goes to the slot that is not committed; set_checksums() of its content comes
+  // before each. Never two transfers of a record at
   // once when one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks. At most
   // kMaxTransfers may be in flight: starting more is a programmer's error.
   void read(RecordId record, std::byte* into, uint64_t tag);
@@ -212,7 +213,7 @@ class RecordStore {
 
   RecordLayout layout(RecordId record) const;
   // CRC32C of each plane (seeded by plane_seed). The update pass sets those of the content that the next write() will
-  // take; checksums() are those of the content last written, which readers verify against.
+  // take, before it is called; checksums() are those of the content last written, which readers verify against.
   std::span<const uint32_t> checksums(RecordId record) const;
   void set_checksums(RecordId record, std::span<const uint32_t> crcs);
   // The error for a plane that does not verify: names path, slot's offset, chunk, group, plane, expected and found.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -274,19 +275,18 @@ uint64_t draw_store_number() {
 }
 
 std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock) {
+  const std::vector<std::optional<DriveSpeed>> measured = measure_drives(options, clock);
   std::vector<double> speeds;
-  double sum = 0;
-  for (const std::filesystem::path& folder : options.folders()) {
-    const std::optional<DriveSpeed> speed = measure_drive(folder, options, clock);
-    if (!speed) {
+  for (size_t drive = 0; drive < measured.size(); ++drive) {
+    if (!measured[drive]) {
       say(options.log, LogLevel::kWarning,
           fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
-                      folder.string()));
-      return std::vector<uint32_t>(options.folders().size(), 1);
+                      options.folders()[drive].string()));
+      return std::vector<uint32_t>(measured.size(), 1);
     }
-    speeds.push_back(speed->both_gb_per_s());
-    sum += speeds.back();
+    speeds.push_back(measured[drive]->both_gb_per_s());
   }
+  const double sum = std::reduce(speeds.begin(), speeds.end());
   std::vector<uint32_t> weights;
   for (const double speed : speeds)
     weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));

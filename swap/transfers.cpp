@@ -25,8 +25,9 @@ const char* name_of(IoOp op) {
 std::string advice_for(int error_number) {
   const auto then_go_on = [](std::string_view first) { return fmt::format("{}; then {}", first, kGoOn); };
   switch (error_number) {
-    case ENOSPC:
     case EDQUOT:
+      return then_go_on(kOverQuota);
+    case ENOSPC:
       return then_go_on("make room on the drive");
     case EROFS:
     case EACCES:

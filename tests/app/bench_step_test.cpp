@@ -110,6 +110,39 @@ TEST_F(BenchStepTest, the_clip_engages_where_the_waits_gradient_is_above_it) {
   EXPECT_THAT(clipped("0.01"), testing::ContainsRegex("gradient norm 0\\.[0-9]+, clipped in 2"));
 }
 
+TEST_F(BenchStepTest, the_clip_engages_in_fp16_whatever_the_loss_scale) {
+  const Ended ended = bench({"--rounds", "1", "--steps", "2", "--compute-ms-per-visit", "0", "--set",
+                             "gradient_clipping=0.01", "--set", "bf16.enabled=false", "--set", "fp16.enabled=true"});
+  EXPECT_THAT(ended.out, testing::ContainsRegex("gradient norm 0\\.[0-9]+, clipped in 2")) << ended.err;
+}
+
+TEST_F(BenchStepTest, of_early_updates_that_are_undone_predicts_nothing_and_says_so) {
+  std::vector<std::string> options = {"--rounds",
+                                      "1",
+                                      "--steps",
+                                      "2",
+                                      "--compute-ms-per-visit",
+                                      "0",
+                                      "--set",
+                                      "sluice.update=speculative",
+                                      "--set",
+                                      "gradient_clipping=0.01"};
+  EXPECT_THAT(bench(options).out, testing::HasSubstr("undone and done again"));
+  options.push_back("--json");
+  EXPECT_TRUE(json_of(bench(options).out)["predicted_step_ms"].is_null());
+  options[9] = "gradient_clipping=100";
+  EXPECT_TRUE(json_of(bench(options).out)["predicted_step_ms"].is_number());
+}
+
+TEST_F(BenchStepTest, on_two_drives_in_a_folder_that_was_not_there_leaves_none) {
+  const Ended ended = bench({"--rounds", "1", "--steps", "1", "--compute-ms-per-visit", "0", "--json", "--set",
+                             "sluice.nvme=[\"" + file("new/a") + "\", \"" + file("new/b") + "\"]"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_FALSE(fs::exists(file("new")));
+  // A step that moves less than a request has its share of what the drives reach, too.
+  EXPECT_TRUE(json_of(ended.out)["replay_percent_of_ceiling"]["nvme"].is_number()) << ended.out;
+}
+
 TEST_F(BenchStepTest, a_wait_that_is_none_is_refused) {
   const Ended ended = bench({"--compute-ms-per-visit", "-1"});
   EXPECT_EQ(ended.exit_code, 2);

@@ -48,7 +48,8 @@ TEST_F(PredictionTest, of_a_named_machine_follows_from_its_speeds_alone) {
 
 // 1411 chunks, whose plan is chosen among fewer: what is best there may not be best here.
 TEST_F(PredictionTest, of_many_small_chunks_is_never_longer_for_more_memory) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; of_a_named_machine_follows_from_its_speeds_alone runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; of_a_named_machine_follows_from_its_speeds_alone runs the same code";
   std::ofstream(file("machine.json")) << R"({
     "drives": 4, "read_gb_per_s": 26, "write_gb_per_s": 14, "mixed_gb_per_s": 18.2, "upload_gb_per_s": 126,
     "download_gb_per_s": 126, "update_ns_per_element": 0.159, "checksum_gb_per_s": 55, "close_gb_per_s": 5437,
@@ -326,7 +327,8 @@ TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
 }
 
 TEST_F(PredictionTest, of_this_machine_is_measured_anew_for_whatever_changes_its_speeds) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; of_this_machine_is_measured_once runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; of_this_machine_is_measured_once runs the same code";
   const auto words_of_plan = [&](const std::string& set) {
     const Ended ended = sluice({"plan", "@run.json", "--set", set});
     EXPECT_EQ(ended.exit_code, 0) << ended.err;

@@ -78,7 +78,8 @@ TEST_F(TuneTest, replaces_no_file_that_is_not_a_configuration) {
 }
 
 TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_out_gives) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
   const Ended ended = sluice(small_steps({"--out", file("mine.json"), "--data", file("text.txt"), "--trials", "9"}));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   for (const char* words : {"predicted", "measured", "tokens/s", "as given", "chosen", "mine.json"}) {
@@ -100,7 +101,8 @@ TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_o
 }
 
 TEST_F(TuneTest, a_configuration_that_does_not_fit_is_given_a_split_that_does) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
   const Ended ended =
       sluice(small_steps({"--json", "--set", "sluice.device_memory=64KiB", "--set", "sluice.host_memory=3MiB"}));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
@@ -132,7 +134,8 @@ TEST_F(TuneTest, a_file_that_is_there_stays_unless_out_names_it) {
 }
 
 TEST_F(TuneTest, an_interrupt_leaves_no_files) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
   for (const auto& [fault, signal] : {std::pair("interrupt-after-bytes", 2), std::pair("terminate-after-bytes", 15)}) {
     const Ended ended = sluice_with({fault, 200000}, small_steps({}));
     EXPECT_EQ(ended.exit_code, 128 + signal) << ended.err;
@@ -142,7 +145,8 @@ TEST_F(TuneTest, an_interrupt_leaves_no_files) {
 }
 
 TEST_F(TuneTest, tune_leaves_the_trace_of_a_training_run_alone) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; writes_a_configuration_that_trains runs the same code";
   fs::create_directory(file("drive"));
   std::ofstream(file("hops.json")) << "of a run";
   Json config = json_in("run.json");

@@ -250,6 +250,22 @@ TEST_F(Predict, updates_of_state_on_the_device_take_all_update_threads) {
   }
 }
 
+TEST_F(Predict, updates_by_a_gpu_are_no_work_of_the_hosts_cores) {
+  model_ = toy_model({.visits = 6, .elements = 30000}, Precision::kBf16);
+  const Plan plan = make_plan(model_, options_of(kAuto, {{HomeKind::kDevice, 1}}));
+  MachineSpeeds machine = endless();
+  machine.device_update_gb_per_s = 0.1;
+  machine.update_threads = 8;
+  std::array<Prediction, 2> predictions;
+  for (const size_t few : {0, 1}) {
+    machine.cores = few == 1 ? 1 : 16;
+    predictions[few] = predict(model_, plan, speeds(machine));
+    EXPECT_LE(predictions[few].alone(LaneGroup::kCpu), predictions[few].step_ms * 1.001) << machine.cores;
+  }
+  EXPECT_NEAR(predictions[1].alone(LaneGroup::kCpu), predictions[0].alone(LaneGroup::kCpu),
+              0.01 * predictions[0].alone(LaneGroup::kCpu));
+}
+
 TEST_F(Predict, a_drive_moves_no_faster_both_ways_at_once_than_one_way_alone) {
   const Plan plan = make_plan(model_, options_of(kHost, kNvme));
   MachineSpeeds machine = endless();

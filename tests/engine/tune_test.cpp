@@ -122,7 +122,8 @@ TEST_F(Tune, finds_what_trying_every_setting_finds) {
 }
 
 TEST_F(Tune, a_candidate_is_what_its_plan_is_predicted_to_take) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; finds_what_trying_every_setting_finds runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; finds_what_trying_every_setting_finds runs the same code";
   const TuneSearch found = search();
   ASSERT_GT(found.candidates.size(), 10u);
   for (const TuneCandidate& candidate : found.candidates) EXPECT_EQ(step_ms(candidate.settings), candidate.step_ms);
@@ -171,7 +172,8 @@ TEST_F(Tune, what_fits_with_two_changes_alone_is_found) {
 }
 
 TEST_F(Tune, progress_ends_at_its_total) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; finds_what_trying_every_setting_finds runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; finds_what_trying_every_setting_finds runs the same code";
   int64_t last = 0, of = 0;
   search_settings(space_, base_, [&](int64_t done, int64_t total) {
     EXPECT_GE(done, last);

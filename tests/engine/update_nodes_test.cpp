@@ -108,7 +108,7 @@ TEST(UpdateNodes, leave_to_everybody_what_no_update_touches) {
   EXPECT_EQ(nodes.group_at(4095), UpdateTeam::kAnyGroup);
   EXPECT_EQ(nodes.group_at(4096), 0);
   EXPECT_EQ(nodes.group_at(8192), UpdateTeam::kAnyGroup);
-  EXPECT_EQ(UpdateNodes().group_at(4096), UpdateTeam::kAnyGroup);
+  EXPECT_EQ(UpdateNodes({}, {}).group_at(4096), UpdateTeam::kAnyGroup);
 }
 
 TEST(UpdateNodes, of_any_machine_change_no_bit_of_training) {

@@ -199,7 +199,9 @@ TEST(Tiles, are_refused_beyond_the_hidden_features_and_the_vocabulary_alone) {
 }
 
 TEST(Tiles, train_like_whole_layers_within_a_hundred_thousandth) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; train_blocks_of_eight_times_the_device_budget_to_the_bits_of_large_budgets runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; "
+                    "train_blocks_of_eight_times_the_device_budget_to_the_bits_of_large_budgets runs the same code";
   Training whole({});
   whole.open(OpenMode::kCreate);
   const Steps wanted = whole.train(5);
@@ -209,7 +211,9 @@ TEST(Tiles, train_like_whole_layers_within_a_hundred_thousandth) {
 }
 
 TEST(Tiles, more_than_heads_and_positions_train_like_whole_layers_within_a_hundred_thousandth) {
-  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "takes a sanitizer minutes; more_than_heads_and_positions_train_to_the_same_bits_wherever_bytes_rest runs the same code";
+  if (SLUICE_IS_SANITIZED)
+    GTEST_SKIP() << "takes a sanitizer minutes; "
+                    "more_than_heads_and_positions_train_to_the_same_bits_wherever_bytes_rest runs the same code";
   Training whole({}, kFewHeads);
   whole.open(OpenMode::kCreate);
   const Steps wanted = whole.train(3);

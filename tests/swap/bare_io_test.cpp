@@ -205,7 +205,7 @@ TEST(MeasureDrive, takes_half_of_a_small_drive_and_nothing_of_a_tiny_one) {
   for (const int64_t bytes : {7 * kMiB, 24 * kMiB}) {
     const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / std::to_string(bytes), bytes);
     if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
-    const std::optional<DriveSpeed> speed = measure_drive(drive.path(), {});
+    const std::optional<DriveSpeed> speed = measure_drives({.folder = drive.path(), .queue = {}}).front();
     EXPECT_EQ(speed.has_value(), bytes > 8 * kMiB);
     EXPECT_GT(speed.value_or(DriveSpeed{1, 1}).both_gb_per_s(), 0);
     EXPECT_TRUE(std::filesystem::is_empty(drive.path()));

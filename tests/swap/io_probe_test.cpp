@@ -43,7 +43,7 @@ TEST_F(ProbeIo, tries_what_gives_every_drive_a_block_of_the_memory) {
                                           {.backend = IoBackend::kThreads, .block_bytes = 2 * kMiB},
                                           {.backend = IoBackend::kThreads, .block_bytes = 4 * kMiB}}));
   ASSERT_EQ(probe.trials.size(), 2u);
-  for (const IoTrial& trial : probe.trials) EXPECT_GT(trial.both_gb_per_s(), 0);
+  for (const IoTrial& trial : probe.trials) EXPECT_GT(trial.speed.both_gb_per_s(), 0);
 }
 
 TEST_F(ProbeIo, asks_for_no_queue_deeper_than_there_is) {
@@ -84,7 +84,7 @@ class ProbeRounds : public ProbeIo {
 TEST_F(ProbeRounds, one_lucky_round_of_many_candidates_does_not_beat_the_first) {
   const IoProbe found = probe({{1, 1.1, 0.9}, {3, 0.9, 1}, {0.9, 3, 1}, {1, 0.9, 3}});
   EXPECT_EQ(found.best, 0u);
-  EXPECT_NEAR(found.trials[1].both_gb_per_s(), 1, 1e-3) << "the median";
+  EXPECT_NEAR(found.trials[1].speed.both_gb_per_s(), 1, 1e-3) << "the median";
 }
 
 TEST_F(ProbeRounds, one_bad_round_of_the_first_does_not_beat_it) {

@@ -18,12 +18,13 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr int kRounds = 3;
 constexpr double kAtOnce = 1e6;  // GB/s, no bytes moved: no real drive comes near it
 
 class ProbedStore : public testing::Test {
  protected:
-  // Drives are measured one after the other, each by a queue of its own: here by one that is as fast as the list says
-  // of it. Queues beyond the list, and those of 0 GB/s, are real.
+  // Drives are measured in turns, by a new queue each time: here by one that is as fast as the list says of it. Queues
+  // beyond the list, and those of 0 GB/s, are real.
   StoreOptions options(std::vector<double> gb_per_s) {
     StoreOptions options{.folder = folders_[0], .more_folders = {folders_[1]}, .queue = {.depth = 8}};
     options.make_queue = [this, gb_per_s = std::move(gb_per_s), made = size_t{0}](const IoQueueOptions& of) mutable {
@@ -35,6 +36,11 @@ class ProbedStore : public testing::Test {
       return simulated_drives_factory(simulated_)(of);
     };
     return options;
+  }
+  static std::vector<double> in_each_round(std::initializer_list<double> gb_per_s) {
+    std::vector<double> list;
+    for (int round = 0; round < kRounds; ++round) list.insert(list.end(), gb_per_s);
+    return list;
   }
   Clock clock() const {
     return [simulated = simulated_] { return std::llround(simulated->now_ns); };
@@ -51,7 +57,7 @@ TEST_F(ProbedStore, gives_drives_of_speeds_two_to_one_two_thirds_and_one_of_ever
   constexpr int64_t kChunkElements = 512 * kKiB;
   const Geometry geometry(std::array{PartitionSpec{"all", {{"all", {4 * kChunkElements}}}}}, kChunkElements);
   for (const std::array<double, 2>& speeds : {std::array{2.0, 1.0}, {0.1, 0.2}}) {
-    const std::vector<uint32_t> weights = weigh_drives(options({speeds[0], speeds[1]}), clock());
+    const std::vector<uint32_t> weights = weigh_drives(options(in_each_round({speeds[0], speeds[1]})), clock());
     const bool first_is_faster = speeds[0] > speeds[1];
     EXPECT_EQ(weights, first_is_faster ? (std::vector<uint32_t>{667, 333}) : (std::vector<uint32_t>{333, 667}));
     const StoreLayout layout(geometry, Precision::kBf16, weights);
@@ -65,18 +71,31 @@ TEST_F(ProbedStore, gives_drives_of_speeds_two_to_one_two_thirds_and_one_of_ever
   }
 }
 
+TEST_F(ProbedStore, is_split_evenly_over_two_drives_alike_of_which_one_is_disturbed_once) {
+  EXPECT_EQ(weigh_drives(options({1, 1, 1, 0.1, 1, 1}), clock()), (std::vector<uint32_t>{500, 500}));
+}
+
+TEST_F(ProbedStore, is_measured_by_queues_of_a_legal_depth) {
+  StoreOptions deep = options(in_each_round({1, 1}));
+  deep.queue.depth = kMaxQueueDepth + 1;
+  weigh_drives(deep, clock());
+  EXPECT_EQ(depths_, std::vector<int>(2 * kRounds, kMaxQueueDepth));
+}
+
 TEST_F(ProbedStore, measures_each_drive_both_ways_for_a_fifth_of_a_second_by_a_queue_of_its_kind) {
   constexpr int64_t kRoomBytes = 128 * kMiB;  // half of it is the scratch file, which is then as large as it gets
   if (free_drive_bytes({&folder_.path(), 1}) < kRoomBytes) GTEST_SKIP() << "less than 128 MiB are free here";
-  const DriveSpeed speed = measure_drive(folder_.path(), options({0.5}), clock()).value();
+  StoreOptions of_one = options(in_each_round({0.5}));
+  of_one.more_folders.clear();
+  const DriveSpeed speed = measure_drives(of_one, clock()).front().value();
   EXPECT_NEAR(speed.read_gb_per_s, 0.5, 1e-3);
   EXPECT_NEAR(speed.write_gb_per_s, 0.5, 1e-3);
-  EXPECT_EQ(depths_, std::vector<int>{8});
+  EXPECT_EQ(depths_, std::vector<int>(kRounds, 8));
   double read_ns = 0, written_ns = 0;
   for (const auto& served : simulated_->served) {
     (served.op == IoOp::kRead ? read_ns : written_ns) += static_cast<double>(served.bytes) / 0.5;
   }
-  const double in_flight_ns = 8 * kMiB / 0.5, first_pass_ns = 64 * kMiB / 0.5;
+  const double in_flight_ns = kRounds * 8 * kMiB / 0.5, first_pass_ns = 64 * kMiB / 0.5;
   EXPECT_NEAR(read_ns, 2e8, in_flight_ns);
   EXPECT_NEAR(written_ns, 2e8 + first_pass_ns, in_flight_ns);
 }
@@ -84,7 +103,7 @@ TEST_F(ProbedStore, measures_each_drive_both_ways_for_a_fifth_of_a_second_by_a_q
 TEST_F(ProbedStore, is_split_as_its_drives_were_measured_when_it_was_made_and_stays_so) {
   std::vector<uint32_t> weights;
   {
-    const auto store = RecordStore::create(run_.geometry, run_.identity, options({kAtOnce}));
+    const auto store = RecordStore::create(run_.geometry, run_.identity, options(in_each_round({kAtOnce, 0})));
     write_step(*store, run_, 0);
     weights = stored_weights(folders_).value();
     EXPECT_GT(weights[0], 2 * weights[1]);
