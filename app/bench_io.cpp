@@ -184,8 +184,8 @@ void measure(const IoArguments& arguments) {
   }
   console.print(fmt::format(
       "{} of records of up to {}, requests of up to {}, checksums {}; {}\nmedians of {} rounds; the ceiling is bare "
-      "requests on "
-      "the same files in the same rounds; latencies are those of single requests with up to {} in flight on each drive",
+      "requests on the same files in the same rounds; latencies are those of single requests with up to {} in flight "
+      "on each drive",
       format_bytes(arguments.options.size_bytes), format_bytes(end.record_bytes), format_bytes(end.request_bytes),
       arguments.options.verify == Verify::kOn ? "on" : "off", end.queue, arguments.rounds, arguments.options.depth));
   console.print(row("read", end.read));

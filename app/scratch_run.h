@@ -44,8 +44,8 @@ class ScratchRun {
 
  private:
   RunSetup& setup_;
-  std::vector<std::unique_ptr<ScratchFolder>>
-      folders_;  // the last that was made first: it may lie in what one before made
+  // The last that was made comes first, and goes first: it may lie in what one before it made.
+  std::vector<std::unique_ptr<ScratchFolder>> folders_;
   EngineOptions options_;
   std::unique_ptr<Engine> engine_;
 };

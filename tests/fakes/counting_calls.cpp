@@ -1,4 +1,5 @@
-// Replaces open, close and the locking of mutexes in the program it is linked into.
+// Replaces what opens and closes files, and what takes mutexes and read-write locks, in the
+// program it is linked into.
 #include "tests/fakes/counting_calls.h"
 
 #include <atomic>
@@ -46,6 +47,16 @@ extern "C" int open(const char* path, int flags, ...) {
   return real(path, flags, mode);
 }
 
+extern "C" int openat(int folder, const char* path, int flags, ...) {
+  static auto* const real = next<int(int, const char*, int, ...)>("openat");
+  opens.fetch_add(1);
+  va_list arguments;
+  va_start(arguments, flags);
+  const auto mode = va_arg(arguments, unsigned);
+  va_end(arguments);
+  return real(folder, path, flags, mode);
+}
+
 extern "C" int close(int file) {
   static auto* const real = next<int(int)>("close");
   closes.fetch_add(1);
@@ -63,6 +74,24 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   static auto* const real = next<int(pthread_mutex_t*)>("pthread_mutex_lock");
   locks.fetch_add(1);
   return real(mutex);
+}
+
+extern "C" int pthread_mutex_trylock(pthread_mutex_t* lock) noexcept {
+  static auto* const real = next<int(pthread_mutex_t*)>("pthread_mutex_trylock");
+  locks.fetch_add(1);
+  return real(lock);
+}
+
+extern "C" int pthread_rwlock_rdlock(pthread_rwlock_t* lock) noexcept {
+  static auto* const real = next<int(pthread_rwlock_t*)>("pthread_rwlock_rdlock");
+  locks.fetch_add(1);
+  return real(lock);
+}
+
+extern "C" int pthread_rwlock_wrlock(pthread_rwlock_t* lock) noexcept {
+  static auto* const real = next<int(pthread_rwlock_t*)>("pthread_rwlock_wrlock");
+  locks.fetch_add(1);
+  return real(lock);
 }
 
 #endif

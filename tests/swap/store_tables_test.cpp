@@ -129,6 +129,27 @@ TEST_P(StoreTables, that_were_misread_once_stay_at_the_step_whose_slots_are_kept
   }
 }
 
+TEST_P(StoreTables, of_which_any_block_was_misread_once_stay_at_the_step_that_was_opened_then) {
+  const int64_t before = faults_->reads;
+  open();
+  const int64_t reads = faults_->reads - before;
+  take_back();
+  for (int64_t nth = 0; nth < reads; ++nth) {
+    SCOPED_TRACE(nth);
+    faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + nth, .wrong_byte = 20}};
+    int64_t step = -1;
+    {
+      auto store = open();
+      ASSERT_NE(store, nullptr);
+      step = store->committed().step;
+      write_records(*store, run_, 9);
+    }
+    faults_->list = {};
+    expect_opens_at(step);
+    take_back();
+  }
+}
+
 // The last reads of an opening: both superblocks, the newest table, the older one, both of the openings.
 TEST_P(StoreTables, of_which_a_part_cannot_be_read_open_where_the_newest_step_needs_no_more) {
   const int64_t before = faults_->reads;
