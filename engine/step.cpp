@@ -224,7 +224,7 @@ void Step::fetch_partition(int p, int64_t at) {
   for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
     const bool by_unit_before = half_ == UpdateHalf::kDeferred && plan_.speculated(c);
     const bool is_due = first && !by_unit_before;
-    const bool has_gradient = plan_.chunks[c].gradient != Home::kNowhere;  // else its step has updated it, or runs again
+    const bool has_gradient = plan_.chunks[c].gradient != Home::kNowhere;  // else its own step updates it
     if (on_device(c)) {
       if (is_due && has_gradient) update_on_device(c);
       continue;

@@ -123,8 +123,7 @@ void RecordStore::Impl::give_up(int area) {
   unread.reset();
 }
 
-// A newer step that was read as damaged may be read as whole the next time, and by then its slots will have been written
-// to.
+// A newer step that was read as damaged may be read as whole the next time, when its slots have been written to.
 void RecordStore::Impl::give_up_damaged() {
   if (is_newer_damaged && !unread) give_up(1 - current_area);
 }
