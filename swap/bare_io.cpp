@@ -27,8 +27,8 @@ namespace {
 constexpr int64_t kMostScratchBytes = 64 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kMemoryBytes = 16 * kMiB;
 constexpr int64_t kShareUnitBytes = 4096;  // requests are aligned to it
-constexpr int kRounds = 3;
-constexpr int64_t kRoundNs = 70'000'000;  // each way
+constexpr int kMeasuredRounds = 3;
+constexpr int64_t kMeasuredNs = 70'000'000;  // each way
 
 std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed) {
   switch (error_number) {
@@ -249,7 +249,7 @@ class MeasuredDrive {
                 .clock = clock};
     if (write_.empty()) run_bare(queue, run);  // the first write of a block costs more than the next ones
     run.bytes = INT64_MAX;
-    run.limit_ns = kRoundNs;
+    run.limit_ns = kMeasuredNs;
     write_.push_back(run_bare(queue, run).gb_per_s());
     run.op = BareOp::kRead;
     read_.push_back(run_bare(queue, run).gb_per_s());
@@ -288,7 +288,7 @@ std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& option
   IoQueueOptions queue_options = for_drives(options.queue, 1);
   queue_options.memory = {memory.span()};
   queue_options.log = nullptr;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kMeasuredRounds; ++round) {
     for (std::optional<MeasuredDrive>& drive : drives) {
       if (!drive) continue;
       const auto queue = options.make_queue(queue_options);
