@@ -22,10 +22,10 @@ void require(int result, const std::filesystem::path& at) {
 MountedDrive::MountedDrive(Kind kind, std::filesystem::path at, int64_t bytes) : kind_(kind), at_(std::move(at)) {
   std::filesystem::create_directory(at_);
   if (kind_ != Kind::kExt4) {
-    const char* const type = kind_ == Kind::kMemory ? "tmpfs" : "ramfs";
+    const std::string type = kind_ == Kind::kMemory ? "tmpfs" : "ramfs";
     const std::string size = kind_ == Kind::kMemory ? "size=" + std::to_string(bytes) : "";
-    if (mount("sluice-test", at_.c_str(), type, 0, size.c_str()) != 0)
-      reason_ = std::string("no ") + type + " can be mounted here: " + std::strerror(errno);
+    if (mount("sluice-test", at_.c_str(), type.c_str(), 0, size.c_str()) != 0)
+      reason_ = type + " cannot be mounted here: " + std::strerror(errno);
     return;
   }
   const std::string image = at_.string() + ".image";
