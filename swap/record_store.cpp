@@ -84,7 +84,6 @@ void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory
   } else {
     SLUICE_CHECK(e.writers == 0 && e.readers == 0, "a write beside another transfer of the same record");
     SLUICE_CHECK(stage == Stage::kIdle, "a record is written before the commit of the step before is durable");
-    SLUICE_CHECK(e.has_next, "a write of a record whose checksums nobody has set: set_checksums() comes first");
     if (e.is_committed) slot = 1 - e.committed_slot;
     ++e.writers;
     ++writes_in_flight;
@@ -97,7 +96,6 @@ void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory
     e.has_content = true;
     e.is_committed = false;
     std::copy(std::begin(e.next), std::end(e.next), std::begin(e.written));
-    e.has_next = false;
     previous_step = -1;  // its slots are the ones written to
   }
   transfers.start(transfer, layout.extents(record, slot).span());
@@ -318,9 +316,7 @@ std::span<const uint32_t> RecordStore::checksums(RecordId record) const {
 
 void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs) {
   SLUICE_CHECK(crcs.size() == planes_of(impl_->identity.format(), record.group).size(), "one checksum for each plane");
-  Impl::Entry& e = impl_->entry(record);
-  std::copy(crcs.begin(), crcs.end(), std::begin(e.next));
-  e.has_next = true;
+  std::copy(crcs.begin(), crcs.end(), std::begin(impl_->entry(record).next));
 }
 
 namespace {

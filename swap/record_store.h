@@ -181,8 +181,8 @@ class RecordStore {
   void verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress = {});
 
   // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read
-  // takes what was last written. A write goes to the slot that is not committed; set_checksums() of its content comes
-  // before each. Never two transfers of a record at
+  // takes what was last written. A write goes to the slot that is not committed, and set_checksums() has told its
+  // content's before, once for as long as that is the same. Never two transfers of a record at
   // once when one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks. At most
   // kMaxTransfers may be in flight: starting more is a programmer's error.
   void read(RecordId record, std::byte* into, uint64_t tag);

@@ -30,7 +30,6 @@ struct RecordStore::Impl {
     uint8_t readers = 0, writers = 0;  // under way; a rehearsal counts as a reader, since no write may be beside it
     bool has_content = false, is_committed = false;
     bool has_committed = false;  // the committed slot holds content, whatever was written since
-    bool has_next = false;       // `next` has been set since the last write
   };
   struct ScratchEntry {
     uint32_t crc = 0;  // other threads may set it
