@@ -19,6 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kRounds = 3;
+constexpr double kMeasuredNs = kRounds * 7e7;
 constexpr double kAtOnce = 1e6;  // GB/s, no bytes moved: no real drive comes near it
 
 class ProbedStore : public testing::Test {
@@ -96,8 +97,8 @@ TEST_F(ProbedStore, measures_each_drive_both_ways_for_a_fifth_of_a_second_by_a_q
     (served.op == IoOp::kRead ? read_ns : written_ns) += static_cast<double>(served.bytes) / 0.5;
   }
   const double in_flight_ns = kRounds * 8 * kMiB / 0.5, first_pass_ns = 64 * kMiB / 0.5;
-  EXPECT_NEAR(read_ns, 2e8, in_flight_ns);
-  EXPECT_NEAR(written_ns, 2e8 + first_pass_ns, in_flight_ns);
+  EXPECT_NEAR(read_ns, kMeasuredNs, in_flight_ns);
+  EXPECT_NEAR(written_ns, kMeasuredNs + first_pass_ns, in_flight_ns);
 }
 
 TEST_F(ProbedStore, is_split_as_its_drives_were_measured_when_it_was_made_and_stays_so) {
