@@ -28,7 +28,7 @@ constexpr int64_t kMostScratchBytes = 64 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kMemoryBytes = 16 * kMiB;
 constexpr int64_t kShareUnitBytes = 4096;  // requests are aligned to it
 constexpr int kMeasuredRounds = 3;
-constexpr int64_t kMeasuredNs = 70'000'000;  // each way
+constexpr int64_t kMeasuredNs = 70'000'000;  // each way, in each round
 
 std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed) {
   switch (error_number) {
