@@ -58,6 +58,7 @@ TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
 
 // Without gradients kept, a step whose clip engages runs twice: so do its replays and what is predicted.
 TEST_F(BenchStepTest, of_steps_that_run_twice_counts_everything_twice) {
+  leave_homes_to_the_planner();
   const std::vector<std::string> options = {
       "--json", "--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2", "--set", "sluice.update=replay",
       "--set",  "gradient_clipping=0.01"};

@@ -57,8 +57,8 @@ class CommandTest : public testing::Test {
   // What must not depend on interruptions: losses, norms and digests.
   static std::string numbers(const std::vector<Json>& lines);
 
-  // Names the homes in run.json, where a test does not ask which are best: to search for them takes longer than a run.
-  void name_homes() const;
+  // Of run.json, which names them otherwise: to search for the best takes longer than a run.
+  void leave_homes_to_the_planner() const;
 
   // On a machine with a GPU its suite says SLUICE_TEST_DEVICE=cuda, where LibTorch's products take tens of MiB.
   static std::string config();

@@ -42,6 +42,7 @@ TEST_F(CommandsTest, plan_as_json_has_the_numbers_of_the_table) {
 }
 
 TEST_F(CommandsTest, plan_as_json_names_no_home_of_gradients_where_none_are_kept) {
+  leave_homes_to_the_planner();
   const Ended kept = sluice({"plan", "@run.json", "--json", "--set", "sluice.update=speculative"});
   EXPECT_TRUE(json_of(kept.out)["homes"].contains("gradient"));
   const Ended ended = sluice({"plan", "@run.json", "--json", "--set", "sluice.update=replay"});
@@ -205,6 +206,7 @@ TEST_F(CommandsTest, generating_changes_nothing_of_the_run) {
 
 TEST_F(CommandsTest, an_export_opened_in_transformers_continues_a_prompt_as_generate_does) {
   if (!has_transformers()) GTEST_SKIP() << SLUICE_PYTHON << " has no transformers";
+  leave_homes_to_the_planner();
   ASSERT_EQ(train("run", {"--steps", "30", "--set", "bf16.enabled=false"}).exit_code, 0);
   export_and_continue();
 }

@@ -11,7 +11,6 @@ using testing::Not;
 
 class CopiesTest : public CommandTest {
  protected:
-  CopiesTest() { name_homes(); }
   std::vector<std::string> on(const std::string& drive, std::vector<std::string> more) const {
     more.insert(more.end(), {"--set", "sluice.nvme=[\"" + file(drive) + "\"]"});
     return more;

@@ -19,7 +19,6 @@ using testing::Not;
 class IdsTest : public CommandTest {
  protected:
   IdsTest() {
-    name_homes();
     // What the byte tokenizer makes of the text: its bytes, and the end of the document.
     std::vector<uint16_t> ids;
     for (const char each : text_in("text.txt")) ids.push_back(static_cast<uint8_t>(each));

@@ -9,10 +9,7 @@ struct Scheduled {
   std::vector<double> rates;  // of 1e-3, worked out by hand from the formulas in configs/schedule.h
 };
 
-class LearningRates : public CommandTest, public testing::WithParamInterface<Scheduled> {
- protected:
-  LearningRates() { name_homes(); }
-};
+class LearningRates : public CommandTest, public testing::WithParamInterface<Scheduled> {};
 
 TEST_P(LearningRates, of_a_run_that_is_resumed_are_the_schedules) {
   const auto until = [&](const std::string& steps, const std::string& mode) {
@@ -29,10 +26,7 @@ TEST_P(LearningRates, of_a_run_that_is_resumed_are_the_schedules) {
 }
 
 // The first scales are too large for fp16: those steps are skipped, and the next one has their rate.
-class SkippedSteps : public CommandTest {
- protected:
-  SkippedSteps() { name_homes(); }
-};
+class SkippedSteps : public CommandTest {};
 
 TEST_F(SkippedSteps, take_no_rate_of_the_schedule) {
   const Ended ended = train(

@@ -17,7 +17,6 @@ using testing::Not;
 
 class OpeningTest : public CommandTest {
  protected:
-  OpeningTest() { name_homes(); }
   static void expect_refused(const Ended& ended, const std::string& words) {
     EXPECT_NE(ended.exit_code, 0);
     EXPECT_EQ(ended.last_error_line().rfind("sluice: ", 0), 0u) << ended.err;

@@ -21,6 +21,7 @@ constexpr const char* kSlowDrive = R"({
 class PredictionTest : public CommandTest {
  protected:
   PredictionTest() {
+    leave_homes_to_the_planner();
     std::ofstream(file("machine.json")) << kSlowDrive;
     setenv("XDG_CACHE_HOME", file("cache").c_str(), 1);
   }

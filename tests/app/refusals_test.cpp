@@ -15,10 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-class RefusalsTest : public CommandTest {
- protected:
-  RefusalsTest() { name_homes(); }
-};
+class RefusalsTest : public CommandTest {};
 
 void expect_refused(const Ended& ended, int exit_code, const std::string& words) {
   EXPECT_EQ(ended.exit_code, exit_code);

@@ -106,7 +106,6 @@ std::vector<ReadEvent> events_in(const std::string& file) {
 
 class StepEventsTest : public CommandTest {
  protected:
-  StepEventsTest() { name_homes(); }
   // In the order in which TensorBoard reads them.
   std::vector<std::string> event_files() const {
     std::set<std::string> names;

@@ -38,6 +38,7 @@ TEST_F(TilesTest, a_run_keeps_its_tiling) {
 
 // A pattern is of the name in files: all tiles of what it matches have the group's rate.
 TEST_F(TilesTest, of_parameters_in_a_group_are_in_it) {
+  leave_homes_to_the_planner();
   const std::vector<std::string> frozen = {
       "--steps", "3",
       "--set",   R"(optimizer.param_groups=[{"params": ["*mlp*"], "lr_factor": 0.01}])",
@@ -53,6 +54,7 @@ TEST_F(TilesTest, of_parameters_in_a_group_are_in_it) {
 
 TEST_F(TilesTest, an_export_opened_in_transformers_continues_a_prompt_as_generate_does) {
   if (!has_transformers()) GTEST_SKIP() << SLUICE_PYTHON << " has no transformers";
+  leave_homes_to_the_planner();
   ASSERT_EQ(train("run", tiles({"--steps", "30", "--set", "bf16.enabled=false"})).exit_code, 0);
   export_and_continue();
   if (HasFatalFailure()) return;

@@ -21,7 +21,6 @@ using testing::Not;
 
 class TokenizerFilesTest : public CommandTest {
  protected:
-  TokenizerFilesTest() { name_homes(); }
   // transformers reads the folder's tokenizer, and gives every text of these the ids that the run's own gives.
   void expect_same_ids(const std::string& folder, const DataOptions& data) const {
     const std::unique_ptr<Tokenizer> ours = load_tokenizer(data, file("run"));

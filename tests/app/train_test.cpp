@@ -67,6 +67,7 @@ TEST_F(TrainTest, a_run_that_was_stopped_and_resumed_has_the_numbers_of_one_that
 }
 
 TEST_F(TrainTest, state_on_the_device_has_the_numbers_of_state_elsewhere_and_goes_on_there) {
+  leave_homes_to_the_planner();
   const auto state = [](const std::string& homes, std::vector<std::string> more) {
     more.insert(more.end(), {"--set", "sluice.device_memory=64MiB", "--set", "sluice.host_memory=16MiB", "--set",
                              "sluice.placement.state=" + homes});

@@ -10,7 +10,10 @@ namespace fs = std::filesystem;
 
 class TuneTest : public CommandTest {
  protected:
-  TuneTest() { fs::create_directory(file("drive")); }
+  TuneTest() {
+    leave_homes_to_the_planner();
+    fs::create_directory(file("drive"));
+  }
 
   std::vector<std::string> arguments(const std::vector<std::string>& more) const {
     std::vector<std::string> list = {
