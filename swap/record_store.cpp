@@ -84,6 +84,7 @@ void RecordStore::Impl::start_record(RecordId record, IoOp op, std::byte* memory
   } else {
     SLUICE_CHECK(e.writers == 0 && e.readers == 0, "a write beside another transfer of the same record");
     SLUICE_CHECK(stage == Stage::kIdle, "a record is written before the commit of the step before is durable");
+    SLUICE_CHECK(e.has_checksums, "a record is written whose checksums were never set: sum_record() sets them");
     if (e.is_committed) slot = 1 - e.committed_slot;
     ++e.writers;
     ++writes_in_flight;
@@ -316,7 +317,9 @@ std::span<const uint32_t> RecordStore::checksums(RecordId record) const {
 
 void RecordStore::set_checksums(RecordId record, std::span<const uint32_t> crcs) {
   SLUICE_CHECK(crcs.size() == planes_of(impl_->identity.format(), record.group).size(), "one checksum for each plane");
-  std::copy(crcs.begin(), crcs.end(), std::begin(impl_->entry(record).next));
+  Impl::Entry& e = impl_->entry(record);
+  std::copy(crcs.begin(), crcs.end(), std::begin(e.next));
+  e.has_checksums = true;
 }
 
 namespace {

@@ -182,9 +182,9 @@ class RecordStore {
 
   // Starts a transfer of a whole record (record_layout's bytes) between its slot and memory aligned to 4096. A read
   // takes what was last written. A write goes to the slot that is not committed, and set_checksums() has told its
-  // content's before, once for as long as that is the same. Never two transfers of a record at
-  // once when one of them is a write. Short transfers are resumed; errors come with poll(). Never blocks. At most
-  // kMaxTransfers may be in flight: starting more is a programmer's error.
+  // content's before, once for as long as that is the same: a first write without any is a programmer's error. Never
+  // two transfers of a record at once when one of them is a write. Short transfers are resumed; errors come with
+  // poll(). Never blocks. At most kMaxTransfers may be in flight: starting more is a programmer's error.
   void read(RecordId record, std::byte* into, uint64_t tag);
   void write(RecordId record, const std::byte* from, uint64_t tag);
   // Gives up what was written since the last commit: reads take the committed content again. No transfer of the record

@@ -30,6 +30,7 @@ struct RecordStore::Impl {
     uint8_t readers = 0, writers = 0;  // under way; a rehearsal counts as a reader, since no write may be beside it
     bool has_content = false, is_committed = false;
     bool has_committed = false;  // the committed slot holds content, whatever was written since
+    bool has_checksums = false;  // `next` has been set, or read from a table
   };
   struct ScratchEntry {
     uint32_t crc = 0;  // other threads may set it

@@ -66,7 +66,8 @@ void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
          .working_slot = slot,
          .has_content = true,
          .is_committed = true,
-         .has_committed = true};
+         .has_committed = true,
+         .has_checksums = true};
     std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.written));
     std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.next));
     std::copy(std::begin(on_disk[i].crc), std::end(on_disk[i].crc), std::begin(e.committed));

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "swap/record_checksums.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/faulty_queue.h"
@@ -450,6 +451,9 @@ TEST_F(StoreOpening, programmers_errors_are_checked) {
   EXPECT_THROW(store->read({0, Group::kState}, buffer.data(), 0), std::logic_error);  // never written
   EXPECT_THROW(store->read({99, Group::kState}, buffer.data(), 0), std::logic_error);
   EXPECT_THROW(store->write({0, Group::kState}, nullptr, 0), std::logic_error);
+  EXPECT_THROW(store->write({0, Group::kState}, buffer.data(), 0), std::logic_error);  // nobody could verify it
+  EXPECT_EQ(store->in_flight(), 0);
+  sum_record(*store, {0, Group::kState}, buffer.data());
   EXPECT_THROW(commit_now(*store, run_.state(0)), std::logic_error);  // a commit covers every record
   store->write({0, Group::kState}, buffer.data(), 0);
   EXPECT_THROW(store->write({0, Group::kState}, buffer.data(), 1), std::logic_error);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/bytes.h"
+#include "swap/record_checksums.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/cached_pages.h"
@@ -131,7 +132,10 @@ void round_trip(RecordStore& store, const TestRun& run, std::vector<AlignedBuffe
 TEST_P(StoreSpace, takes_no_heap_memory_while_it_works) {
   auto store = create(folder_.path());
   std::vector<AlignedBuffer> buffers;
-  for (RecordId record : run_.records()) buffers.emplace_back(run_.layout(record).bytes);
+  for (RecordId record : run_.records()) {
+    buffers.emplace_back(run_.layout(record).bytes);
+    sum_record(*store, record, buffers.back().data());
+  }
   StepState state = run_.state(3);
   state.caller.resize(20000);
   int64_t before = 0;

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "core/bytes.h"
+#include "swap/record_checksums.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/mounted_drive.h"
@@ -314,7 +315,11 @@ class StoreInSimulatedTime : public testing::Test {
     options.make_queue = simulated_drives_factory(drives_);
     options.queue.depth = depth;
     const StoreIdentity identity{.model = "simulated", .chunk_elements = kChunkElements, .chunk_count = kChunks};
-    return RecordStore::create(geometry_, identity, options);
+    auto store = RecordStore::create(geometry_, identity, options);
+    for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+      for (const Group group : {Group::kWeights, Group::kState}) sum_record(*store, {chunk, group}, buffer_.data());
+    }
+    return store;
   }
   int64_t record_bytes(Group group) const { return record_layout(Precision::kBf16, group, kChunkElements).bytes; }
 
