@@ -73,7 +73,6 @@ TableNeeds table_needs(const Plan& plan) {
 
 UpdateLayout Plan::update_layout(int chunk) const {
   const ChunkHomes& homes = chunks[chunk];
-  const int64_t elements = geometry.chunks()[chunk].elements;
   UpdateLayout layout;
   if (homes.updated_on_device()) return layout;
   const auto place = [&layout](int64_t bytes) {
@@ -83,10 +82,12 @@ UpdateLayout Plan::update_layout(int chunk) const {
   };
   if (homes.state == Home::kNvme) layout.state = place(record_bytes(chunk, Group::kState));
   if (homes.weights == Home::kNvme) layout.weights = place(record_bytes(chunk, Group::kWeights));
-  if (homes.gradient != Home::kHost) {
-    layout.gradient = place(gradient_bytes(elements));
-  }
   return layout;
+}
+
+int64_t Plan::gradient_buffer_bytes(int chunk) const {
+  const int64_t bytes = gradient_bytes(geometry.chunks()[chunk].elements);
+  return chunks[chunk].gradient == Home::kHost ? bytes : round_up(bytes, kPlaneAlignmentBytes);
 }
 
 namespace {

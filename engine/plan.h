@@ -62,8 +62,7 @@ struct PlanOptions {
   AdamFormat adam_format() const { return {precision, gradient_dtype, moments}; }
 };
 
-// kNowhere: gradients under replay, which the update takes from its slot, or from where they closed on the device; sums
-// that there are none of.
+// kNowhere: gradients under replay, which the update takes as they close; sums that there are none of.
 enum class Home : uint8_t { kDevice, kHost, kNvme, kNowhere };
 
 // State at home on the device has its weights and its gradient there too: the weights' home is the partition that is
@@ -110,7 +109,7 @@ struct UseRow {
 // Where the parts of one chunk's buffer lie in the update ring, relative to its start; -1: the part has a home of its
 // own.
 struct UpdateLayout {
-  int64_t state = -1, weights = -1, gradient = -1;
+  int64_t state = -1, weights = -1;
   int64_t bytes = 0;
 };
 
@@ -139,7 +138,8 @@ struct Plan {
   std::vector<int> partition_open_slots;  // per partition; -1: one visit uses it
   Ring device_weights, device_open, device_boundary;
   Ring host_update, host_staging;      // of updates; of weights, and of records at home on the device
-  Ring host_gradients, host_boundary;  // closed gradients and boundary tensors between the device and NVMe
+  Ring host_gradients;                 // closed gradients on their way to their update, or from the device to NVMe
+  Ring host_boundary;                  // boundary tensors between the device and NVMe
   std::vector<int64_t> scratch_bytes;  // of the store's scratch extents
   int64_t device_arena_bytes = 0;      // planned part and workspace
   int64_t workspace_offset = 0;
@@ -174,6 +174,8 @@ struct Plan {
   int64_t payload_bytes(int chunk, Group group) const;  // without
   int64_t drive_bytes(const Hop& hop) const;  // that a swap_in or swap_out moves: a record, or a scratch extent
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
+  // Of a chunk's closed gradient in host memory: at home there, or in a buffer of the ring, in whole blocks of a drive.
+  int64_t gradient_buffer_bytes(int chunk) const;
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
   // Where a chunk's weights lie in the device arena; its partition is kept there.
   int64_t kept_weights_offset(int chunk) const {

@@ -80,6 +80,11 @@ void merge_micro_batches(FewPieces& pieces) {
   pieces.fewer = true;
 }
 
+// To choose the homes that nobody has named.
+constexpr std::pair<HomesBy, RingDepth> kWays[] = {{HomesBy::kOrder, RingDepth::kAsInOrder},
+                                                   {HomesBy::kSpeeds, RingDepth::kAsInOrder},
+                                                   {HomesBy::kSpeeds, RingDepth::kWanted}};
+
 HomeShares shares_on_device(double share) {
   HomeShares shares = {{HomeKind::kDevice, share}};
   if (share < 1) shares.push_back({HomeKind::kHost, 1 - share});
@@ -237,11 +242,8 @@ PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
   Candidate best = std::move(start);
   int tried = 0;
   for (double share = 1; share >= kLeastOnDevice && tried < kGradientShares; share /= 2) {
-    const std::pair<HomesBy, RingDepth> ways[] = {{HomesBy::kOrder, RingDepth::kAsInOrder},
-                                                  {HomesBy::kSpeeds, RingDepth::kAsInOrder},
-                                                  {HomesBy::kSpeeds, RingDepth::kWanted}};
     std::vector<Choice> choices;
-    for (const auto& [homes, depth] : ways) {
+    for (const auto& [homes, depth] : kWays) {
       Choice choice = best.choice;
       choice.named.gradient = shares_on_device(share);
       choice.homes = homes;
@@ -255,14 +257,19 @@ PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
 
 // Prices know what lanes have to do, and not how long they wait for each other.
 void PlanSearch::consider_whole(const Choice& start, Candidate& best) {
-  std::vector<Choice> choices;
+  std::vector<Choice> choices, starts = {start, best.choice};
+  if (may_move_gradients(best.plan)) {  // what is elsewhere may leave the device to them
+    starts.push_back(start);
+    starts.back().named.gradient = shares_on_device(1);
+  }
   const auto add = [&](HomeShares Placement::*group, HomeKind home) {
     if (!free_to_choose(options_.placement.*group)) return;
-    for (const Choice& from : {start, best.choice}) {
-      for (const HomesBy homes : {HomesBy::kOrder, HomesBy::kSpeeds}) {
+    for (const Choice& from : starts) {
+      for (const auto& [homes, depth] : kWays) {
         Choice choice = from;
         choice.named.*group = {{home, 1}};
         choice.homes = homes;
+        choice.depth = depth;
         if (std::ranges::find(choices, choice) == choices.end()) choices.push_back(choice);
       }
     }

@@ -163,8 +163,8 @@ Planner::Impl::Needs Planner::Impl::needs(const Plan& plan) const {
       needs.device_fixed += state;
       needs.staging.pass(state, weights);
     }
-    if (homes.gradient == Home::kNvme) {
-      needs.gradient_slot = std::max(needs.gradient_slot, gradient_block_bytes(plan, chunk));
+    if (homes.gradient != Home::kHost && !homes.updated_on_device()) {
+      needs.gradient_slot = std::max(needs.gradient_slot, plan.gradient_buffer_bytes(chunk));
     }
     if (homes.weights == Home::kNvme) needs.staging.pass(0, weights);
     // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
@@ -259,16 +259,18 @@ std::optional<Planner::Impl::Settled> Planner::Impl::settle(Budgets budgets, int
 }
 
 // Tables cost host memory and their size depends on the plan: a few rounds settle it. What a round adds for the next
-// plan's being larger is left out where nothing fits beside it.
+// plan's being larger is left out, then and afterwards, where nothing fits beside it.
 std::optional<Planner::Impl::Settled> Planner::Impl::settle_from(int64_t table_bytes, Budgets budgets, int64_t elements,
                                                                  const Pricing& pricing) const {
   const int64_t little = budgets.host_bytes / 1024;
   bool guessed = table_bytes > 0;
-  int64_t least = table_bytes;  // without what is added
+  bool adds = true;             // something for the next plan's being larger
+  int64_t least = table_bytes;  // without that
   for (int round = 0; round < 6; ++round, guessed = false) {
     std::optional<Plan> plan = place({budgets.device_bytes, budgets.host_bytes - table_bytes}, elements, pricing);
     if (!plan && least == table_bytes) return std::nullopt;
     if (!plan) {
+      adds = false;
       table_bytes = least;
       continue;
     }
@@ -283,7 +285,7 @@ std::optional<Planner::Impl::Settled> Planner::Impl::settle_from(int64_t table_b
       return Settled{std::move(*plan), std::move(needed.steady)};
     }
     least = needed.bytes;
-    table_bytes = needed.bytes + needed.bytes / 32;
+    table_bytes = needed.bytes + (adds ? needed.bytes / 32 : 0);
   }
   return std::nullopt;
 }

@@ -101,7 +101,7 @@ class Planner::Impl {
     Home* home = nullptr;
     int64_t bytes = 0, buffer_bytes = 0;  // the latter: of the rings that it passes through then
   };
-  std::vector<InHost> gradients_in_host(Plan& plan) const;
+  std::vector<InHost> gradients_in_host(Plan& plan, int64_t buffer_bytes) const;
   std::vector<InHost> activations_in_host(Plan& plan) const;
   static void spill_to_nvme(const std::vector<InHost>& list, Room& room);
 

@@ -10,8 +10,8 @@ namespace {
 
 // How deep rings are where there is room.
 constexpr int kWeightsBuffers = 2, kOpenBuffers = 2;
-constexpr int kLittle = 16;         // one part in so many
-constexpr int kPassingBuffers = 4;  // of gradients, and of tensors, between the device and NVMe
+constexpr int kLittle = 12;         // one part in so many, or less
+constexpr int kPassingBuffers = 4;  // of tensors between the device and NVMe
 
 // ... of tensors: what a visit passes stays until the next one has read it, and as much is on its way to the drive.
 int64_t tensors_wanted(int64_t buffer, int64_t of_a_visit) {
@@ -82,17 +82,20 @@ void Planner::Impl::size_rings(Plan& plan, const Needs& needs, Room& room) const
   plan.host_gradients.bytes = needs.gradient_slot;
   plan.host_boundary.bytes = needs.tensor_slot;
   deepen(plan.host_update, needs.update_slot, room.host);
+  deepen(plan.host_gradients, needs.gradient_slot, room.host);
   if (needs.passing <= room.host / 2) deepen(plan.host_boundary, needs.passing - needs.tensor_slot, room.host);
   if (needs.staging.slot > 0) {
     const int64_t wanted = needs.staging.ahead - needs.staging.slot;
     deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
   }
   const bool holds_a_visit = plan.host_boundary.bytes >= needs.passing;
-  for (int buffers = 1; buffers < kPassingBuffers; ++buffers) {
-    deepen(plan.host_gradients, needs.gradient_slot, room.host);
-    if (!holds_a_visit) deepen(plan.host_boundary, needs.tensor_slot, room.host);
+  for (int buffers = 1; buffers < kPassingBuffers && !holds_a_visit; ++buffers) {
+    deepen(plan.host_boundary, needs.tensor_slot, room.host);
   }
-  for (int slots = 2; slots < kWantedUpdateSlots; ++slots) deepen(plan.host_update, needs.update_slot, room.host);
+  for (int slots = 2; slots < kWantedUpdateSlots; ++slots) {
+    deepen(plan.host_update, needs.update_slot, room.host);
+    deepen(plan.host_gradients, needs.gradient_slot, room.host);
+  }
   if (!holds_a_visit) return;
   const int64_t more = tensors_wanted(needs.tensor_slot, needs.passing) - plan.host_boundary.bytes;
   deepen(plan.host_boundary, std::min(more, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
@@ -123,7 +126,7 @@ void Planner::Impl::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.device_weights, kWeightsBuffers * now.weights_group, room.device);
   shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
   shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
-  shrink(plan.host_gradients, kPassingBuffers * now.gradient_slot, room.host);
+  shrink(plan.host_gradients, kWantedUpdateSlots * now.gradient_slot, room.host);
   shrink(plan.host_boundary, tensors_wanted(now.tensor_slot, now.passing), room.host);
   shrink(plan.host_staging, now.staging.ahead, room.host);
 }

@@ -31,7 +31,7 @@ Planner::Impl::Needs Planner::Impl::spill(Plan& plan, Budgets budgets) const {
   Room room = room_beside(least, budgets);
   if (room.host >= 0) return least;
   spill_to_device(plan, room);
-  if (room.host < 0) spill_to_nvme(gradients_in_host(plan), room);
+  if (room.host < 0) spill_to_nvme(gradients_in_host(plan, needs(plan).gradient_slot), room);
   if (room.host < 0) spill_to_nvme(activations_in_host(plan), room);
   return needs(plan);
 }
@@ -47,25 +47,26 @@ void Planner::Impl::spill_to_device(Plan& plan, Room& room) const {
     }
   }
   if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
-  int64_t slot_growth = 0;  // a gradient at home on the device needs a place in the update's slot
+  int64_t buffer = 0;  // that a gradient at home on the device passes through on its way to its update
   for (size_t c = 0; c < plan.chunks.size() && room.host < 0; ++c) {
     const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
     if (plan.chunks[c].gradient != Home::kHost || bytes > room.device) continue;
     plan.chunks[c].gradient = Home::kDevice;
-    const int64_t growth = std::max(slot_growth, round_up(bytes, kPlaneAlignmentBytes));
-    room.host += bytes - (growth - slot_growth);
-    slot_growth = growth;
+    const int64_t larger = std::max(buffer, gradient_block_bytes(plan, static_cast<int>(c)));
+    room.host += bytes - (larger - buffer);
+    buffer = larger;
     room.device -= bytes;
   }
 }
 
-std::vector<Planner::Impl::InHost> Planner::Impl::gradients_in_host(Plan& plan) const {
+// `buffer_bytes`: what the ring has already for those on the device.
+std::vector<Planner::Impl::InHost> Planner::Impl::gradients_in_host(Plan& plan, int64_t buffer_bytes) const {
   std::vector<InHost> list;
   if (!free_to_choose(options_.placement.gradient)) return list;
   for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend(); ++c) {
-    // Two buffers: in the update's slot, and on the way there.
     Home& home = plan.chunks[*c].gradient;
-    if (home == Home::kHost) list.push_back({&home, gradient_home_bytes(plan, *c), 2 * gradient_block_bytes(plan, *c)});
+    const int64_t more = std::max<int64_t>(0, gradient_block_bytes(plan, *c) - buffer_bytes);
+    if (home == Home::kHost) list.push_back({&home, gradient_home_bytes(plan, *c), more});
   }
   return list;
 }

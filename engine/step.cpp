@@ -47,7 +47,7 @@ class Step {
 
  private:
   enum class Updated : uint8_t { kNo, kYes };
-  // A chunk's buffer in the update ring, for what of it has no home in host memory.
+  // A chunk's buffer in the update ring, for those of its records that have no home in host memory.
   struct Slot {
     UpdateLayout layout;
     int64_t base = 0;
@@ -146,14 +146,7 @@ WeightsInHost Step::update_chunk(int chunk) {
   if (homes.weights == Home::kNvme) {
     weights = verbs_.swap_in(WeightsInStore{{}, chunk}, weights.at, weights_read_when(chunk));
   }
-  ClosedInHost gradient{{}, chunk, homes.gradient_offset};
-  if (homes.gradient == Home::kDevice) {
-    gradient = verbs_.download(ClosedOnDevice{{}, chunk, homes.gradient_offset}, slot.base + slot.layout.gradient,
-                               When::kPending);
-  }
-  if (homes.gradient == Home::kNvme) {
-    gradient = verbs_.swap_in(ClosedInScratch{{}, chunk}, slot.base + slot.layout.gradient, When::kPending);
-  }
+  const ClosedInHost gradient = passage_.gradient_from_home(chunk, When::kPending);
   UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, When::kPendingOrSummed);
   if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, When::kPending);
   if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, When::kPending);
@@ -306,12 +299,7 @@ void Step::speculate_in_host(int visit, ClosedOnDevice closed, const Slot& slot)
   constexpr When kWhen = When::kSpeculating;
   const int c = closed.chunk;
   const ChunkHomes& homes = plan_.chunks[c];
-  // Its home must have it too: where the prediction is wrong the update is done anew.
-  const ClosedInHost gradient = homes.gradient == Home::kHost
-                                    ? verbs_.download(visit, std::move(closed))
-                                    : verbs_.download(std::move(closed), slot.base + slot.layout.gradient,
-                                                      homes.gradient == Home::kNvme ? When::kAlways : kWhen);
-  if (homes.gradient == Home::kNvme) verbs_.swap_out(verbs_.seal(gradient));
+  const ClosedInHost gradient = passage_.take_to_update(visit, std::move(closed), kWhen);
   UnverifiedState state{{}, c, slot.at(slot.layout.state, homes.state_offset)};
   UnverifiedWeights weights{{}, c, slot.at(slot.layout.weights, homes.weights_offset)};
   const UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, kWhen);

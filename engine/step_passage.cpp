@@ -60,8 +60,27 @@ void Passage::take_home(int visit, ClosedOnDevice gradient) {
   const Home home = plan_.chunks[c].gradient;
   if (home == Home::kHost) verbs_.download(visit, std::move(gradient));
   if (home != Home::kNvme) return;
-  const int64_t buffer = gradients_.take(verbs_.gradient_buffer_bytes(c));
+  const int64_t buffer = gradients_.take(plan_.gradient_buffer_bytes(c));
   verbs_.swap_out(verbs_.seal(verbs_.download(std::move(gradient), buffer, When::kAlways)));
+}
+
+// Its home must have it too: where the prediction is wrong the update is done anew.
+ClosedInHost Passage::take_to_update(int visit, ClosedOnDevice gradient, When when) {
+  const int c = gradient.chunk;
+  const Home home = plan_.chunks[c].gradient;
+  if (home == Home::kHost) return verbs_.download(visit, std::move(gradient));
+  const int64_t buffer = gradients_.take(plan_.gradient_buffer_bytes(c));
+  ClosedInHost in_host = verbs_.download(std::move(gradient), buffer, home == Home::kNvme ? When::kAlways : when);
+  if (home == Home::kNvme) verbs_.swap_out(verbs_.seal(in_host));
+  return in_host;
+}
+
+ClosedInHost Passage::gradient_from_home(int chunk, When when) {
+  const ChunkHomes& homes = plan_.chunks[chunk];
+  if (homes.gradient == Home::kHost) return {{}, chunk, homes.gradient_offset};
+  const int64_t buffer = gradients_.take(plan_.gradient_buffer_bytes(chunk));
+  if (homes.gradient == Home::kNvme) return verbs_.swap_in(ClosedInScratch{{}, chunk}, buffer, when);
+  return verbs_.download(ClosedOnDevice{{}, chunk, homes.gradient_offset}, buffer, when);
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
-// Weights, boundary tensors and closed gradients between the device and their homes, and records at home on the device
-// between it and the store. Internal to engine/step*.cpp; build-time only.
+// Weights, boundary tensors and closed gradients between the device and their homes, closed gradients from there to
+// their update, and records at home on the device between it and the store. Internal to engine/step*.cpp; build-time
+// only.
 //
 // What comes from NVMe or goes there passes through rings in host memory; tensors and gradients at home on the device
 // stay where they are.
@@ -28,7 +29,10 @@ class Passage {
   void take_home(const TensorMove& tensor);
   bool read_ahead(const TensorMove& tensor);  // false: no room
   void write_tensors() { tensors_.write_waiting(); }
+  // Closed gradients: home; home, and into host memory for an update in the backward; from home for a later one.
   void take_home(int visit, ClosedOnDevice gradient);
+  ClosedInHost take_to_update(int visit, ClosedOnDevice gradient, When when);
+  ClosedInHost gradient_from_home(int chunk, When when);
 
  private:
   const Plan& plan_;

@@ -23,10 +23,6 @@ constexpr int64_t kScale = 0, kFirstNormPart = 1;
 }  // namespace
 
 // Transfers to NVMe move whole blocks; buffers have room for them.
-int64_t Verbs::gradient_buffer_bytes(int c) const {
-  const int64_t bytes = plan_.gradient_bytes(chunk(c).elements);
-  return plan_.chunks[c].gradient == Home::kNvme ? round_up(bytes, kPlaneAlignmentBytes) : bytes;
-}
 int64_t Verbs::tensor_buffer_bytes(const TensorMove& move) const {
   return home_of(move).home == Home::kNvme ? round_up(bytes(move), kPlaneAlignmentBytes) : bytes(move);
 }
@@ -41,7 +37,7 @@ Range Verbs::record_at(int c, Group group, int64_t at) const {
   return host(at, plan_.record_bytes(c, group), content(what, c));
 }
 Range Verbs::gradient_in_host(int c, int64_t at) const {
-  return host(at, gradient_buffer_bytes(c), content(Content::kGradient, c));
+  return host(at, plan_.gradient_buffer_bytes(c), content(Content::kGradient, c));
 }
 Range Verbs::tensor_in_host(const TensorMove& move, int64_t at) const {
   return host(at, tensor_buffer_bytes(move), content_of(move, number(move.tensor, move.micro_batch)));

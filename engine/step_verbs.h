@@ -166,7 +166,7 @@ class Verbs {
   UnsealedInHost<Group::kWeights> download(const KeptOnDevice& weights, int64_t to, When when);
   void upload(const TensorInHost& tensor);
   ClosedInHost download(int visit, ClosedOnDevice gradient);              // to its home
-  ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // to the update's slot, or on its way to NVMe
+  ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // on its way to the update, or to NVMe
   TensorInHost download(const TensorMove& tensor, int64_t to);
   void upload_open(int visit, int partition, int64_t open_at);
   void download_open(int visit, int partition, int64_t open_at);
@@ -184,8 +184,7 @@ class Verbs {
   Range tensor_on_device(const TensorMove& tensor) const;
   Range graph_on_device(const Turn& turn) const;
 
-  // Of buffers in host memory, as large as transfers need them.
-  int64_t gradient_buffer_bytes(int c) const;
+  // Of a buffer in host memory, as large as transfers need it.
   int64_t tensor_buffer_bytes(const TensorMove& tensor) const;
   TensorHome home_of(const TensorMove& tensor) const;  // Content::kOpen: of the sum of its contributions
   int64_t number(int tensor, int micro_batch) const {

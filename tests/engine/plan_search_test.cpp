@@ -73,11 +73,11 @@ TEST_F(Homes, that_are_named_for_a_whole_group_are_seldom_predicted_to_be_faster
   EXPECT_LE(overlooked, 4);
 }
 
-// What more memory is used for makes programs longer, and their tables may not fit the other memory. Among two hundred
-// such models and forty budgets of each, one is taken with less.
+// What more memory is used for makes programs longer, and their tables may not fit the other memory. Among six hundred
+// such models and forty budgets of either memory, one is taken with less.
 TEST_F(Homes, a_budget_is_never_refused_where_a_smaller_one_is_taken) {
   int taken_with_less = 0;
-  for (const uint64_t seed : {3, 4, 5, 42}) {
+  for (const uint64_t seed : {3, 4, 5, 427}) {
     model_ = random_model(seed, Precision::kBf16);
     PlanOptions wish = options(seed);
     wish.speeds.reset();
@@ -175,18 +175,45 @@ TEST_F(DeeperRings, make_gradients_rest_on_the_device_where_a_backward_then_read
   wish.update = UpdateMode::kDeferred;
   for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.4};
   wish.device_bytes = kMiB;
-  wish.host_bytes = 3 * kMiB;
+  wish.host_bytes = 2560 * kKiB;
   const Plan order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}).value();
   const Plan taken = make_plan(model_, wish);
   const auto on_device = [](const ChunkHomes& homes) { return homes.gradient == Home::kDevice; };
   EXPECT_TRUE(std::ranges::none_of(order.chunks, on_device));
   EXPECT_TRUE(std::ranges::all_of(taken.chunks, on_device));
   EXPECT_GT(taken.host_update.bytes, order.host_update.bytes);
-  EXPECT_LT(predict(model_, taken, *wish.speeds).step_ms, 0.97 * predict(model_, order, *wish.speeds).step_ms);
+  EXPECT_LT(predict(model_, taken, *wish.speeds).step_ms, 0.9 * predict(model_, order, *wish.speeds).step_ms);
   EXPECT_TRUE(free_to_choose(taken.options.placement.gradient)) << "nobody has asked for it";
 
   wish.placement.gradient = {{HomeKind::kHost, 1}};
   EXPECT_TRUE(std::ranges::none_of(make_plan(model_, wish).chunks, on_device));
+}
+
+// How many chunks a backward reads ahead of the updates that wait for the clip.
+int64_t read_ahead(const Plan& plan) {
+  return std::ranges::count(plan.prefetched[static_cast<size_t>(UpdateHalf::kAll)], true);
+}
+
+// While a backward goes on there is no gradient to keep room for: those that come from elsewhere have a ring of their
+// own.
+TEST_F(DeeperRings, hold_nothing_but_records) {
+  PlanOptions wish = with_slow_drive();
+  wish.update = UpdateMode::kDeferred;
+  wish.placement.weights = {{HomeKind::kHost, 1}};
+  wish.host_bytes = 3 * kMiB;
+  for (const HomeKind home : {HomeKind::kDevice, HomeKind::kNvme, HomeKind::kHost}) {
+    wish.placement.gradient = {{home, 1}};
+    const Plan plan = make_plan(model_, wish);
+    int64_t bytes = 0, chunks = 0;
+    for (const int c : plan.update_order) {
+      bytes += plan.record_bytes(c, Group::kState);
+      if (bytes <= plan.host_update.bytes) ++chunks;
+    }
+    EXPECT_LT(chunks, static_cast<int64_t>(plan.chunks.size()));
+    EXPECT_EQ(read_ahead(plan), chunks);
+    const int64_t buffers = plan.host_gradients.bytes / plan.gradient_buffer_bytes(plan.update_order.back());
+    EXPECT_EQ(buffers, home == HomeKind::kHost ? 0 : 4);
+  }
 }
 
 // Early updates take their state as gradients close and have no need of a deep ring. Where the clip may engage, that is
@@ -195,7 +222,7 @@ TEST_F(DeeperRings, are_taken_for_steps_that_are_clipped_where_the_others_are_no
   PlanOptions wish = with_slow_drive();
   for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.4, .backward_ms = 1.6};
   wish.device_bytes = kMiB;
-  wish.host_bytes = 2 * kMiB;
+  wish.host_bytes = 2304 * kKiB;
   const auto plan_for = [&](UpdateMode mode) {
     wish.update = mode;
     return make_plan(model_, wish);
@@ -203,14 +230,14 @@ TEST_F(DeeperRings, are_taken_for_steps_that_are_clipped_where_the_others_are_no
   const Plan either = plan_for(UpdateMode::kAuto), early = plan_for(UpdateMode::kSpeculative);
   ASSERT_TRUE(either.any_speculated());
   EXPECT_LE(either.busiest->step_ms, early.busiest->step_ms);
-  EXPECT_GT(either.host_update.bytes, early.host_update.bytes);
+  EXPECT_GT(read_ahead(either), read_ahead(early));
   const double clipped_ms = clipped_step_ms(model_, either, *wish.speeds).value();
   EXPECT_LT(clipped_ms, 0.95 * predict(model_, early, *wish.speeds, UnitKind::kTrain).step_ms);
   EXPECT_LT(clipped_ms, 1.01 * plan_for(UpdateMode::kDeferred).busiest->step_ms);
   EXPECT_FALSE(clipped_step_ms(model_, early, *wish.speeds)) << "its updates wait for no clip";
   wish.clips = false;
   const Plan unclipped = plan_for(UpdateMode::kAuto);
-  EXPECT_LT(unclipped.host_update.bytes, either.host_update.bytes);
+  EXPECT_LT(read_ahead(unclipped), read_ahead(either));
   EXPECT_FALSE(clipped_step_ms(model_, unclipped, *wish.speeds));
 }
 
@@ -225,7 +252,7 @@ TEST_F(DeeperRings, make_gradients_rest_on_nvme_where_lanes_waited_for_each_othe
   set_drives(machine, 1);
   machine.update_ns_per_element = 20;
   for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.4};
-  wish.device_bytes = 300 * kKiB;
+  wish.device_bytes = 350 * kKiB;
   wish.host_bytes = 1500 * kKiB;
   const Plan taken = make_plan(model_, wish);
   EXPECT_TRUE(std::ranges::all_of(taken.chunks, [](const ChunkHomes& c) { return c.gradient == Home::kNvme; }));
