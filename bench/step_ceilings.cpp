@@ -45,7 +45,6 @@ CopiedBytes::CopiedBytes(const Plan& plan)
     : up{.in_host = plan.host_staging.bytes, .on_device = plan.device_weights.bytes},
       down{.in_host = plan.host_gradients.bytes, .on_device = plan.device_open.bytes} {
   const auto chunks = plan.geometry.chunks();
-  bool to_updates = false;  // gradients at home on the device come to the update's slots
   for (size_t c = 0; c < chunks.size(); ++c) {
     const ChunkHomes& homes = plan.chunks[c];
     const int64_t weights = plan.weights_bytes(chunks[c].elements);
@@ -54,9 +53,7 @@ CopiedBytes::CopiedBytes(const Plan& plan)
     const int64_t gradient = plan.gradient_bytes(chunks[c].elements);
     if (homes.gradient == Home::kHost) down.in_host += gradient;
     if (homes.gradient == Home::kDevice) down.on_device += gradient;
-    to_updates |= homes.gradient == Home::kDevice && !homes.updated_on_device();
   }
-  if (to_updates) down.in_host += plan.host_update.bytes;
   for (int64_t* const bytes : {&up.in_host, &up.on_device, &down.in_host, &down.on_device}) {
     *bytes = std::clamp(round_up(*bytes, kCopyBytes), kCopyBytes, kColdBytes);
   }

@@ -98,8 +98,8 @@ class PlanSearch {
   bool may_move_gradients(const Plan& plan) const;
   // With a share of them on the device; `start` where that is no shorter.
   Candidate best_on_device(Candidate start);
-  // From the choices of `start` and `best`, with one home for all state, or for all activations, where they may be
-  // anywhere. Takes the best of them in place of `best` where it is shorter.
+  // From the choices of `start`, with gradients on the device too, and of `best`: with one home for all state, or for
+  // all activations, where they may be anywhere. Takes the best of them in place of `best` where it is shorter.
   void consider_whole(const Choice& start, Candidate& best);
   std::optional<int> other_interval(const Plan& plan) const;
   // With as many more steps from commit to commit as it takes for them to be a small part of the time, where `auto` may

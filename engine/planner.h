@@ -71,7 +71,8 @@ class Planner {
   // Those to try, the first that fits is taken: where the size is not given, half of it as well, whose buffers are
   // smaller, and then larger ones, whose tables are.
   std::vector<int64_t> chunk_sizes(int64_t host_bytes) const;
-  // Records and gradient of a chunk of so many elements: a buffer of the update ring, where all of it is on NVMe.
+  // Records and gradient of a chunk of so many elements: a buffer of the update ring and one of gradients', where all
+  // of it is on NVMe.
   int64_t slot_bytes(int64_t elements) const;
   // Whether the options leave it to the planner to have state on the device.
   bool may_update_on_device() const;

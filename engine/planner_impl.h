@@ -65,7 +65,7 @@ class Planner::Impl {
     bool operator==(const Room&) const = default;
   };
 
-  static constexpr int kWantedUpdateSlots = 4;  // how deep the update ring is where there is room
+  static constexpr int kWantedUpdateSlots = 4;  // how deep the rings of updates are where there is room
 
   // In the order of place(). First a draft, tried in several ways until one settles with its tables (planner.cpp).
   const Geometry& geometry(int64_t chunk_elements) const;
@@ -112,6 +112,7 @@ class Planner::Impl {
   void hold_passing(Plan& plan, const Needs& needs, Room& room) const;
   void shrink_rings(Plan& plan, Room& room) const;
   void deepen_rings(Plan& plan, Room& room) const;
+  int64_t more_gradients(const Plan& plan, Room room) const;
 
   // Room that is left is filled in a fixed order (planner_fill.cpp) ...
   void fill(Plan& plan, Room room, StateToDevice state) const;

@@ -4,6 +4,7 @@
 #include "core/bytes.h"
 #include "engine/passing_tensors.h"
 #include "engine/planner_impl.h"
+#include "offload/executor.h"
 
 namespace sluice {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 constexpr int kWeightsBuffers = 2, kOpenBuffers = 2;
 constexpr int kLittle = 12;         // one part in so many, or less
 constexpr int kPassingBuffers = 4;  // of tensors between the device and NVMe
+constexpr int kSomeThreads = 8;     // of updates, where no machine is known
 
 // ... of tensors: what a visit passes stays until the next one has read it, and as much is on its way to the drive.
 int64_t tensors_wanted(int64_t buffer, int64_t of_a_visit) {
@@ -131,9 +133,23 @@ void Planner::Impl::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.host_staging, now.staging.ahead, room.host);
 }
 
+// Gradients in host memory for as many updates as may be under way, and for no more than there are slots for.
+int64_t Planner::Impl::more_gradients(const Plan& plan, Room room) const {
+  const Needs now = needs(plan);
+  if (now.gradient_slot == 0) return 0;
+  const int threads = options_.speeds ? options_.speeds->machine.update_threads : kSomeThreads;
+  const int64_t updates = kUpdateHopsPerThread * int64_t{threads};
+  const int64_t slots =
+      (plan.host_update.bytes + plan.host_gradients.bytes + room.host) / (now.update_slot + now.gradient_slot);
+  return std::clamp<int64_t>(std::min(updates, slots) * now.gradient_slot - plan.host_gradients.bytes, 0, room.host);
+}
+
 // What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further
 // ahead.
 void Planner::Impl::deepen_rings(Plan& plan, Room& room) const {
+  const int64_t gradients = more_gradients(plan, room);
+  plan.host_gradients.bytes += gradients;
+  room.host -= gradients;
   const auto on_nvme = [](const ChunkHomes& homes) {
     return homes.weights == Home::kNvme || homes.state == Home::kNvme;
   };

@@ -24,12 +24,15 @@ void Engine::Impl::order_of_middle_step() {
   early = order;
 }
 
-// Chunks share slots, and their planes begin at different places: only zeros are numbers wherever they are read from,
+// Chunks share buffers, and their planes begin at different places: only zeros are numbers wherever they are read from,
 // and with a scale and a rate of 0 they stay zeros. The device need not hold any numbers yet.
 void Engine::Impl::clear_update_inputs() {
   std::byte* const zeros = host.at(plan.host_update.offset);
   const int64_t zero_bytes = plan.host_update.bytes;
   std::memset(zeros, 0, static_cast<size_t>(zero_bytes));
+  if (plan.host_gradients.bytes > 0) {
+    std::memset(host.at(plan.host_gradients.offset), 0, static_cast<size_t>(plan.host_gradients.bytes));
+  }
   const auto clear_on_device = [&](int64_t at, int64_t bytes) {
     for (int64_t done = 0; done < bytes; done += zero_bytes) {
       device->copy_now(device->memory() + at + done, zeros, std::min(zero_bytes, bytes - done));

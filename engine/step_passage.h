@@ -2,8 +2,8 @@
 // their update, and records at home on the device between it and the store. Internal to engine/step*.cpp; build-time
 // only.
 //
-// What comes from NVMe or goes there passes through rings in host memory; tensors and gradients at home on the device
-// stay where they are.
+// What comes from NVMe or goes there passes through rings in host memory, and so do gradients at home on the device on
+// their way to an update there; until then they stay where they are, as tensors at home on the device do.
 #pragma once
 #include "engine/passing_tensors.h"
 #include "engine/plan.h"

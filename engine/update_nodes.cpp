@@ -90,9 +90,10 @@ std::vector<UpdateRanges> update_ranges(const Plan& plan, std::span<const UnitPr
     for (const UpdateOperands& update : unit.updates) {
       if (update.place == Place::kDevice) continue;
       const int64_t elements = plan.geometry.chunks()[update.chunk].elements;
+      const bool at_home = plan.chunks[update.chunk].gradient == Home::kHost;
       all.push_back({.state = {update.state, plan.record_bytes(update.chunk, Group::kState)},
                      .weights = {update.weights, plan.record_bytes(update.chunk, Group::kWeights)},
-                     .gradient = {update.gradient, plan.gradient_bytes(elements)}});
+                     .gradient = {update.gradient, at_home ? plan.gradient_bytes(elements) : 0}});
     }
   }
   return all;

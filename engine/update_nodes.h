@@ -1,5 +1,6 @@
 // Which of the update team's groups (one a NUMA node) updates which chunk, and which bytes of the host arena lie on
-// which node: what a chunk's update reads and writes lies with its threads. Changes no bits. Pure functions.
+// which node: a chunk's records, and its gradient where that is at home in host memory, lie with its threads. Gradients
+// that come from elsewhere pass through a ring of copies, which is nobody's. Changes no bits. Pure functions.
 #pragma once
 #include <cstdint>
 #include <span>

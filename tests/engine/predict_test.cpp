@@ -354,8 +354,10 @@ double efficiency(const Balance& balance) {
   options.placement.activations = {{HomeKind::kDevice, 1}};
   Plan plan = make_plan(model, options);
   const int64_t slot_bytes = plan.update_layout(plan.update_order[1]).bytes;
-  options.host_bytes -= plan.host_update.bytes - balance.slots * slot_bytes - slot_bytes / 2;
-  plan = make_plan(model, options);
+  for (int round = 0; round < 4; ++round) {  // where fewer gradients pass, their ring leaves some of its memory
+    options.host_bytes -= plan.host_update.bytes - balance.slots * slot_bytes - slot_bytes / 2;
+    plan = make_plan(model, options);
+  }
   EXPECT_EQ(plan.host_update.bytes / slot_bytes, balance.slots);
   const UnitKind kind = unclipped_kind(plan);
   const UnitProgram unit = build_unit(model, plan, kind);

@@ -121,6 +121,19 @@ TEST_F(Replays, of_updates_meet_numbers_alone_wherever_the_two_records_of_a_chun
   }
 }
 
+// What a skipped step leaves in rings is no number.
+TEST_F(Replays, of_updates_meet_numbers_alone_after_a_step_that_was_skipped) {
+  const HomeShares nvme = {{HomeKind::kNvme, 1}};
+  for (const UpdateMode update : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    auto running = engine(nvme, nvme, 1, update);
+    step(*running);
+    const int64_t bad = running->step() + 1;
+    EXPECT_TRUE(running->train_step(reference_.learning_rate, poisoned(model_, bad, {bad})).skipped);
+    EXPECT_NO_THROW(replay(*running, LaneGroup::kCpu)) << name_of(update);
+    EXPECT_NO_THROW(step(*running)) << name_of(update);
+  }
+}
+
 TEST_F(Replays, whose_compute_throws_end_and_the_next_step_trains) {
   const RunRecord expected = train_reference(model_, reference_);
   const HomeShares nvme = {{HomeKind::kNvme, 1}};
