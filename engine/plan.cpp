@@ -85,11 +85,6 @@ UpdateLayout Plan::update_layout(int chunk) const {
   return layout;
 }
 
-int64_t Plan::gradient_buffer_bytes(int chunk) const {
-  const int64_t bytes = gradient_bytes(geometry.chunks()[chunk].elements);
-  return chunks[chunk].gradient == Home::kHost ? bytes : round_up(bytes, kPlaneAlignmentBytes);
-}
-
 namespace {
 
 // A plan is made of chunks: one of too many is not begun. Their tables alone would not fit.

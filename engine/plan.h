@@ -174,8 +174,10 @@ struct Plan {
   int64_t payload_bytes(int chunk, Group group) const;  // without
   int64_t drive_bytes(const Hop& hop) const;  // that a swap_in or swap_out moves: a record, or a scratch extent
   int64_t gradient_bytes(int64_t elements) const { return elements * bytes_of(options.gradient_dtype); }
-  // Of a chunk's closed gradient in host memory: at home there, or in a buffer of the ring, in whole blocks of a drive.
-  int64_t gradient_buffer_bytes(int chunk) const;
+  // A chunk's closed gradient in whole blocks of a drive: in a buffer of its ring, and on NVMe.
+  int64_t gradient_block_bytes(int chunk) const {
+    return round_up(gradient_bytes(geometry.chunks()[chunk].elements), kPlaneAlignmentBytes);
+  }
   int64_t weights_bytes(int64_t elements) const { return elements * bytes_of(weights_dtype(options.precision)); }
   // Where a chunk's weights lie in the device arena; its partition is kept there.
   int64_t kept_weights_offset(int chunk) const {

@@ -164,7 +164,7 @@ Planner::Impl::Needs Planner::Impl::needs(const Plan& plan) const {
       needs.staging.pass(state, weights);
     }
     if (homes.gradient != Home::kHost && !homes.updated_on_device()) {
-      needs.gradient_slot = std::max(needs.gradient_slot, plan.gradient_buffer_bytes(chunk));
+      needs.gradient_slot = std::max(needs.gradient_slot, plan.gradient_block_bytes(chunk));
     }
     if (homes.weights == Home::kNvme) needs.staging.pass(0, weights);
     // One slot always holds both records of a chunk: creation, digests and reads between steps use it.

@@ -161,9 +161,6 @@ class Planner::Impl {
 
   int64_t tensor_bytes(int tensor) const { return round_up(model_.tensors[tensor].bytes(), kDeviceAlignmentBytes); }
   int tensor_of(size_t home) const { return static_cast<int>(home) / options_.micro_batches; }
-  int64_t gradient_block_bytes(const Plan& plan, int chunk) const {
-    return round_up(gradient_home_bytes(plan, chunk), kPlaneAlignmentBytes);
-  }
   int64_t tensor_block_bytes(int tensor) const { return round_up(tensor_bytes(tensor), kPlaneAlignmentBytes); }
   int64_t gradient_home_bytes(const Plan& plan, int chunk) const;
   int64_t kept_bytes(const Plan& plan, int partition) const;

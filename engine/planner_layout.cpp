@@ -94,7 +94,7 @@ void Planner::Impl::assign_scratch(Plan& plan) const {
   };
   for (int c : plan.update_order) {
     ChunkHomes& homes = plan.chunks[c];
-    if (homes.gradient == Home::kNvme) homes.gradient_offset = take(gradient_block_bytes(plan, c));
+    if (homes.gradient == Home::kNvme) homes.gradient_offset = take(plan.gradient_block_bytes(c));
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].home == Home::kNvme) plan.tensors[i].offset = take(tensor_block_bytes(tensor_of(i)));
@@ -211,7 +211,7 @@ void Planner::Impl::describe(Plan& plan) const {
     if (homes.state == Home::kDevice) uses.add(Tier::kDevice, "optimizer state", state);
     if (homes.gradient == Home::kHost) uses.add(Tier::kHost, "closed gradients", gradient_home_bytes(plan, chunk));
     if (homes.gradient == Home::kDevice) uses.add(Tier::kDevice, "closed gradients", gradient_home_bytes(plan, chunk));
-    if (homes.gradient == Home::kNvme) uses.add(Tier::kNvme, "closed gradients", gradient_block_bytes(plan, chunk));
+    if (homes.gradient == Home::kNvme) uses.add(Tier::kNvme, "closed gradients", plan.gradient_block_bytes(chunk));
     uses.add(Tier::kNvme, homes.weights == Home::kNvme ? "weights (home), two slots" : "weights (committed), two slots",
              2 * weights);
     uses.add(

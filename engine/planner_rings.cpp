@@ -135,8 +135,8 @@ void Planner::Impl::shrink_rings(Plan& plan, Room& room) const {
 
 // Gradients in host memory for as many updates as may be under way, and for no more than there are slots for.
 int64_t Planner::Impl::more_gradients(const Plan& plan, Room room) const {
+  if (plan.host_gradients.bytes == 0) return 0;  // none pass
   const Needs now = needs(plan);
-  if (now.gradient_slot == 0) return 0;
   const int threads = options_.speeds ? options_.speeds->machine.update_threads : kSomeThreads;
   const int64_t updates = kUpdateHopsPerThread * int64_t{threads};
   const int64_t slots =

@@ -52,7 +52,7 @@ void Planner::Impl::spill_to_device(Plan& plan, Room& room) const {
     const int64_t bytes = gradient_home_bytes(plan, static_cast<int>(c));
     if (plan.chunks[c].gradient != Home::kHost || bytes > room.device) continue;
     plan.chunks[c].gradient = Home::kDevice;
-    const int64_t larger = std::max(buffer, gradient_block_bytes(plan, static_cast<int>(c)));
+    const int64_t larger = std::max(buffer, plan.gradient_block_bytes(static_cast<int>(c)));
     room.host += bytes - (larger - buffer);
     buffer = larger;
     room.device -= bytes;
@@ -65,7 +65,7 @@ std::vector<Planner::Impl::InHost> Planner::Impl::gradients_in_host(Plan& plan, 
   if (!free_to_choose(options_.placement.gradient)) return list;
   for (auto c = plan.update_order.rbegin(); c != plan.update_order.rend(); ++c) {
     Home& home = plan.chunks[*c].gradient;
-    const int64_t more = std::max<int64_t>(0, gradient_block_bytes(plan, *c) - buffer_bytes);
+    const int64_t more = std::max<int64_t>(0, plan.gradient_block_bytes(*c) - buffer_bytes);
     if (home == Home::kHost) list.push_back({&home, gradient_home_bytes(plan, *c), more});
   }
   return list;

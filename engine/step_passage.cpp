@@ -56,12 +56,8 @@ bool Passage::read_ahead(const TensorMove& tensor) {
 }
 
 void Passage::take_home(int visit, ClosedOnDevice gradient) {
-  const int c = gradient.chunk;
-  const Home home = plan_.chunks[c].gradient;
-  if (home == Home::kHost) verbs_.download(visit, std::move(gradient));
-  if (home != Home::kNvme) return;
-  const int64_t buffer = gradients_.take(plan_.gradient_buffer_bytes(c));
-  verbs_.swap_out(verbs_.seal(verbs_.download(std::move(gradient), buffer, When::kAlways)));
+  const Home home = plan_.chunks[gradient.chunk].gradient;
+  if (home == Home::kHost || home == Home::kNvme) take_to_update(visit, std::move(gradient), When::kAlways);
 }
 
 // Its home must have it too: where the prediction is wrong the update is done anew.
@@ -69,7 +65,7 @@ ClosedInHost Passage::take_to_update(int visit, ClosedOnDevice gradient, When wh
   const int c = gradient.chunk;
   const Home home = plan_.chunks[c].gradient;
   if (home == Home::kHost) return verbs_.download(visit, std::move(gradient));
-  const int64_t buffer = gradients_.take(plan_.gradient_buffer_bytes(c));
+  const int64_t buffer = gradients_.take(plan_.gradient_block_bytes(c));
   ClosedInHost in_host = verbs_.download(std::move(gradient), buffer, home == Home::kNvme ? When::kAlways : when);
   if (home == Home::kNvme) verbs_.swap_out(verbs_.seal(in_host));
   return in_host;
@@ -78,7 +74,7 @@ ClosedInHost Passage::take_to_update(int visit, ClosedOnDevice gradient, When wh
 ClosedInHost Passage::gradient_from_home(int chunk, When when) {
   const ChunkHomes& homes = plan_.chunks[chunk];
   if (homes.gradient == Home::kHost) return {{}, chunk, homes.gradient_offset};
-  const int64_t buffer = gradients_.take(plan_.gradient_buffer_bytes(chunk));
+  const int64_t buffer = gradients_.take(plan_.gradient_block_bytes(chunk));
   if (homes.gradient == Home::kNvme) return verbs_.swap_in(ClosedInScratch{{}, chunk}, buffer, when);
   return verbs_.download(ClosedOnDevice{{}, chunk, homes.gradient_offset}, buffer, when);
 }

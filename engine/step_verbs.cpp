@@ -37,7 +37,9 @@ Range Verbs::record_at(int c, Group group, int64_t at) const {
   return host(at, plan_.record_bytes(c, group), content(what, c));
 }
 Range Verbs::gradient_in_host(int c, int64_t at) const {
-  return host(at, plan_.gradient_buffer_bytes(c), content(Content::kGradient, c));
+  const bool at_home = plan_.chunks[c].gradient == Home::kHost;
+  const int64_t bytes = at_home ? plan_.gradient_bytes(chunk(c).elements) : plan_.gradient_block_bytes(c);
+  return host(at, bytes, content(Content::kGradient, c));
 }
 Range Verbs::tensor_in_host(const TensorMove& move, int64_t at) const {
   return host(at, tensor_buffer_bytes(move), content_of(move, number(move.tensor, move.micro_batch)));

@@ -211,7 +211,7 @@ TEST_F(DeeperRings, hold_nothing_but_records) {
     }
     EXPECT_LT(chunks, static_cast<int64_t>(plan.chunks.size()));
     EXPECT_EQ(read_ahead(plan), chunks);
-    const int64_t buffers = plan.host_gradients.bytes / plan.gradient_buffer_bytes(plan.update_order.back());
+    const int64_t buffers = plan.host_gradients.bytes / plan.gradient_block_bytes(plan.update_order.back());
     EXPECT_EQ(buffers, home == HomeKind::kHost ? 0 : 4);
   }
 }
