@@ -185,6 +185,7 @@ std::string Plan::homes_words() const {
   std::string whole;
   if (!named.state.empty()) whole += fmt::format(", all state on {}", name_of(named.state[0].home));
   if (!named.activations.empty()) whole += fmt::format(", all activations on {}", name_of(named.activations[0].home));
+  if (host_state == HostStateOrder::kBehindReadAhead) whole += ", in host memory state that is not read ahead";
   if (homes_by == HomesBy::kSpeeds) return "so that the busiest resource has the least to do" + whole + words;
   return "in the fixed order" + whole + ", as no other homes are predicted to be faster" + words;
 }

@@ -123,6 +123,11 @@ constexpr int kUpdateHalves = 2;
 // Who chose among the homes that were free: the planner's fixed order, or a program over a machine's speeds.
 enum class HomesBy : uint8_t { kOrder, kSpeeds };
 
+// Whose state host memory is for: that of the chunks which the forward needs first, or of those behind them which a
+// backward cannot read ahead into the update ring. Then what the forward needs first waits in the ring, and its updates
+// begin to free the ring for further reads at once.
+enum class HostStateOrder : uint8_t { kNeededFirst, kBehindReadAhead };
+
 struct Plan {
   PlanOptions options;
   Geometry geometry;
@@ -151,6 +156,7 @@ struct Plan {
   std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
   std::vector<MoveRow> moves;         // per step; a drive's with their padding
   HomesBy homes_by = HomesBy::kOrder;
+  HostStateOrder host_state = HostStateOrder::kNeededFirst;
   Placement named;                 // homes of whole groups that the search named, where the options leave them open
   std::optional<Busiest> busiest;  // by what takes the longest alone, where speeds are known
 

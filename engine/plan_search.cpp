@@ -114,7 +114,10 @@ int64_t PlanSearch::table_bytes_like(const Choice& choice) const {
 
 PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
   Wish wish{.options = options_,
-            .pricing = {.depth = choice.depth, .state = choice.state, .table_bytes = table_bytes_like(choice)}};
+            .pricing = {.depth = choice.depth,
+                        .state = choice.state,
+                        .host_state = choice.host_state,
+                        .table_bytes = table_bytes_like(choice)}};
   PlanOptions& options = wish.options;
   options.commit_interval = choice.commit_interval;
   options.speculated_share = choice.speculated_share;
@@ -285,6 +288,14 @@ void PlanSearch::consider_whole(const Choice& start, Candidate& best) {
   if (may_move_gradients(best.plan)) best = best_on_device(std::move(best));
 }
 
+void PlanSearch::consider_behind_read_ahead(Candidate& best) {
+  const auto count = [&](Home home) { return std::ranges::count(best.plan.chunks, home, &ChunkHomes::state); };
+  if (!free_to_choose(options_.placement.state) || count(Home::kHost) == 0 || count(Home::kNvme) == 0) return;
+  Choice behind = best.choice;
+  behind.host_state = HostStateOrder::kBehindReadAhead;
+  consider({{behind}}, best);
+}
+
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
   Candidate best = best_homes(start);
@@ -303,6 +314,7 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
     }
   }
   consider_whole(start.choice, best);
+  consider_behind_read_ahead(best);
   return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }
 

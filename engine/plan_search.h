@@ -42,6 +42,7 @@ class PlanSearch {
     HomesBy homes = HomesBy::kOrder;
     RingDepth depth = RingDepth::kAsInOrder;
     StateToDevice state = StateToDevice::kWhereItFits;
+    HostStateOrder host_state = HostStateOrder::kNeededFirst;
     Placement named;  // of groups that are empty: as the options have it
     bool operator==(const Choice&) const = default;
   };
@@ -101,6 +102,8 @@ class PlanSearch {
   // From the choices of `start`, with gradients on the device too, and of `best`: with one home for all state, or for
   // all activations, where they may be anywhere. Takes the best of them in place of `best` where it is shorter.
   void consider_whole(const Choice& start, Candidate& best);
+  // With host memory for other state, where there is a choice.
+  void consider_behind_read_ahead(Candidate& best);
   std::optional<int> other_interval(const Plan& plan) const;
   // With as many more steps from commit to commit as it takes for them to be a small part of the time, where `auto` may
   // choose and a crash then loses little; `start` where that is no shorter.

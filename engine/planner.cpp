@@ -204,7 +204,10 @@ std::vector<Pricing> Planner::Impl::ways(const Pricing& pricing) const {
   } else if (options_.update == UpdateMode::kSpeculative && !options_.speculated_share) {
     ways.push_back({.state = StateToDevice::kWhereForced, .early = EarlyUpdates::kFew});
   }
-  for (Pricing& way : ways) way.table_bytes = pricing.table_bytes;
+  for (Pricing& way : ways) {
+    way.host_state = pricing.host_state;
+    way.table_bytes = pricing.table_bytes;
+  }
   return ways;
 }
 
@@ -303,6 +306,7 @@ Planner::Impl::Room Planner::Impl::room_beside(const Needs& least, Budgets budge
 std::optional<Plan> Planner::Impl::place(Budgets budgets, int64_t elements, const Pricing& pricing) const {
   if (budgets.device_bytes <= 0 || budgets.host_bytes <= 0) return std::nullopt;
   Plan plan = draft(elements);
+  plan.host_state = pricing.host_state;
   if (pricing.early == EarlyUpdates::kNone) plan.options.speculated_share = 0;
   if (pricing.early == EarlyUpdates::kFew) plan.options.speculated_share = kFewEarly;
   const Needs least = spill(plan, budgets);

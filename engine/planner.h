@@ -36,6 +36,7 @@ struct Pricing {
   const HomePrices* prices = nullptr;  // nothing: in the fixed order
   RingDepth depth = RingDepth::kAsInOrder;
   StateToDevice state = StateToDevice::kWhereItFits;
+  HostStateOrder host_state = HostStateOrder::kNeededFirst;
   EarlyUpdates early = EarlyUpdates::kAsWished;
   int64_t table_bytes = 0;  // of a plan much like this one's: a guess that saves building its programs twice
 };

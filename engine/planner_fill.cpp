@@ -123,6 +123,21 @@ void Planner::Impl::fill_state(Plan& plan, Room& room) const {
   for (const int c : found) update_on_device(plan, c);
 }
 
+// Chunks in the order in which host memory is for their state; they come in the order of their updates.
+std::vector<int> Planner::Impl::for_state_in_host(const Plan& plan, std::vector<int> chunks) {
+  if (plan.host_state == HostStateOrder::kNeededFirst) return chunks;
+  std::vector<bool> read_ahead(plan.chunks.size(), false);
+  int64_t bytes = 0;
+  for (const int c : plan.update_order) {
+    if (plan.chunks[c].updated_on_device()) continue;
+    bytes += plan.record_bytes(c, Group::kState);
+    if (bytes > plan.host_update.bytes) break;
+    read_ahead[c] = true;
+  }
+  std::ranges::stable_partition(chunks, [&](int c) { return !read_ahead[c]; });
+  return chunks;
+}
+
 void Planner::Impl::fill_host(Plan& plan, Room& room) const {
   const auto move = [&](Home& home, int64_t bytes) {
     if (home != Home::kNvme || bytes > room.host) return;
@@ -139,7 +154,9 @@ void Planner::Impl::fill_host(Plan& plan, Room& room) const {
     for (int c : plan.update_order) move(plan.chunks[c].weights, plan.record_bytes(c, Group::kWeights));
   }
   if (free_to_choose(options_.placement.state)) {
-    for (int c : plan.update_order) move(plan.chunks[c].state, plan.record_bytes(c, Group::kState));
+    for (int c : for_state_in_host(plan, plan.update_order)) {
+      move(plan.chunks[c].state, plan.record_bytes(c, Group::kState));
+    }
   }
 }
 

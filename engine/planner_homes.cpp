@@ -272,11 +272,12 @@ void Planner::Impl::share_out_state(Plan& plan, const Quotas& quotas) {
     if (first && device.take(plan.geometry.partitions()[chunk.partition].elements)) {
       plan.kept_offset[chunk.partition] = 0;
     }
-    if (quotas.offers(HomeKind::kDevice) && plan.kept_offset[chunk.partition] >= 0) {
-      update_on_device(plan, c);
-    } else {
-      plan.chunks[c].state = host.take(chunk.elements) ? Home::kHost : Home::kNvme;
-    }
+    plan.chunks[c].state = Home::kNvme;
+    if (quotas.offers(HomeKind::kDevice) && plan.kept_offset[chunk.partition] >= 0) update_on_device(plan, c);
+  }
+  for (const int c : for_state_in_host(plan, quotas.alike.items)) {
+    ChunkHomes& homes = plan.chunks[c];
+    if (!homes.updated_on_device() && host.take(plan.geometry.chunks()[c].elements)) homes.state = Home::kHost;
   }
 }
 
@@ -355,7 +356,9 @@ std::optional<Planner::Impl::Shared> Planner::Impl::share_memory(const Plan& dra
     shares.program.host_bytes = static_cast<double>(limit.host);
     const std::optional<HomeSolution>& solution = known_->homes.solve(shares.program);
     if (!solution) return std::nullopt;
+    const Ring update = plan.host_update;
     plan = draft;
+    plan.host_update = update;
     share_out(plan, shares, *solution);
     const Room taken = chosen_bytes(plan), room = room_for_homes(plan, taken, budgets, rings);
     const Room left = {room.device - taken.device, room.host - taken.host};

@@ -121,6 +121,7 @@ class Planner::Impl {
   bool may_keep_graph(const Plan& plan, int visit) const;
   void fill_state(Plan& plan, Room& room) const;
   void fill_host(Plan& plan, Room& room) const;
+  static std::vector<int> for_state_in_host(const Plan& plan, std::vector<int> chunks);
 
   // ... or by what each home costs, so that the busiest resource has the least to do (planner_homes.cpp).
   struct Passing;

@@ -216,6 +216,35 @@ TEST_F(DeeperRings, hold_nothing_but_records) {
   }
 }
 
+// Updates of what is at home in host memory free no buffer of the ring: while they come first, the drive has nothing to
+// read into.
+TEST_F(DeeperRings, hold_what_the_forward_needs_first_where_the_drive_then_begins_with_the_updates) {
+  PlanOptions wish = with_slow_drive();
+  wish.update = UpdateMode::kDeferred;
+  wish.placement.state = {};
+  wish.placement.weights = {{HomeKind::kHost, 1}};
+  wish.placement.gradient = {{HomeKind::kDevice, 1}};
+  wish.speeds->machine.update_ns_per_element = 4;
+  for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.4};
+  wish.device_bytes = 3 * kMiB;
+  wish.host_bytes = 3840 * kKiB;
+  const Plan order = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}).value();
+  const Plan taken = make_plan(model_, wish);
+  const auto first_updates = [](const Plan& plan) {  // of chunks at home in host memory, before any of the ring's
+    const auto on_nvme = [&](int c) { return plan.chunks[c].state == Home::kNvme; };
+    return std::ranges::find_if(plan.update_order, on_nvme) - plan.update_order.begin();
+  };
+  const auto in_host = [](const Plan& plan) {
+    return std::ranges::count(plan.chunks, Home::kHost, &ChunkHomes::state);
+  };
+  EXPECT_EQ(first_updates(order), in_host(order));
+  EXPECT_EQ(first_updates(taken), 0);
+  EXPECT_GE(in_host(taken), in_host(order));
+  EXPECT_GE(read_ahead(taken), read_ahead(order));
+  EXPECT_LT(taken.busiest->step_ms, 0.95 * order.busiest->step_ms);
+  EXPECT_THAT(taken.homes_words(), HasSubstr("in host memory state that is not read ahead"));
+}
+
 // Early updates take their state as gradients close and have no need of a deep ring. Where the clip may engage, that is
 // no reason for a plan in which updates that wait for it have none.
 TEST_F(DeeperRings, are_taken_for_steps_that_are_clipped_where_the_others_are_no_longer_for_it) {
