@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/vector_registers.h"
+
 namespace sluice {
 namespace {
 
@@ -13,7 +15,10 @@ ComputeScope::ComputeScope(void* stream)
     : before_(current), scope_(stream == nullptr ? nullptr : cuda_module().compute_on(stream)) {
   current = stream;
 }
-ComputeScope::~ComputeScope() { current = before_; }
+ComputeScope::~ComputeScope() {
+  current = before_;
+  release_upper_halves();
+}
 
 void* current_compute_stream() { return current; }
 

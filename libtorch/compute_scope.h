@@ -7,7 +7,8 @@
 namespace sluice {
 
 // While it lives, planned memory is seen as tensors of `stream`'s GPU (Device::compute_stream()) by this thread, and
-// what LibTorch does for it is in that stream's order; null: of the CPU. Scopes nest.
+// what LibTorch does for it is in that stream's order; null: of the CPU. Scopes nest. What LibTorch's kernels leave in
+// this thread's vector registers ends with a scope (core/vector_registers.h).
 class ComputeScope {
  public:
   explicit ComputeScope(void* stream);

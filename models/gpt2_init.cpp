@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/random.h"
+#include "core/vector_registers.h"
 #include "models/gpt2.h"
 
 namespace sluice {
@@ -50,6 +51,7 @@ ParameterSource Gpt2::initial_values(uint64_t seed) const {
       const double scale = name.ends_with(".c_proj.weight") ? residual : deviation;
       const uint64_t stream = stream_of(name);
       fill_in_parts(into.size(), [&](size_t begin, size_t end) {
+        release_upper_halves();  // LibTorch's threads may have them in use
         for (size_t i = begin; i < end; ++i) {
           into[i] = static_cast<float>(scale * normal_at(seed, stream, static_cast<uint64_t>(first) + i));
         }

@@ -13,6 +13,8 @@
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "libtorch/compute_scope.h"
+#include "tests/fakes/upper_halves.h"
 
 namespace sluice::testing {
 namespace {
@@ -149,6 +151,16 @@ TEST_F(WorkspaceTest, tensors_made_before_are_freed_by_whoever_made_them) {
   at::Tensor during = at::ones({1000});
   during.resize_({2000});
   EXPECT_TRUE(owns(during));
+}
+
+TEST(ComputeScopeTest, ends_with_what_kernels_left_in_the_thread_s_vector_registers) {
+  if (!can_tell_upper_halves()) GTEST_SKIP() << "this processor does not tell which registers are in use";
+  {
+    const ComputeScope scope(nullptr);
+    use_upper_halves();
+    EXPECT_TRUE(upper_halves_in_use());
+  }
+  EXPECT_FALSE(upper_halves_in_use());
 }
 
 }  // namespace
