@@ -8,7 +8,7 @@ namespace sluice::testing {
 namespace {
 
 TEST(UpperHalves, are_released) {
-  if (!can_tell_upper_halves()) GTEST_SKIP() << "this processor does not tell which registers are in use";
+  if (!has_upper_halves()) GTEST_SKIP() << "this processor has no such registers";
   use_upper_halves();
   EXPECT_TRUE(upper_halves_in_use());
   release_upper_halves();

@@ -154,7 +154,7 @@ TEST_F(WorkspaceTest, tensors_made_before_are_freed_by_whoever_made_them) {
 }
 
 TEST(ComputeScopeTest, ends_with_what_kernels_left_in_the_thread_s_vector_registers) {
-  if (!can_tell_upper_halves()) GTEST_SKIP() << "this processor does not tell which registers are in use";
+  if (!has_upper_halves()) GTEST_SKIP() << "this processor has no such registers";
   {
     const ComputeScope scope(nullptr);
     use_upper_halves();
