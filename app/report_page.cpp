@@ -118,7 +118,7 @@ std::string lanes_table(const Steady& steady) {
       "<table><tr><th>lane</th><th class=\"wide\">busy in a step</th><th>time</th>{}<th>of the step</th>"
       "<th>moved</th><th>GB/s</th></tr>",
       planned ? "<th>planned</th>" : "");
-  for (size_t i = 0; i < kLaneNames.size(); ++i) {
+  for (size_t i = 0; i < steady.lanes.size(); ++i) {
     const LaneFigures& lane = steady.lanes[i];
     const std::string plan_cell =
         !planned ? "" : fmt::format("<td>{}</td>", lane.predicted_ms ? ms_words(*lane.predicted_ms) : "-");
@@ -127,8 +127,9 @@ std::string lanes_table(const Steady& steady) {
     const bool moves = lane.bytes > 0 && lane.ms > 0;
     fmt::format_to(std::back_inserter(html),
                    "<tr><th>{}</th><td class=\"wide\">{}</td><td>{}</td>{}<td>{:.0f} %</td><td>{}</td><td>{}</td></tr>",
-                   kLaneNames[i], bar(share_of(lane.ms), binds ? "bound" : "free", mark), ms_words(lane.ms), plan_cell,
-                   steady.step_ms > 0 ? 100 * lane.ms / steady.step_ms : 0, moves ? format_bytes(lane.bytes) : "-",
+                   name_of(static_cast<Lane>(i)), bar(share_of(lane.ms), binds ? "bound" : "free", mark),
+                   ms_words(lane.ms), plan_cell, steady.step_ms > 0 ? 100 * lane.ms / steady.step_ms : 0,
+                   moves ? format_bytes(lane.bytes) : "-",
                    moves ? fmt::format("{:.2f}", static_cast<double>(lane.bytes) / lane.ms / 1e6) : "-");
   }
   return html + "</table>";

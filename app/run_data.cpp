@@ -57,8 +57,8 @@ StepFiguresOfRun step_of(const Json& line) {
                         .state_read_bytes = state_bytes(lanes, "read"),
                         .state_written_bytes = state_bytes(lanes, "write"),
                         .lanes = {}};
-  for (size_t i = 0; i < kLaneNames.size(); ++i) {
-    const Json lane = lanes.value(kLaneNames[i], Json::object());
+  for (size_t i = 0; i < step.lanes.size(); ++i) {
+    const Json lane = lanes.value(name_of(static_cast<Lane>(i)), Json::object());
     step.lanes[i] = {.ms = number(lane, "ms"),
                      .bytes = static_cast<int64_t>(number(lane, "bytes")),
                      .predicted_ms = maybe_number(lane, "predicted_ms")};
@@ -216,7 +216,7 @@ Steady steady_figures(const RunData& run) {
   steady.measured_as_predicted_ms =
       over_steps([](const auto& step) { return step.predicted_step_ms ? std::optional(step.step_ms) : std::nullopt; });
   steady.drive_ms = over_steps([](const auto& step) { return step.drive_ms; });
-  for (size_t i = 0; i < kLaneNames.size(); ++i) {
+  for (size_t i = 0; i < steady.lanes.size(); ++i) {
     LaneFigures& lane = steady.lanes[i];
     lane.ms = over_steps([i](const auto& step) { return std::optional(step.lanes[i].ms); }).value_or(0);
     lane.bytes = static_cast<int64_t>(

@@ -7,17 +7,17 @@
 #include <vector>
 
 #include "app/run_folder.h"
+#include "offload/program.h"
 
 namespace sluice {
-
-constexpr std::array<const char*, 6> kLaneNames = {"read", "write", "upload", "download", "compute", "update"};
 
 struct LaneFigures {
   double ms = 0;  // busy
   int64_t bytes = 0;
   std::optional<double> predicted_ms;
 };
-using StepLaneFigures = std::array<LaneFigures, kLaneNames.size()>;
+// By Lane.
+using StepLaneFigures = std::array<LaneFigures, kLaneCount>;
 
 struct StepFiguresOfRun {
   int64_t step = 0;

@@ -36,9 +36,9 @@ std::map<int, size_t> lanes_of_threads(const Json& trace) {
   for (const Json& event : trace.at("traceEvents")) {
     if (event.value("name", "") != "thread_name") continue;
     const std::string name = event.value(Json::json_pointer("/args/name"), "");
-    const auto lane = std::ranges::find(kLaneNames, name.substr(0, name.find(' ')));
-    if (lane == kLaneNames.end()) continue;
-    lanes[event.at("tid").get<int>()] = static_cast<size_t>(lane - kLaneNames.begin());
+    for (size_t lane = 0; lane < kLaneCount; ++lane) {
+      if (name.substr(0, name.find(' ')) == name_of(static_cast<Lane>(lane))) lanes[event.at("tid").get<int>()] = lane;
+    }
   }
   return lanes;
 }
@@ -54,7 +54,9 @@ Timeline timeline_of(const Json& trace) {
   }
   if (hops.empty()) return {};
   Timeline timeline;
-  for (const char* name : kLaneNames) timeline.rows.push_back({.name = name, .bars = {}});
+  for (int lane = 0; lane < kLaneCount; ++lane) {
+    timeline.rows.push_back({.name = std::string(name_of(static_cast<Lane>(lane))), .bars = {}});
+  }
   for (const Json* hop : hops) {
     const std::string name = hop->at("name").get<std::string>();
     const double begin_ms = (hop->at("ts").get<double>() - begin_us) / 1e3;

@@ -40,12 +40,26 @@ struct Parameter {
   int partition = 0;
 };
 
+// Indices of chunks: for (int c : partition.chunks()).
+struct ChunkRange {
+  struct Iterator {
+    int at = 0;
+    int operator*() const { return at; }
+    Iterator& operator++() { return ++at, *this; }
+    bool operator==(const Iterator&) const = default;
+  };
+  int first = 0, count = 0;
+  Iterator begin() const { return {first}; }
+  Iterator end() const { return {first + count}; }
+};
+
 struct Partition {
   std::string name;
   int64_t elements = 0;       // padded: a multiple of 128
   int64_t first_element = 0;  // elements of the partitions before it
   int first_parameter = 0, parameter_count = 0;
   int first_chunk = 0, chunk_count = 0;
+  ChunkRange chunks() const { return {first_chunk, chunk_count}; }
 };
 
 struct Chunk {

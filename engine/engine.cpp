@@ -72,7 +72,7 @@ void Engine::Impl::spend() noexcept {
   spent = std::current_exception();
   if (running == Flag::kNo) return;
   aborted = Flag::kYes;
-  turn.turn = nullptr;
+  use.operands = nullptr;
   executor->abandon();
   try {
     executor->finish();
@@ -141,13 +141,13 @@ void Engine::Impl::settle_speculation() {
 Use Engine::Impl::enter(int visit, Pass pass) {
   if (spent) std::rethrow_exception(spent);
   SLUICE_CHECK(running == Flag::kYes, "enter() outside of a step");
-  SLUICE_CHECK(turn.turn == nullptr, "a turn is under way: let its Use go first");
+  SLUICE_CHECK(use.operands == nullptr, "a turn is under way: let its Use go first");
   return guarded([&] {
     run_control_hops();
     const auto lane = unit->program.lane(Lane::kCompute);
     SLUICE_CHECK(next_compute < lane.size(), "all visits of this step have had their turns");
     const int hop = lane[next_compute];
-    const Turn& next = unit->turns[unit->program.hops()[hop].operands];
+    const ComputeOperands& next = unit->turns[unit->program.hops()[hop].operands];
     const Pass expected = unit_kind == UnitKind::kEvaluate ? Pass::kEvaluate : next.pass;
     if (next.visit != visit || expected != pass) {
       check_failed("order", __FILE__, __LINE__,
@@ -158,16 +158,16 @@ Use Engine::Impl::enter(int visit, Pass pass) {
     ++next_compute;
     fill_use(hop, next, pass);
     if (pass == Pass::kBackward) round_shared_gradients();
-    return Use(&turn);
+    return Use(&use);
   });
 }
 
 void Engine::Impl::leave(int64_t number) noexcept {
-  if (turn.turn == nullptr || turn.number != number) return;  // its step was given up meanwhile
+  if (use.operands == nullptr || use.number != number) return;  // its step was given up meanwhile
   try {
-    if (turn.pass == Pass::kBackward) add_shared_contributions();
-    turn.turn = nullptr;
-    executor->leave(turn.hop);
+    if (use.pass == Pass::kBackward) add_shared_contributions();
+    use.operands = nullptr;
+    executor->leave(use.hop);
   } catch (...) {  // of the device; the next call throws it
     spend();
   }
@@ -177,7 +177,7 @@ StepEnd Engine::Impl::finish_step() {
   if (spent) std::rethrow_exception(spent);
   const bool training = unit_kind == UnitKind::kTrain || updates_early(unit_kind);
   SLUICE_CHECK(running == Flag::kYes && training, "finish_step() outside of a step");
-  SLUICE_CHECK(turn.turn == nullptr, "a turn is under way: let its Use go first");
+  SLUICE_CHECK(use.operands == nullptr, "a turn is under way: let its Use go first");
   return guarded([&] {
     run_control_hops();
     SLUICE_CHECK(next_compute == unit->program.lane(Lane::kCompute).size(), "some visits have not had their turns");
@@ -269,7 +269,7 @@ void Engine::Impl::abort_step() {
   guarded([&] {
     aborted = Flag::kYes;
     executor->abandon();
-    turn.turn = nullptr;
+    use.operands = nullptr;
     finish_unit();
     end_unit(unit_kind);
   });
@@ -291,8 +291,8 @@ double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
   try {
     for (int visit = 0; visit < static_cast<int>(model.visits.size()); ++visit) {
       for (int m = 0; m < plan.options.micro_batches; ++m) {
-        Use use = enter(visit, Pass::kEvaluate);
-        if (m < micro_batches) compute(use);
+        Use turn = enter(visit, Pass::kEvaluate);
+        if (m < micro_batches) compute(turn);
       }
     }
   } catch (...) {
@@ -407,6 +407,7 @@ int64_t Engine::written_bytes() const {
   return impl_->store->written_bytes();
 }
 void Engine::write_timeline(const std::string& path) const {
+  impl_->check_between_steps();
   TraceWriter trace(path);
   Executor::name_rows(trace);
   impl_->executor->write_trace(trace);

@@ -62,7 +62,7 @@ class Use final : public VisitTurn {
   friend class Engine;
   struct State;
   explicit Use(State* state);
-  State& turn() const;
+  State& state() const;
 
   State* state_;
   int64_t number_;  // of the turns that the engine has had
@@ -192,8 +192,8 @@ class Engine {
   Digests digests();
 
   const StepLanes& last_lanes() const;  // of the last step, both times where it ran again
-  // When each hop of the last unit (a step, an evaluation, a drain) began and ended, as a trace (core/trace.h). Throws
-  // IoError.
+  // When each hop of the last unit (a step, an evaluation, a drain) began and ended, as a trace (core/trace.h); between
+  // steps. Throws IoError.
   void write_timeline(const std::string& path) const;
   // Ends the trace of the run (EngineOptions::trace_path), between steps. Throws IoError if anything of it could not be
   // written, which harms no step.

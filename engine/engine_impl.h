@@ -33,7 +33,7 @@ struct Use::State {
   Engine::Impl* engine = nullptr;
   int64_t number = 0;  // of this turn, the engine's first one being 1
   int hop = -1;
-  const Turn* turn = nullptr;  // null: between turns
+  const ComputeOperands* operands = nullptr;  // null: between turns
   Pass pass = Pass::kForward;
   std::vector<WeightView> weights;
   std::vector<TensorView> inputs, outputs, output_gradients, input_gradients;
@@ -92,9 +92,10 @@ class Engine::Impl final : public LaneWork {
   void end_replay();
 
   // --- turns (use.cpp)
-  void fill_use(int hop, const Turn& turn, Pass pass);
+  void fill_use(int hop, const ComputeOperands& operands, Pass pass);
   void round_shared_gradients();
   void add_shared_contributions();
+  const Parameter& contributed_parameter(int weight) const;
   void contribute(int weight, const std::byte* gradient, DType dtype);
   void contribute_part(int weight, int64_t first, const GradientView& part);
   float* zeroed_open(int weight);
@@ -106,7 +107,8 @@ class Engine::Impl final : public LaneWork {
   [[noreturn]] void report_non_finite() const;
 
   // --- LaneWork, on the executor's thread (lane_work.cpp)
-  bool due(const Hop& hop) override;
+  bool due(const Hop& hop) const override;
+  void starting(const Hop& hop) override;
   void start_update(int hop_number, const Hop& hop) override;
   const StepState& commit_state() override { return captured; }
   std::string hop_name(const Hop& hop) const override;
@@ -166,7 +168,7 @@ class Engine::Impl final : public LaneWork {
   std::vector<ClosedPiece> pieces;  // scratch of close_partition
   double loss_sum = 0;
   ClipResult clipped;
-  Use::State turn;
+  Use::State use;
   StepLanes lanes;
 
   // Last: their threads use all of the above.

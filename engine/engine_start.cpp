@@ -230,12 +230,11 @@ void Engine::Impl::reserve_scratch() {
     weights = std::max(weights, parameters);
     tensors = std::max({tensors, visit.takes.size(), visit.gives.size()});
   }
-  turn.weights.reserve(weights);
-  turn.open.reserve(weights);
-  turn.input_sums.reserve(tensors);
-  turn.output_sums.reserve(tensors);
-  for (auto* list : {&turn.inputs, &turn.outputs, &turn.output_gradients, &turn.input_gradients})
-    list->reserve(tensors);
+  use.weights.reserve(weights);
+  use.open.reserve(weights);
+  use.input_sums.reserve(tensors);
+  use.output_sums.reserve(tensors);
+  for (auto* list : {&use.inputs, &use.outputs, &use.output_gradients, &use.input_gradients}) list->reserve(tensors);
   contributed.assign(plan.geometry.parameters().size(), Flag::kNo);
   norm_parts.assign(plan.geometry.parameters().size(), 0);
   int most_chunks = 0;

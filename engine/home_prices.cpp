@@ -76,7 +76,7 @@ Pricer::Bill Pricer::bill() const {
             .tensors = std::vector<LaneTimes>(model_.tensors.size())};
   for (size_t i = 0; i < work_ms.size(); ++i) {
     const Hop& hop = unit.program.hops()[i];
-    const auto lane = static_cast<size_t>(hop.lane);
+    const auto lane = static_cast<size_t>(hop.lane());
     bill.all[lane] += work_ms[i];
     if (of_a_micro_batch(hop)) bill.of_micro_batches[lane] += work_ms[i];
     if (hop.index < 0 || hop.verb == Verb::kCompute) continue;

@@ -33,7 +33,7 @@ std::vector<double> UnitCosts::average_work_ms() const {
   for (size_t hop = 0; hop < with.size(); ++hop) {
     double ms = commits * with[hop].work_ms;
     if (!without.empty()) ms += (1 - commits) * without[hop].work_ms;
-    const bool takes_no_core = unit_.program.hops()[hop].lane == Lane::kUpdate && with[hop].cores == 0;
+    const bool takes_no_core = unit_.program.hops()[hop].lane() == Lane::kUpdate && with[hop].cores == 0;
     work_ms.push_back(takes_no_core ? of_gpu * ms : ms);
   }
   return work_ms;
@@ -41,7 +41,7 @@ std::vector<double> UnitCosts::average_work_ms() const {
 
 HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
   const bool commit_hop = hop.when == When::kCommit || hop.when == When::kCommitDirty;
-  if (!due_in_steady_step(plan_, kind_, hop) || (commit_hop && commits == Commits::kNo)) return {.due = Due::kNo};
+  if (!due_in_steady_step(kind_, hop) || (commit_hop && commits == Commits::kNo)) return {.due = Due::kNo};
   const double hop_ms = machine_.hop_us / 1e3;
   switch (hop.verb) {
     case Verb::kSwapIn:
@@ -122,7 +122,7 @@ double UnitCosts::sums_ms(int64_t elements, int64_t summed_bytes) const {
 
 double UnitCosts::turn_ms(const Hop& hop) const {
   const VisitTime& time = speeds_.visits[hop.visit];
-  const Turn& turn = unit_.turns[hop.operands];
+  const ComputeOperands& turn = unit_.turns[hop.operands];
   if (turn.graph >= 0) return turn.pass == Pass::kBackward ? time.kept_backward_ms : time.keeping_forward_ms;
   return turn.pass == Pass::kBackward ? time.backward_ms : time.forward_ms;
 }

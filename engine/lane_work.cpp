@@ -36,16 +36,13 @@ bool Engine::Impl::has_changed(int chunk) const {
          dirty[2 * chunk + static_cast<int>(Group::kState)] == Flag::kYes;
 }
 
-bool Engine::Impl::due(const Hop& hop) {
+bool Engine::Impl::due(const Hop& hop) const {
   const bool commit = order.commit == UpdateOrder::Commit::kDue;
   if (rehearsed) {
     const bool commits = hop.when == When::kCommit || hop.when == When::kCommitDirty;
-    return belongs_to(*rehearsed, hop.lane) && (commit || !commits) && due_in_steady_step(plan, unit_kind, hop);
+    return belongs_to(*rehearsed, hop.lane()) && (commit || !commits) && due_in_steady_step(unit_kind, hop);
   }
-  const auto ahead = [&] {
-    const UpdateHalf half = update_half(unit_kind);
-    return prefetched == half && plan.is_prefetched(half, hop.index);
-  };
+  if (hop.prefetched == Prefetched::kYes && prefetched == update_half(unit_kind)) return false;
   switch (hop.when) {
     case When::kAlways:
       return true;
@@ -53,10 +50,6 @@ bool Engine::Impl::due(const Hop& hop) {
       return update_pending(hop.index);
     case When::kPendingOrSummed:
       return update_pending(hop.index) || (commit && has_changed(hop.index)) || verifies_for_a_visit(hop.index);
-    case When::kPendingNotPrefetched:
-      return update_pending(hop.index) && !ahead();
-    case When::kNotPrefetched:
-      return !ahead();
     case When::kSpeculating:
       return aborted == Flag::kNo;
     case When::kMispredicted:
@@ -67,16 +60,16 @@ bool Engine::Impl::due(const Hop& hop) {
       return on_device == Flag::kNo || (speculated == Speculated::kWrong && plan.speculated(hop.index));
     case When::kStaleOnDevice:
       return stale_on_device();
-    case When::kStaleNotPrefetched:
-      return stale_on_device() && !ahead();
-    case When::kCommitDirty: {
-      Flag& changed = dirty[2 * hop.index + static_cast<int>(hop.group)];
-      if (!commit || changed == Flag::kNo) return false;
-      if (hop.verb == Verb::kSwapOut) changed = Flag::kNo;  // the write that starts now takes it to the store
-      return true;
-    }
+    case When::kCommitDirty:
+      return commit && dirty[2 * hop.index + static_cast<int>(hop.group)] == Flag::kYes;
   }
   return true;
+}
+
+// The write takes to the store what has changed at home in memory.
+void Engine::Impl::starting(const Hop& hop) {
+  if (hop.verb != Verb::kSwapOut || hop.when != When::kCommitDirty) return;
+  dirty[2 * hop.index + static_cast<int>(hop.group)] = Flag::kNo;
 }
 
 // A chunk's hops serve every visit of its partition: they are named by the first.

@@ -59,7 +59,8 @@ int64_t Planner::Impl::slot_bytes(int64_t elements) const {
 int64_t Planner::Impl::chunk_elements(int64_t host_bytes) const {
   if (options_.chunk_elements > 0) return options_.chunk_elements;
   int64_t elements = kLargestDefaultChunk;
-  while (elements > kSmallestDefaultChunk && kWantedUpdateSlots * slot_bytes(elements) > host_bytes / 4) elements /= 2;
+  while (elements > kSmallestDefaultChunk && kWantedUpdateBuffers * slot_bytes(elements) > host_bytes / 4)
+    elements /= 2;
   return elements;
 }
 
@@ -108,7 +109,7 @@ Plan Planner::Impl::draft(int64_t elements) const {
       if (seen[p]) continue;
       seen[p] = true;
       const Partition& partition = plan.geometry.partitions()[p];
-      for (int i = 0; i < partition.chunk_count; ++i) plan.update_order.push_back(partition.first_chunk + i);
+      for (const int c : partition.chunks()) plan.update_order.push_back(c);
     }
   }
   plan.update_times.assign(plan.chunks.size(), UpdateTime::kDeferred);
@@ -164,11 +165,11 @@ Planner::Impl::Needs Planner::Impl::needs(const Plan& plan) const {
       needs.staging.pass(state, weights);
     }
     if (homes.gradient != Home::kHost && !homes.updated_on_device()) {
-      needs.gradient_slot = std::max(needs.gradient_slot, plan.gradient_block_bytes(chunk));
+      needs.gradient_buffer = std::max(needs.gradient_buffer, plan.gradient_block_bytes(chunk));
     }
     if (homes.weights == Home::kNvme) needs.staging.pass(0, weights);
     // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
-    needs.update_slot = std::max({needs.update_slot, plan.update_layout(chunk).bytes, weights + state});
+    needs.update_buffer = std::max({needs.update_buffer, plan.update_layout(chunk).bytes, weights + state});
   }
   for (size_t p = 0; p < model_.partitions.size(); ++p) {
     const int partition = static_cast<int>(p);
@@ -183,7 +184,7 @@ Planner::Impl::Needs Planner::Impl::needs(const Plan& plan) const {
       const Home home = plan.tensor(tensor, m).home;
       if (home == Home::kHost) needs.host_fixed += tensor_bytes(tensor);
       if (home == Home::kDevice) needs.device_fixed += tensor_bytes(tensor);
-      if (home == Home::kNvme) needs.tensor_slot = std::max(needs.tensor_slot, tensor_block_bytes(tensor));
+      if (home == Home::kNvme) needs.tensor_buffer = std::max(needs.tensor_buffer, tensor_block_bytes(tensor));
     }
   }
   ring_needs(plan, needs);
@@ -299,8 +300,8 @@ Planner::Impl::Room Planner::Impl::room_beside(const Needs& least, Budgets budge
   const int64_t device_arena = budgets.device_bytes / arena_rounding * arena_rounding - options_.own_device_bytes;
   return {device_arena - options_.workspace_bytes - least.device_fixed - least.weights_group - least.open_group -
               least.boundary - kDeviceAlignmentBytes,
-          budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_slot -
-              least.staging.slot - least.gradient_slot - least.tensor_slot};
+          budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_buffer -
+              least.staging.buffer - least.gradient_buffer - least.tensor_buffer};
 }
 
 std::optional<Plan> Planner::Impl::place(Budgets budgets, int64_t elements, const Pricing& pricing) const {

@@ -115,7 +115,7 @@ void Planner::Impl::fill_state(Plan& plan, Room& room) const {
     found.push_back(c);
   }
   const auto beyond = [&](int64_t wanted) { return std::max<int64_t>(0, wanted - plan.host_staging.bytes); };
-  const int64_t more = beyond(staging.ahead) <= left.host ? beyond(staging.ahead) : beyond(staging.slot);
+  const int64_t more = beyond(staging.ahead) <= left.host ? beyond(staging.ahead) : beyond(staging.buffer);
   if (found.empty() || more > left.host) return;
   plan.host_staging.bytes += more;
   left.host -= more;

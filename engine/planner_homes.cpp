@@ -336,7 +336,7 @@ Planner::Impl::Room Planner::Impl::room_for_homes(Plan& plan, Room chosen, Budge
   const Room beside = room_beside(least, budgets);
   const Room room = {beside.device + chosen.device, beside.host + chosen.host};
   Room depth = {rings.device - least.weights_group - least.open_group - least.boundary,
-                rings.host - least.update_slot - least.staging.slot - least.gradient_slot - least.tensor_slot};
+                rings.host - least.update_buffer - least.staging.buffer - least.gradient_buffer - least.tensor_buffer};
   depth = {std::clamp<int64_t>(depth.device, 0, std::max<int64_t>(0, room.device)),
            std::clamp<int64_t>(depth.host, 0, std::max<int64_t>(0, room.host))};
   Room left = depth;

@@ -45,19 +45,19 @@ class Planner::Impl {
  private:
   // What records that pass through the host's staging ring need of it.
   struct Staging {
-    int64_t slot = 0;                            // one buffer
+    int64_t buffer = 0;                          // one of the ring
     int64_t ahead = 0;                           // to work ahead: two chunks' records, or the largest visit's weights
     void pass(int64_t state, int64_t weights) {  // of one chunk; 0: it has its home elsewhere
-      slot = std::max({slot, state, weights});
+      buffer = std::max({buffer, state, weights});
       ahead = std::max(ahead, 2 * (state + weights));
     }
   };
   // What a draft of homes needs.
   struct Needs {
-    int64_t device_fixed = 0, host_fixed = 0;                     // homes and long-lived buffers
-    int64_t weights_group = 0, open_group = 0, boundary = 0;      // one buffer of each device ring
-    int64_t update_slot = 0, gradient_slot = 0, tensor_slot = 0;  // one buffer of each host ring
-    int64_t passing = 0;                                          // tensors between the device and NVMe, of one visit
+    int64_t device_fixed = 0, host_fixed = 0;                           // homes and long-lived buffers
+    int64_t weights_group = 0, open_group = 0, boundary = 0;            // one buffer of each device ring
+    int64_t update_buffer = 0, gradient_buffer = 0, tensor_buffer = 0;  // one buffer of each host ring
+    int64_t passing = 0;  // tensors between the device and NVMe, of one visit
     Staging staging;
   };
   struct Room {
@@ -65,7 +65,7 @@ class Planner::Impl {
     bool operator==(const Room&) const = default;
   };
 
-  static constexpr int kWantedUpdateSlots = 4;  // how deep the rings of updates are where there is room
+  static constexpr int kWantedUpdateBuffers = 4;  // how deep the rings of updates are where there is room
 
   // In the order of place(). First a draft, tried in several ways until one settles with its tables (planner.cpp).
   const Geometry& geometry(int64_t chunk_elements) const;

@@ -257,14 +257,14 @@ void Planner::Impl::count_moves(Plan& plan, const UnitProgram& steady) const {
                                                                               plan.options.progress_bytes)) /
                                 plan.commit_interval;
   for (const Hop& hop : steady.program.hops()) {
-    const int lane = static_cast<int>(hop.lane);
+    const int lane = static_cast<int>(hop.lane());
     if (lane >= static_cast<int>(Lane::kCompute) || hop.verb == Verb::kCommit) continue;
-    if (!due_in_steady_step(plan, kind, hop)) continue;
-    const bool by_drive = hop.lane == Lane::kRead || hop.lane == Lane::kWrite;
+    if (!due_in_steady_step(kind, hop)) continue;
+    const bool by_drive = hop.lane() == Lane::kRead || hop.lane() == Lane::kWrite;
     const int64_t moved = by_drive ? plan.drive_bytes(hop) : hop.bytes;
     const int64_t bytes = hop.when == When::kCommitDirty ? moved / plan.commit_interval : moved;
     const double due = hop.when == When::kCommitDirty ? 1.0 / plan.commit_interval : 1;
-    if (hop.lane == Lane::kWrite) {
+    if (hop.lane() == Lane::kWrite) {
       plan.written_bytes_per_step += due * static_cast<double>(moved);
     }
     const bool tensor = hop.group == Group::kActivations;

@@ -31,7 +31,7 @@ void Planner::Impl::ring_needs(const Plan& plan, Needs& needs) const {
       if (plan.kept_offset[p] < 0) weights += kept_bytes(plan, p);
       if (plan.partition_open(p).home != Home::kDevice) open += plan.geometry.partitions()[p].elements * 4;
       const Partition& partition = plan.geometry.partitions()[p];
-      for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
+      for (const int c : partition.chunks()) {
         if (plan.chunks[c].weights == Home::kNvme) staging += plan.record_bytes(c, Group::kWeights);
       }
     }
@@ -40,7 +40,7 @@ void Planner::Impl::ring_needs(const Plan& plan, Needs& needs) const {
     needs.staging.ahead = std::max(needs.staging.ahead, staging);
     needs.boundary = std::max(needs.boundary, boundary_need(plan, static_cast<int>(v), layout));
   }
-  if (needs.tensor_slot > 0) needs.passing = passing_bytes(model_, plan);
+  if (needs.tensor_buffer > 0) needs.passing = passing_bytes(model_, plan);
 }
 
 // Micro-batches whose tensors have the homes of those of the one before pass as much. The layout is scratch.
@@ -74,39 +74,40 @@ void Planner::Impl::size_rings(Plan& plan, const Needs& needs, Room& room) const
     ring.bytes += bytes;
     left -= bytes;
   };
-  deepen(plan.device_boundary, needs.boundary, room.device);
-  deepen(plan.device_weights, needs.weights_group, room.device);
-  deepen(plan.device_open, needs.open_group, room.device);
-  deepen(plan.device_boundary, needs.boundary, room.device);
+  for (int buffers = 1; buffers < std::max({kBoundaryBuffers, kWeightsBuffers, kOpenBuffers}); ++buffers) {
+    if (buffers < kBoundaryBuffers) deepen(plan.device_boundary, needs.boundary, room.device);
+    if (buffers < kWeightsBuffers) deepen(plan.device_weights, needs.weights_group, room.device);
+    if (buffers < kOpenBuffers) deepen(plan.device_open, needs.open_group, room.device);
+  }
 
-  plan.host_update.bytes = needs.update_slot;
-  plan.host_staging.bytes = needs.staging.slot;
-  plan.host_gradients.bytes = needs.gradient_slot;
-  plan.host_boundary.bytes = needs.tensor_slot;
-  deepen(plan.host_update, needs.update_slot, room.host);
-  deepen(plan.host_gradients, needs.gradient_slot, room.host);
-  if (needs.passing <= room.host / 2) deepen(plan.host_boundary, needs.passing - needs.tensor_slot, room.host);
-  if (needs.staging.slot > 0) {
-    const int64_t wanted = needs.staging.ahead - needs.staging.slot;
+  plan.host_update.bytes = needs.update_buffer;
+  plan.host_staging.bytes = needs.staging.buffer;
+  plan.host_gradients.bytes = needs.gradient_buffer;
+  plan.host_boundary.bytes = needs.tensor_buffer;
+  deepen(plan.host_update, needs.update_buffer, room.host);
+  deepen(plan.host_gradients, needs.gradient_buffer, room.host);
+  if (needs.passing <= room.host / 2) deepen(plan.host_boundary, needs.passing - needs.tensor_buffer, room.host);
+  if (needs.staging.buffer > 0) {
+    const int64_t wanted = needs.staging.ahead - needs.staging.buffer;
     deepen(plan.host_staging, std::min(wanted, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
   }
   const bool holds_a_visit = plan.host_boundary.bytes >= needs.passing;
   for (int buffers = 1; buffers < kPassingBuffers && !holds_a_visit; ++buffers) {
-    deepen(plan.host_boundary, needs.tensor_slot, room.host);
+    deepen(plan.host_boundary, needs.tensor_buffer, room.host);
   }
-  for (int slots = 2; slots < kWantedUpdateSlots; ++slots) {
-    deepen(plan.host_update, needs.update_slot, room.host);
-    deepen(plan.host_gradients, needs.gradient_slot, room.host);
+  for (int buffers = 2; buffers < kWantedUpdateBuffers; ++buffers) {
+    deepen(plan.host_update, needs.update_buffer, room.host);
+    deepen(plan.host_gradients, needs.gradient_buffer, room.host);
   }
   if (!holds_a_visit) return;
-  const int64_t more = tensors_wanted(needs.tensor_slot, needs.passing) - plan.host_boundary.bytes;
+  const int64_t more = tensors_wanted(needs.tensor_buffer, needs.passing) - plan.host_boundary.bytes;
   deepen(plan.host_boundary, std::min(more, room.host / 4 / kPlaneAlignmentBytes * kPlaneAlignmentBytes), room.host);
 }
 
 // The ring of tensors as deep as is wanted, or at least for what a visit passes, where that takes little of what homes
 // may have: prices know no other.
 void Planner::Impl::hold_passing(Plan& plan, const Needs& needs, Room& room) const {
-  for (const int64_t bytes : {tensors_wanted(needs.tensor_slot, needs.passing), needs.passing}) {
+  for (const int64_t bytes : {tensors_wanted(needs.tensor_buffer, needs.passing), needs.passing}) {
     const int64_t more = bytes - plan.host_boundary.bytes;
     if (more <= 0) return;
     if (more > room.host / kLittle) continue;
@@ -127,9 +128,9 @@ void Planner::Impl::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.device_boundary, kBoundaryBuffers * now.boundary, room.device);
   shrink(plan.device_weights, kWeightsBuffers * now.weights_group, room.device);
   shrink(plan.device_open, kOpenBuffers * now.open_group, room.device);
-  shrink(plan.host_update, kWantedUpdateSlots * now.update_slot, room.host);
-  shrink(plan.host_gradients, kWantedUpdateSlots * now.gradient_slot, room.host);
-  shrink(plan.host_boundary, tensors_wanted(now.tensor_slot, now.passing), room.host);
+  shrink(plan.host_update, kWantedUpdateBuffers * now.update_buffer, room.host);
+  shrink(plan.host_gradients, kWantedUpdateBuffers * now.gradient_buffer, room.host);
+  shrink(plan.host_boundary, tensors_wanted(now.tensor_buffer, now.passing), room.host);
   shrink(plan.host_staging, now.staging.ahead, room.host);
 }
 
@@ -140,8 +141,8 @@ int64_t Planner::Impl::more_gradients(const Plan& plan, Room room) const {
   const int threads = options_.speeds ? options_.speeds->machine.update_threads : kSomeThreads;
   const int64_t updates = kUpdateHopsPerThread * int64_t{threads};
   const int64_t slots =
-      (plan.host_update.bytes + plan.host_gradients.bytes + room.host) / (now.update_slot + now.gradient_slot);
-  return std::clamp<int64_t>(std::min(updates, slots) * now.gradient_slot - plan.host_gradients.bytes, 0, room.host);
+      (plan.host_update.bytes + plan.host_gradients.bytes + room.host) / (now.update_buffer + now.gradient_buffer);
+  return std::clamp<int64_t>(std::min(updates, slots) * now.gradient_buffer - plan.host_gradients.bytes, 0, room.host);
 }
 
 // What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further

@@ -31,7 +31,7 @@ Planner::Impl::Needs Planner::Impl::spill(Plan& plan, Budgets budgets) const {
   Room room = room_beside(least, budgets);
   if (room.host >= 0) return least;
   spill_to_device(plan, room);
-  if (room.host < 0) spill_to_nvme(gradients_in_host(plan, needs(plan).gradient_slot), room);
+  if (room.host < 0) spill_to_nvme(gradients_in_host(plan, needs(plan).gradient_buffer), room);
   if (room.host < 0) spill_to_nvme(activations_in_host(plan), room);
   return needs(plan);
 }

@@ -20,7 +20,7 @@ Work work_of(const UnitProgram& unit, const UnitCosts& costs) {
   Work work;
   for (size_t i = 0; i < work_ms.size(); ++i) {
     const Hop& hop = unit.program.hops()[i];
-    const auto lane = static_cast<size_t>(hop.lane);
+    const auto lane = static_cast<size_t>(hop.lane());
     work.all_ms[lane] += work_ms[i];
     if (of_a_micro_batch(hop)) work.tensors_ms[lane] += work_ms[i];
   }

@@ -219,8 +219,14 @@ void RecordAccess::for_each_piece(const Parameter& parameter, PlaneOf plane, con
   }
 }
 
+const Parameter& RecordAccess::parameter_at(int parameter) const {
+  const auto& all = plan_.geometry.parameters();
+  SLUICE_CHECK(parameter >= 0 && parameter < static_cast<int>(all.size()), "the model has no such parameter");
+  return all[static_cast<size_t>(parameter)];
+}
+
 void RecordAccess::read(int parameter, std::span<std::byte> into) {
-  const Parameter& what = plan_.geometry.parameters()[parameter];
+  const Parameter& what = parameter_at(parameter);
   SLUICE_CHECK(static_cast<int64_t>(into.size()) == plan_.weights_bytes(what.elements), "a buffer of the wrong size");
   size_t at = 0;
   for_each_piece(what, {Group::kWeights, 0}, [&](std::span<const std::byte> piece) {
@@ -230,7 +236,7 @@ void RecordAccess::read(int parameter, std::span<std::byte> into) {
 }
 
 void RecordAccess::read_master(int parameter, int64_t first, std::span<float> into) {
-  Parameter part = plan_.geometry.parameters()[parameter];
+  Parameter part = parameter_at(parameter);
   SLUICE_CHECK(first >= 0 && first + static_cast<int64_t>(into.size()) <= part.elements, "beyond the parameter's end");
   part.offset += first;
   part.elements = static_cast<int64_t>(into.size());

@@ -47,6 +47,7 @@ class RecordAccess {
     Group group = Group::kWeights;
     int plane = 0;
   };
+  const Parameter& parameter_at(int parameter) const;
   void for_each_piece(const Parameter& parameter, PlaneOf plane, const Piece& piece);
   // What digests are made of: the checksum of every plane of one parameter, without padding.
   using PlaneSums = std::array<uint32_t, 1 + kMaxPlanes>;  // weights, then state

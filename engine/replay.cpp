@@ -75,9 +75,9 @@ void Engine::Impl::replay_compute(const Compute& compute) {
     for (const int32_t number : unit->program.lane(Lane::kCompute)) {
       const Hop& hop = unit->program.hops()[number];
       if (hop.verb != Verb::kCompute) continue;
-      const Turn& next = unit->turns[hop.operands];
-      Use use = enter(next.visit, next.pass);
-      compute(use);
+      const ComputeOperands& next = unit->turns[hop.operands];
+      Use turn = enter(next.visit, next.pass);
+      compute(turn);
     }
     run_control_hops();
   } catch (...) {

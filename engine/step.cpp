@@ -1,4 +1,4 @@
-// One step, told in the order bytes move. Read build_unit at the end first, then upwards:
+// One step, told in the order bytes move. build_unit tells its parts; these are their chains:
 //
 //   swap_in -> update -> swap_out           a chunk of step k, beside the forward of step k+1
 //           -> upload -> compute            its fresh weights on the device, all micro-batches
@@ -10,6 +10,11 @@
 //                    -> update -> swap_out  some chunks at once, as if the clip did not engage (speculative)
 //            close -> update -> download  ... where state is at home on the device
 //                    -> seal -> swap_out
+//   swap_in -> verify                       an early update of the step before was wrong: the committed records again
+//           -> verify -> upload             records at home on the device, as a run begins or where they are undone
+//   compute -> download -> compute          boundary tensors (activations): by way of host memory, or
+//                    -> seal -> swap_out    ... a scratch extent on NVMe, and
+//   swap_in -> verify -> upload -> compute  back
 //
 // `gather` would stand between upload and compute, `reduce` between compute and close; with one rank they do nothing
 // and are not written.
@@ -18,6 +23,7 @@
 #include <algorithm>
 #include <deque>
 #include <span>
+#include <utility>
 
 #include "core/errors.h"
 #include "engine/step_passage.h"
@@ -47,23 +53,27 @@ class Step {
 
  private:
   enum class Updated : uint8_t { kNo, kYes };
-  // A chunk's buffer in the update ring, for those of its records that have no home in host memory.
-  struct Slot {
-    UpdateLayout layout;
-    int64_t base = 0;
-    int64_t at(int64_t part, int64_t home) const { return part >= 0 ? base + part : home; }
+  // Where an update in host memory finds a chunk's records: in a buffer of the update ring, or at home.
+  struct UpdateBuffer {
+    int chunk = -1;
+    int64_t state = -1, weights = -1;  // in the host arena
+    int64_t base = 0, bytes = 0;       // of the buffer; no bytes: both are at home
   };
 
-  Slot take_slot(int chunk);
+  UpdateBuffer take_buffer(int chunk);
+  void read_records(const UpdateBuffer& buffer, When when);
+  bool owes_update(int chunk) const;
   WeightsInHost update_chunk(int chunk);
   void update_on_device(int chunk);
   bool updates_wait_for_buffers() const;
   void write_homes(size_t chunks, When when);
+  bool is_on_device(int chunk) const { return plan_.chunks[chunk].updated_on_device(); }
   void undo(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
-  void speculate_in_host(int visit, ClosedOnDevice gradient, const Slot& slot);
-  When weights_read_when(int chunk) const;
-  void fetch_partition(int partition, int64_t at);
+  void speculate_in_host(int visit, ClosedOnDevice gradient, const UpdateBuffer& buffer);
+  When weights_due(int partition) const;
+  void fetch_updated(int partition, int64_t at);
+  void fetch_again(int partition, int64_t at);
   OpenOnDevice open(int visit);
 
   const ModelSpec& model_;
@@ -78,11 +88,49 @@ class Step {
   ByteRing update_ring_;               // in host memory
   ByteRing weights_ring_, open_ring_;  // on the device
   std::vector<Updated> updated_;
-  std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
-  size_t next_read_ = 0;          // of them
-  std::deque<Slot> read_;         // their slots, from when their state is read to their update
-  std::vector<int> unwritten_;    // updated chunks whose records at home in memory have no write yet
+  std::vector<int> speculative_;   // chunks that this unit updates in its backward, in the order in which they close
+  size_t next_read_ = 0;           // of them
+  std::deque<UpdateBuffer> read_;  // theirs, from when their state is read to their update
+  std::vector<int> unwritten_;     // updated chunks whose records at home in memory have no write yet
 };
+
+}  // namespace
+
+// A unit: [updates of step k beside forward k+1] [backward k+1, clip, first reads for the updates to come].
+UnitProgram build_unit(const PlannedModel& planned, UnitKind kind) {
+  Step step(planned, kind);
+  const int last = static_cast<int>(planned.model.visits.size()) - 1;
+  for (int visit = 0; visit < last; ++visit) {
+    const WeightsOnDevice weights = step.fetch(visit);
+    if (kind != UnitKind::kDrain) step.forward(visit, weights);
+  }
+  WeightsOnDevice weights = step.fetch(last);
+  step.commit();
+  if (kind == UnitKind::kEvaluate) step.forward(last, weights);
+  if (kind == UnitKind::kEvaluate || kind == UnitKind::kDrain) return step.take();
+  step.begin_backward();
+  // The last visit runs forward and backward in one. The next one's weights come before what closing asks the drive
+  // for, which waits for this visit's compute.
+  for (int visit = last; visit >= 0; --visit) {
+    step.read_ahead(visit);
+    const OpenOnDevice gradients = step.backward(visit, weights);
+    if (visit > 0) {
+      weights = step.fetch(visit - 1);
+      step.read_tensors_ahead(visit - 1);
+    }
+    step.close(visit, gradients);
+  }
+  step.clip();
+  step.prefetch();
+  return step.take();
+}
+
+UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) {
+  const ModelUses uses(model);
+  return build_unit(PlannedModel{model, uses, plan}, kind);
+}
+
+namespace {
 
 Step::Step(const PlannedModel& planned, UnitKind kind)
     : model_(planned.model),
@@ -101,9 +149,8 @@ Step::Step(const PlannedModel& planned, UnitKind kind)
   if (!updates_early(kind)) return;
   for (int visit = static_cast<int>(model_.visits.size()) - 1; visit >= 0; --visit) {
     for (int p : model_.visits[visit].partitions) {
-      const Partition& partition = verbs_.partition(p);
       if (uses_.first_visit[p] != visit) continue;
-      for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
+      for (const int c : verbs_.partition(p).chunks()) {
         if (plan_.speculated(c)) speculative_.push_back(c);
       }
     }
@@ -117,34 +164,48 @@ UnitProgram Step::take() {
 
 // --- weights: through their update, or again from home --------------------------------------------------------------
 
-Step::Slot Step::take_slot(int chunk) {
-  Slot slot{plan_.update_layout(chunk)};
-  if (slot.layout.bytes > 0) slot.base = update_ring_.take(slot.layout.bytes);
-  return slot;
+Step::UpdateBuffer Step::take_buffer(int chunk) {
+  const ChunkHomes& homes = plan_.chunks[chunk];
+  const UpdateLayout layout = plan_.update_layout(chunk);
+  const int64_t base = layout.bytes > 0 ? update_ring_.take(layout.bytes) : 0;
+  return {.chunk = chunk,
+          .state = layout.state >= 0 ? base + layout.state : homes.state_offset,
+          .weights = layout.weights >= 0 ? base + layout.weights : homes.weights_offset,
+          .base = base,
+          .bytes = layout.bytes};
 }
 
-// Weights are read whether or not they change where the visit needs them. A drain serves no visit, and weights kept on
-// the device are there while they do not change.
-When Step::weights_read_when(int chunk) const {
-  const bool ahead = plan_.is_prefetched(half_, chunk);
-  if (kind_ == UnitKind::kDrain) return ahead ? When::kPendingNotPrefetched : When::kPending;
-  if (plan_.kept_offset[verbs_.chunk(chunk).partition] >= 0) {
-    return ahead ? When::kStaleNotPrefetched : When::kStaleOnDevice;
-  }
-  return ahead ? When::kNotPrefetched : When::kAlways;
+// Both of a chunk's records, those of them that are at home on NVMe.
+void Step::read_records(const UpdateBuffer& buffer, When when) {
+  const ChunkHomes& homes = plan_.chunks[buffer.chunk];
+  if (homes.state == Home::kNvme) verbs_.swap_in(StateInStore{{}, buffer.chunk}, buffer.state, when);
+  if (homes.weights == Home::kNvme) verbs_.swap_in(WeightsInStore{{}, buffer.chunk}, buffer.weights, when);
 }
 
+// When a visit's weights are brought to it: where they are kept on the device they are there while they do not change.
+When Step::weights_due(int partition) const {
+  return plan_.kept_offset[partition] >= 0 ? When::kStaleOnDevice : When::kAlways;
+}
+
+// The last step's update is this unit's to do, unless that step's backward did it.
+bool Step::owes_update(int chunk) const {
+  const bool by_unit_before = half_ == UpdateHalf::kDeferred && plan_.speculated(chunk);
+  return !by_unit_before && plan_.chunks[chunk].gradient != Home::kNowhere;  // that is gone with its own backward
+}
+
+// Weights are read whether or not they change where the visit needs them; a drain serves no visit.
 WeightsInHost Step::update_chunk(int chunk) {
   const ChunkHomes& homes = plan_.chunks[chunk];
-  const bool ahead = plan_.is_prefetched(half_, chunk);
-  const Slot slot = take_slot(chunk);
-  UnverifiedState state{{}, chunk, slot.at(slot.layout.state, homes.state_offset)};
+  const Prefetched prefetched = plan_.is_prefetched(half_, chunk) ? Prefetched::kYes : Prefetched::kNo;
+  const UpdateBuffer buffer = take_buffer(chunk);
+  UnverifiedState state{{}, chunk, buffer.state};
   if (homes.state == Home::kNvme) {
-    state = verbs_.swap_in(StateInStore{{}, chunk}, state.at, ahead ? When::kPendingNotPrefetched : When::kPending);
+    state = verbs_.swap_in(StateInStore{{}, chunk, prefetched}, buffer.state, When::kPending);
   }
-  UnverifiedWeights weights{{}, chunk, slot.at(slot.layout.weights, homes.weights_offset)};
+  UnverifiedWeights weights{{}, chunk, buffer.weights};
   if (homes.weights == Home::kNvme) {
-    weights = verbs_.swap_in(WeightsInStore{{}, chunk}, weights.at, weights_read_when(chunk));
+    const When when = kind_ == UnitKind::kDrain ? When::kPending : weights_due(verbs_.chunk(chunk).partition);
+    weights = verbs_.swap_in(WeightsInStore{{}, chunk, prefetched}, buffer.weights, when);
   }
   const ClosedInHost gradient = passage_.gradient_from_home(chunk, When::kPending);
   UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, When::kPendingOrSummed);
@@ -168,7 +229,7 @@ bool Step::updates_wait_for_buffers() const {
 void Step::write_homes(size_t chunks, When when) {
   for (const int c : std::span(unwritten_).first(chunks)) {
     const ChunkHomes& homes = plan_.chunks[c];
-    if (homes.updated_on_device()) passage_.copy_to_store(passage_.records(c), when);
+    if (is_on_device(c)) passage_.copy_to_store(passage_.records(c), when);
     if (homes.state == Home::kHost) verbs_.swap_out(StateInHost{{}, c, homes.state_offset}, when);
     if (homes.weights == Home::kHost) verbs_.swap_out(WeightsInHost{{}, c, homes.weights_offset}, when);
   }
@@ -192,7 +253,7 @@ void Step::update_on_device(int chunk) {
 // Records at home in host memory whose update in the backward was wrong come back from their committed slots, as those
 // on the device do (Passage::bring_records); those at home on NVMe are simply read there.
 void Step::undo(int chunk) {
-  if (!plan_.speculated(chunk)) return;
+  if (half_ == UpdateHalf::kDeferred || !plan_.speculated(chunk)) return;
   const ChunkHomes& homes = plan_.chunks[chunk];
   constexpr When kWhen = When::kMispredicted;
   if (homes.state == Home::kHost) {
@@ -203,34 +264,30 @@ void Step::undo(int chunk) {
   }
 }
 
-void Step::fetch_partition(int p, int64_t at) {
-  const bool first = updated_[p] == Updated::kNo, kept = plan_.kept_offset[p] >= 0;
-  updated_[p] = Updated::kYes;
-  const bool needed = kind_ != UnitKind::kDrain && (first || !kept);  // a drain serves no visit
-  const When when = kept ? When::kStaleOnDevice : When::kAlways;
-  const Partition& partition = verbs_.partition(p);
-  const size_t unwritten = unwritten_.size();
-  const auto on_device = [&](int c) { return plan_.chunks[c].updated_on_device(); };
-  for (int c = partition.first_chunk; first && c < partition.first_chunk + partition.chunk_count; ++c) {
-    if (on_device(c)) passage_.bring_records(c);  // before any update: to verify is work for the same lane
+// A unit's first fetch of a partition: through its update, where one is owed. A drain serves no visit.
+void Step::fetch_updated(int p, int64_t at) {
+  const bool serves = kind_ != UnitKind::kDrain;
+  for (const int c : verbs_.partition(p).chunks()) {
+    if (is_on_device(c)) passage_.bring_records(c);  // before any update: to verify is work for the same lane
   }
-  for (int c = partition.first_chunk; c < partition.first_chunk + partition.chunk_count; ++c) {
-    const bool by_unit_before = half_ == UpdateHalf::kDeferred && plan_.speculated(c);
-    const bool is_due = first && !by_unit_before;
-    const bool has_gradient = plan_.chunks[c].gradient != Home::kNowhere;  // else its own step updates it
-    if (on_device(c)) {
-      if (is_due && has_gradient) update_on_device(c);
-      continue;
-    }
-    if (is_due) undo(c);
-    if (is_due && has_gradient) {
+  for (const int c : verbs_.partition(p).chunks()) {
+    undo(c);
+    if (is_on_device(c)) {
+      if (owes_update(c)) update_on_device(c);
+    } else if (owes_update(c)) {
       const WeightsInHost fresh = update_chunk(c);
-      if (needed) verbs_.upload(fresh, at, when);
-    } else if (needed) {
-      verbs_.upload(passage_.weights_from_home(c, when), at, when);
+      if (serves) verbs_.upload(fresh, at, weights_due(p));
+    } else if (serves) {
+      verbs_.upload(passage_.weights_from_home(c, weights_due(p)), at, weights_due(p));
     }
   }
-  if (!homes_last_) write_homes(unwritten, When::kCommitDirty);
+}
+
+// ... for another visit, or the backward: what is kept on the device is still there.
+void Step::fetch_again(int p, int64_t at) {
+  if (kind_ == UnitKind::kDrain || plan_.kept_offset[p] >= 0) return;
+  for (const int c : verbs_.partition(p).chunks())
+    verbs_.upload(passage_.weights_from_home(c, When::kAlways), at, When::kAlways);
 }
 
 WeightsOnDevice Step::fetch(int visit) {
@@ -245,7 +302,10 @@ WeightsOnDevice Step::fetch(int visit) {
     const bool kept = plan_.kept_offset[p] >= 0;
     weights.at.push_back(kept ? plan_.kept_offset[p] : next);
     if (!kept) next += plan_.weights_bytes(verbs_.partition(p).elements);
-    fetch_partition(p, weights.at.back());
+    const size_t waiting = unwritten_.size();
+    const Updated before = std::exchange(updated_[p], Updated::kYes);
+    before == Updated::kNo ? fetch_updated(p, weights.at.back()) : fetch_again(p, weights.at.back());
+    if (!homes_last_) write_homes(waiting, When::kCommitDirty);
   }
   return weights;
 }
@@ -265,44 +325,38 @@ void Step::read_ahead(int visit) {
     const int c = speculative_[next_read_];
     if (uses_.first_visit[verbs_.chunk(c).partition] < visit - 1) return;
     const int64_t bytes = plan_.update_layout(c).bytes, at = update_ring_.peek(bytes);
-    const bool taken = std::any_of(read_.begin(), read_.end(), [&](const Slot& slot) {
-      return at < slot.base + slot.layout.bytes && slot.base < at + bytes;
+    const bool taken = std::any_of(read_.begin(), read_.end(), [&](const UpdateBuffer& buffer) {
+      return at < buffer.base + buffer.bytes && buffer.base < at + bytes;
     });
     if (bytes > 0 && taken) return;
-    const Slot slot = take_slot(c);
-    if (slot.layout.state >= 0) {
-      verbs_.swap_in(StateInStore{{}, c}, slot.base + slot.layout.state, When::kSpeculating);
-    }
-    if (slot.layout.weights >= 0) {
-      verbs_.swap_in(WeightsInStore{{}, c}, slot.base + slot.layout.weights, When::kSpeculating);
-    }
-    read_.push_back(slot);
+    read_.push_back(take_buffer(c));
+    read_records(read_.back(), When::kSpeculating);
   }
 }
 
 // The update of a chunk whose gradient has just closed, with the scale of a step that is not clipped. The slots that it
 // writes are those of the step under way; where the prediction was wrong, the committed ones are the undo copy.
 void Step::speculate(int visit, ClosedOnDevice closed) {
-  const Slot slot = read_.front();
+  const UpdateBuffer buffer = read_.front();
   read_.pop_front();
+  SLUICE_CHECK(buffer.chunk == closed.chunk, "gradients close in another order than their state was read in");
   unwritten_.push_back(closed.chunk);
-  if (plan_.chunks[closed.chunk].updated_on_device()) {
+  if (is_on_device(closed.chunk)) {
     const RecordsOnDevice records = passage_.records(closed.chunk);
     verbs_.update(records.state, records.weights, closed, When::kSpeculating);
   } else {
-    speculate_in_host(visit, std::move(closed), slot);
+    speculate_in_host(visit, std::move(closed), buffer);
   }
   read_ahead(visit);
 }
 
-void Step::speculate_in_host(int visit, ClosedOnDevice closed, const Slot& slot) {
+void Step::speculate_in_host(int visit, ClosedOnDevice closed, const UpdateBuffer& buffer) {
   constexpr When kWhen = When::kSpeculating;
   const int c = closed.chunk;
   const ChunkHomes& homes = plan_.chunks[c];
   const ClosedInHost gradient = passage_.take_to_update(visit, std::move(closed), kWhen);
-  UnverifiedState state{{}, c, slot.at(slot.layout.state, homes.state_offset)};
-  UnverifiedWeights weights{{}, c, slot.at(slot.layout.weights, homes.weights_offset)};
-  const UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, kWhen);
+  const UpdatedInHost fresh =
+      verbs_.update(UnverifiedState{{}, c, buffer.state}, UnverifiedWeights{{}, c, buffer.weights}, gradient, kWhen);
   if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, kWhen);
   if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, kWhen);
 }
@@ -314,9 +368,7 @@ void Step::prefetch() {
   const UpdateHalf next = *half_prefetched(kind_);
   for (const int c : plan_.update_order) {
     if (!plan_.is_prefetched(next, c)) continue;
-    const Slot slot = take_slot(c);
-    if (slot.layout.state >= 0) verbs_.swap_in(StateInStore{{}, c}, slot.base + slot.layout.state, When::kAlways);
-    if (slot.layout.weights >= 0) verbs_.swap_in(WeightsInStore{{}, c}, slot.base + slot.layout.weights, When::kAlways);
+    read_records(take_buffer(c), When::kAlways);
   }
 }
 
@@ -368,39 +420,4 @@ OpenOnDevice Step::backward(int visit, const WeightsOnDevice& weights) {
 }
 
 }  // namespace
-
-// A unit: [updates of step k beside forward k+1] [backward k+1, clip, first reads for the updates to come].
-UnitProgram build_unit(const PlannedModel& planned, UnitKind kind) {
-  Step step(planned, kind);
-  const int last = static_cast<int>(planned.model.visits.size()) - 1;
-  for (int visit = 0; visit < last; ++visit) {
-    const WeightsOnDevice weights = step.fetch(visit);
-    if (kind != UnitKind::kDrain) step.forward(visit, weights);
-  }
-  WeightsOnDevice weights = step.fetch(last);
-  step.commit();
-  if (kind == UnitKind::kEvaluate) step.forward(last, weights);
-  if (kind == UnitKind::kEvaluate || kind == UnitKind::kDrain) return step.take();
-  step.begin_backward();
-  // The last visit runs forward and backward in one. The next one's weights come before what closing asks the drive
-  // for, which waits for this visit's compute.
-  for (int visit = last; visit >= 0; --visit) {
-    step.read_ahead(visit);
-    const OpenOnDevice gradients = step.backward(visit, weights);
-    if (visit > 0) {
-      weights = step.fetch(visit - 1);
-      step.read_tensors_ahead(visit - 1);
-    }
-    step.close(visit, gradients);
-  }
-  step.clip();
-  step.prefetch();
-  return step.take();
-}
-
-UnitProgram build_unit(const ModelSpec& model, const Plan& plan, UnitKind kind) {
-  const ModelUses uses(model);
-  return build_unit(PlannedModel{model, uses, plan}, kind);
-}
-
 }  // namespace sluice

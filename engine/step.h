@@ -28,7 +28,7 @@ enum class Pass : uint8_t { kForward, kBackward, kEvaluate };
 //   weights of each partition; inputs; forward: outputs;
 //   backward: output gradients, input gradients, open gradient of each partition, of each input, of each output
 //   (-1 where a tensor has one taker).
-struct Turn {
+struct ComputeOperands {
   int32_t visit = 0, micro_batch = 0;
   Pass pass = Pass::kForward;
   int32_t first = 0;
@@ -38,7 +38,7 @@ struct Turn {
 struct UnitProgram {
   Program program;
   std::vector<UpdateOperands> updates;
-  std::vector<Turn> turns;
+  std::vector<ComputeOperands> turns;
   std::vector<int64_t> addresses;
   int64_t memory_bytes() const;
 };
@@ -61,7 +61,7 @@ UpdateHalf update_half(UnitKind kind);
 // A training unit reads the records of the next unit's first updates, if that has this update half.
 std::optional<UpdateHalf> half_prefetched(UnitKind kind);
 // Has this hop something to do in the middle of a run: a step is pending, was not clipped, and is committed?
-bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop);
+bool due_in_steady_step(UnitKind kind, const Hop& hop);
 
 // How visits share tensors and partitions; derived from the model once.
 struct ModelUses {
@@ -94,6 +94,6 @@ struct BoundaryLayout {
   int64_t bytes = 0;
 };
 // In place of what `layout` held, whose memory is used again: there are many turns.
-void lay_out_boundary(const PlannedModel& planned, const Turn& turn, BoundaryLayout& layout);
+void lay_out_boundary(const PlannedModel& planned, const ComputeOperands& turn, BoundaryLayout& layout);
 
 }  // namespace sluice

@@ -14,15 +14,15 @@ void Turns::remember(const std::vector<int64_t>& addresses) {
 }
 
 // An evaluation has no backward to keep a graph for.
-Turn Turns::turn(int visit, int micro_batch, Pass pass) const {
-  Turn turn{visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
+ComputeOperands Turns::turn(int visit, int micro_batch, Pass pass) const {
+  ComputeOperands turn{visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
   if (kind_ != UnitKind::kEvaluate && planned_.plan.keeps_graph(visit)) {
     turn.graph = planned_.plan.graphs[visit] + micro_batch * planned_.plan.graph_bytes(visit);
   }
   return turn;
 }
 
-void Turns::begin(const Turn& turn, const WeightsOnDevice& weights) {
+void Turns::begin(const ComputeOperands& turn, const WeightsOnDevice& weights) {
   reads_.clear();
   fills_.clear();
   bring_boundary(turn);
@@ -33,7 +33,7 @@ void Turns::begin(const Turn& turn, const WeightsOnDevice& weights) {
 }
 
 // Where a turn's tensors are: at home on the device, or passing through the boundary ring. Brings its inputs.
-void Turns::bring_boundary(const Turn& turn) {
+void Turns::bring_boundary(const ComputeOperands& turn) {
   const VisitSpec& visit = planned_.model.visits[turn.visit];
   const int m = turn.micro_batch;
   lay_out_boundary(planned_, turn, at_);
@@ -53,7 +53,7 @@ void Turns::bring_boundary(const Turn& turn) {
     place(at_.output_sums[i], planned_.plan.tensor_open(visit.gives[i], m).offset);
 }
 
-void Turns::forward_turn(const Turn& turn, const WeightsOnDevice& weights) {
+void Turns::forward_turn(const ComputeOperands& turn, const WeightsOnDevice& weights) {
   const VisitSpec& visit = planned_.model.visits[turn.visit];
   begin(turn, weights);
   const auto tensor = [&](int t, int64_t where) { return TensorMove{turn.visit, t, turn.micro_batch, where}; };
@@ -83,7 +83,7 @@ void Turns::forward(int visit, const WeightsOnDevice& weights) {
 }
 
 // A sum of contributions is rounded to the gradient as the turn begins.
-void Turns::take_output_gradients(const Turn& turn) {
+void Turns::take_output_gradients(const ComputeOperands& turn) {
   const VisitSpec& visit = planned_.model.visits[turn.visit];
   const int m = turn.micro_batch;
   for (size_t i = 0; i < visit.gives.size(); ++i) {
@@ -104,7 +104,7 @@ void Turns::take_output_gradients(const Turn& turn) {
 // The block is recomputed from its checkpoint, unless its forward kept the graph, and back-propagated. A tensor's
 // gradient takes the tensor's own place, unless several visits read it: then it has an open gradient of its own,
 // rounded once as its giver's turn begins.
-void Turns::backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open) {
+void Turns::backward_turn(const ComputeOperands& turn, const WeightsOnDevice& weights, const OpenOnDevice& open) {
   const VisitSpec& visit = planned_.model.visits[turn.visit];
   const int m = turn.micro_batch;
   begin(turn, weights);
@@ -135,7 +135,7 @@ void Turns::backward_turn(const Turn& turn, const WeightsOnDevice& weights, cons
   give_gradients_back(turn);
 }
 
-void Turns::give_gradients_back(const Turn& turn) {
+void Turns::give_gradients_back(const ComputeOperands& turn) {
   const auto& takes = planned_.model.visits[turn.visit].takes;
   for (size_t i = 0; i < takes.size(); ++i) {
     const int t = takes[i], m = turn.micro_batch;

@@ -30,13 +30,13 @@ class Turns {
   void backward(int visit, const WeightsOnDevice& weights, const OpenOnDevice& open);
 
  private:
-  Turn turn(int visit, int micro_batch, Pass pass) const;
-  void begin(const Turn& turn, const WeightsOnDevice& weights);
-  void bring_boundary(const Turn& turn);
-  void forward_turn(const Turn& turn, const WeightsOnDevice& weights);
-  void backward_turn(const Turn& turn, const WeightsOnDevice& weights, const OpenOnDevice& open);
-  void take_output_gradients(const Turn& turn);
-  void give_gradients_back(const Turn& turn);
+  ComputeOperands turn(int visit, int micro_batch, Pass pass) const;
+  void begin(const ComputeOperands& turn, const WeightsOnDevice& weights);
+  void bring_boundary(const ComputeOperands& turn);
+  void forward_turn(const ComputeOperands& turn, const WeightsOnDevice& weights);
+  void backward_turn(const ComputeOperands& turn, const WeightsOnDevice& weights, const OpenOnDevice& open);
+  void take_output_gradients(const ComputeOperands& turn);
+  void give_gradients_back(const ComputeOperands& turn);
   void remember(const std::vector<int64_t>& addresses);
 
   const PlannedModel planned_;

@@ -55,23 +55,12 @@ std::optional<UpdateHalf> half_prefetched(UnitKind kind) {
   return std::nullopt;
 }
 
-bool due_in_steady_step(const Plan& plan, UnitKind kind, const Hop& hop) {
-  switch (hop.when) {
-    case When::kPendingNotPrefetched:
-    case When::kNotPrefetched:
-    case When::kStaleNotPrefetched: {
-      const UpdateHalf half = update_half(kind);
-      return half_prefetched(kind) != half || !plan.is_prefetched(half, hop.index);
-    }
-    case When::kMispredicted:
-    case When::kNotOnDevice:
-      return false;
-    default:
-      return true;
-  }
+bool due_in_steady_step(UnitKind kind, const Hop& hop) {
+  if (hop.prefetched == Prefetched::kYes && half_prefetched(kind) == update_half(kind)) return false;
+  return hop.when != When::kMispredicted && hop.when != When::kNotOnDevice;
 }
 
-void lay_out_boundary(const PlannedModel& planned, const Turn& turn, BoundaryLayout& layout) {
+void lay_out_boundary(const PlannedModel& planned, const ComputeOperands& turn, BoundaryLayout& layout) {
   const auto& [model, uses, plan] = planned;
   const VisitSpec& visit = model.visits[turn.visit];
   layout.bytes = 0;
@@ -105,7 +94,7 @@ void lay_out_boundary(const PlannedModel& planned, const Turn& turn, BoundaryLay
 
 int64_t UnitProgram::memory_bytes() const {
   return program.memory_bytes() +
-         static_cast<int64_t>(updates.capacity() * sizeof(UpdateOperands) + turns.capacity() * sizeof(Turn) +
+         static_cast<int64_t>(updates.capacity() * sizeof(UpdateOperands) + turns.capacity() * sizeof(ComputeOperands) +
                               addresses.capacity() * sizeof(int64_t));
 }
 

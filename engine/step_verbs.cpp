@@ -62,7 +62,7 @@ Range Verbs::open_on_device(int p, int64_t at) const {
 Range Verbs::tensor_on_device(const TensorMove& move) const {
   return device(move.device_at, bytes(move), content_of(move, number(move.tensor, move.micro_batch)));
 }
-Range Verbs::graph_on_device(const Turn& turn) const {
+Range Verbs::graph_on_device(const ComputeOperands& turn) const {
   return device(turn.graph, plan_.graph_bytes(turn.visit),
                 content(Content::kGraph, number(turn.visit, turn.micro_batch)));
 }
@@ -78,12 +78,12 @@ uint64_t Verbs::content_of(const TensorMove& move, int64_t number) {
 // --- host <-> NVMe ---------------------------------------------------------------------------------------------------
 
 void Verbs::swap(Verb verb, const Record& record, int64_t at, When when) {
-  const auto [c, group] = record;
+  const auto [c, group, prefetched] = record;
   const Range memory = record_at(c, group, at), store = in_store(c, group);
   const bool in = verb == Verb::kSwapIn;
   unit.program.emit({.verb = verb,
-                     .lane = in ? Lane::kRead : Lane::kWrite,
                      .when = when,
+                     .prefetched = prefetched,
                      .group = group,
                      .index = c,
                      .host_offset = at,
@@ -116,7 +116,6 @@ void Verbs::swap(Verb verb, const Scratch& what, int64_t at, When when) {
   const Range extent = scratch(what.extent, what.content);
   const bool in = verb == Verb::kSwapIn;
   unit.program.emit({.verb = verb,
-                     .lane = in ? Lane::kRead : Lane::kWrite,
                      .when = when,
                      .group = what.group,
                      .visit = what.visit,
@@ -133,7 +132,6 @@ void Verbs::check(Verb verb, const Scratch& what, int64_t at) {
                           scratch(what.extent, what.content)};
   const bool seals = verb == Verb::kSeal;
   unit.program.emit({.verb = verb,
-                     .lane = Lane::kUpdate,
                      .group = what.group,
                      .visit = what.visit,
                      .index = what.index,
@@ -212,7 +210,6 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
   const int c = operands.chunk;
   unit.updates.push_back(operands);
   unit.program.emit({.verb = Verb::kUpdate,
-                     .lane = Lane::kUpdate,
                      .when = when,
                      .index = c,
                      .operands = static_cast<int32_t>(unit.updates.size()) - 1,
@@ -223,11 +220,11 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
 // Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
 // Neither beside a write of the record: that takes what was sealed before it, and then is what readers compare with.
 void Verbs::check(Verb verb, const Record& record, int64_t at, When when) {
-  const auto [c, group] = record;
+  const int c = record.chunk;
+  const Group group = record.group;
   const Range range = record_at(c, group, at);
   const std::array reads{range, in_store(c, group)};
   unit.program.emit({.verb = verb,
-                     .lane = Lane::kUpdate,
                      .when = when,
                      .group = group,
                      .index = c,
@@ -244,7 +241,6 @@ void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when
   const Range from = record_at(weights.chunk, Group::kWeights, weights.at);
   const Range filled = device(to, bytes, content(Content::kDeviceWeights, piece.partition));
   unit.program.emit({.verb = Verb::kUpload,
-                     .lane = Lane::kUpload,
                      .when = when,
                      .group = Group::kWeights,
                      .index = weights.chunk,
@@ -272,17 +268,16 @@ UnsealedInHost<Group::kWeights> Verbs::download(const KeptOnDevice& weights, int
 
 ClosedInHost Verbs::download(int visit, ClosedOnDevice gradient) {
   const int64_t home = plan_.chunks[gradient.chunk].gradient_offset;
-  return copy_gradient({.lane = Lane::kDownload, .when = When::kAlways, .visit = visit}, gradient, home);
+  return copy_gradient({.verb = Verb::kDownload, .when = When::kAlways, .visit = visit}, gradient, home);
 }
 
 ClosedInHost Verbs::download(ClosedOnDevice gradient, int64_t to, When when) {
-  return copy_gradient({.lane = Lane::kDownload, .when = when}, gradient, to);
+  return copy_gradient({.verb = Verb::kDownload, .when = when}, gradient, to);
 }
 
 ClosedInHost Verbs::copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64_t to) {
   const int c = gradient.chunk;
   const Range from = gradient_on_device(c, gradient.at), filled = gradient_in_host(c, to);
-  hop.verb = Verb::kDownload;
   hop.group = Group::kGradient;
   hop.index = c;
   hop.host_offset = to;
@@ -295,7 +290,6 @@ ClosedInHost Verbs::copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64
 // `hop` says what moves and which way.
 void Verbs::copy(Hop hop, const Range& in_host, const Range& on_device) {
   const bool up = hop.verb == Verb::kUpload;
-  hop.lane = up ? Lane::kUpload : Lane::kDownload;
   hop.host_offset = in_host.begin;
   hop.device_offset = on_device.begin;
   hop.bytes = on_device.end - on_device.begin;
@@ -328,10 +322,9 @@ void Verbs::download_open(int visit, int p, int64_t open_at) {
 
 // --- the caller's thread ---------------------------------------------------------------------------------------------
 
-void Verbs::compute(const Turn& turn, const std::vector<Range>& reads, const std::vector<Range>& fills) {
+void Verbs::compute(const ComputeOperands& turn, const std::vector<Range>& reads, const std::vector<Range>& fills) {
   unit.turns.push_back(turn);
   unit.program.emit({.verb = Verb::kCompute,
-                     .lane = Lane::kCompute,
                      .visit = turn.visit,
                      .index = turn.micro_batch,
                      .operands = static_cast<int32_t>(unit.turns.size()) - 1},
@@ -353,25 +346,21 @@ std::vector<ClosedOnDevice> Verbs::close(int visit, int p, int64_t open_at) {
     closed.push_back({{}, c, at});
   }
   const Range open = open_on_device(p, open_at);
-  unit.program.emit({.verb = Verb::kClose,
-                     .lane = Lane::kCompute,
-                     .group = Group::kGradient,
-                     .visit = visit,
-                     .index = p,
-                     .device_offset = open_at},
-                    {&open, 1}, fills);
+  unit.program.emit(
+      {.verb = Verb::kClose, .group = Group::kGradient, .visit = visit, .index = p, .device_offset = open_at},
+      {&open, 1}, fills);
   return closed;
 }
 
 void Verbs::clip() {
   const Range parts{Place::kControl, kFirstNormPart, kFirstNormPart + static_cast<int64_t>(model_.partitions.size())};
   const Range scale = control(kScale);
-  unit.program.emit({.verb = Verb::kClip, .lane = Lane::kCompute}, {&parts, 1}, {&scale, 1});
+  unit.program.emit({.verb = Verb::kClip}, {&parts, 1}, {&scale, 1});
 }
 
 void Verbs::commit() {
   const Range all{Place::kStore, 0, 2 * static_cast<int64_t>(plan_.chunks.size())};
-  unit.program.emit({.verb = Verb::kCommit, .lane = Lane::kWrite, .when = When::kCommit}, {&all, 1}, {});
+  unit.program.emit({.verb = Verb::kCommit, .when = When::kCommit}, {&all, 1}, {});
 }
 
 }  // namespace sluice

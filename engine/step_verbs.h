@@ -23,10 +23,11 @@ struct Token {
 template <Group kGroup>
 struct InStore : Token {
   int chunk = -1;
+  Prefetched prefetched = Prefetched::kNo;
 };
 using StateInStore = InStore<Group::kState>;
 using WeightsInStore = InStore<Group::kWeights>;
-// ... in the host arena, at home or in a slot, with checksums that the store knows.
+// ... in the host arena, at home or in a buffer, with checksums that the store knows.
 template <Group kGroup>
 struct InHost : Token {
   int chunk = -1;
@@ -129,7 +130,7 @@ class Verbs {
   // host <-> NVMe
   template <Group kGroup>
   UnverifiedInHost<kGroup> swap_in(const InStore<kGroup>& record, int64_t to, When when) {
-    swap(Verb::kSwapIn, Record{record.chunk, kGroup}, to, when);
+    swap(Verb::kSwapIn, Record{record.chunk, kGroup, record.prefetched}, to, when);
     return {{}, record.chunk, to};
   }
   template <Group kGroup>
@@ -172,7 +173,7 @@ class Verbs {
   void download_open(int visit, int partition, int64_t open_at);
 
   // the caller's thread
-  void compute(const Turn& turn, const std::vector<Range>& reads, const std::vector<Range>& fills);
+  void compute(const ComputeOperands& turn, const std::vector<Range>& reads, const std::vector<Range>& fills);
   std::vector<ClosedOnDevice> close(int visit, int partition, int64_t open_at);
   void clip();
 
@@ -182,7 +183,7 @@ class Verbs {
   Range weights_on_device(int partition, int64_t at) const;
   Range open_on_device(int partition, int64_t at) const;
   Range tensor_on_device(const TensorMove& tensor) const;
-  Range graph_on_device(const Turn& turn) const;
+  Range graph_on_device(const ComputeOperands& turn) const;
 
   // Of a buffer in host memory, as large as transfers need it.
   int64_t tensor_buffer_bytes(const TensorMove& tensor) const;
@@ -209,6 +210,7 @@ class Verbs {
   struct Record {
     int chunk = -1;
     Group group = Group::kState;
+    Prefetched prefetched = Prefetched::kNo;
   };
   Scratch scratch_of(int chunk) const;
   Scratch scratch_of(const TensorMove& tensor) const;

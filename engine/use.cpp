@@ -14,125 +14,130 @@ Use::Use(Use&& other) noexcept : state_(std::exchange(other.state_, nullptr)), n
 Use::~Use() {
   if (state_ != nullptr) state_->engine->leave(number_);
 }
-auto Use::turn() const -> State& {
-  SLUICE_CHECK(state_ != nullptr && state_->turn != nullptr && state_->number == number_, "this turn is over");
+auto Use::state() const -> State& {
+  SLUICE_CHECK(state_ != nullptr && state_->operands != nullptr && state_->number == number_, "this turn is over");
   return *state_;
 }
-int Use::visit() const { return turn().turn->visit; }
-int Use::micro_batch() const { return turn().turn->micro_batch; }
-Pass Use::pass() const { return turn().pass; }
-std::span<const WeightView> Use::weights() const { return turn().weights; }
-std::span<const TensorView> Use::inputs() const { return turn().inputs; }
-std::span<const TensorView> Use::outputs() const { return turn().outputs; }
-std::span<const TensorView> Use::output_gradients() const { return turn().output_gradients; }
-std::span<const TensorView> Use::input_gradients() const { return turn().input_gradients; }
-std::span<std::byte> Use::graph() const { return turn().graph; }
-double Use::loss_scale() const { return turn().engine->captured.loss_scale; }
-void Use::report_loss(const double* loss) { turn().engine->device->add_number(loss, &turn().engine->loss_sum); }
+int Use::visit() const { return state().operands->visit; }
+int Use::micro_batch() const { return state().operands->micro_batch; }
+Pass Use::pass() const { return state().pass; }
+std::span<const WeightView> Use::weights() const { return state().weights; }
+std::span<const TensorView> Use::inputs() const { return state().inputs; }
+std::span<const TensorView> Use::outputs() const { return state().outputs; }
+std::span<const TensorView> Use::output_gradients() const { return state().output_gradients; }
+std::span<const TensorView> Use::input_gradients() const { return state().input_gradients; }
+std::span<std::byte> Use::graph() const { return state().graph; }
+double Use::loss_scale() const { return state().engine->captured.loss_scale; }
+void Use::report_loss(const double* loss) { state().engine->device->add_number(loss, &state().engine->loss_sum); }
 
 void Use::contribute(int weight, const std::byte* gradient, DType dtype) {
-  turn().engine->contribute(weight, gradient, dtype);
+  state().engine->contribute(weight, gradient, dtype);
 }
 
 void Use::contribute_part(int weight, int64_t first, const GradientView& part) {
-  turn().engine->contribute_part(weight, first, part);
+  state().engine->contribute_part(weight, first, part);
 }
 
 std::span<float> Use::open_gradient(int weight) {
-  float* open = turn().engine->zeroed_open(weight);
-  return {open, static_cast<size_t>(turn().weights[weight].parameter->elements)};
+  float* open = state().engine->zeroed_open(weight);
+  return {open, static_cast<size_t>(state().weights[weight].parameter->elements)};
 }
 
 // Addresses of one turn, from the program's side table (UnitProgram::addresses tells their order).
-void Engine::Impl::fill_use(int hop, const Turn& next, Pass pass) {
+void Engine::Impl::fill_use(int hop, const ComputeOperands& next, Pass pass) {
   const VisitSpec& visit = model.visits[next.visit];
   const int64_t* at = unit->addresses.data() + next.first;
   std::byte* memory = device->memory();
-  turn.engine = this;
-  ++turn.number;
-  turn.hop = hop;
-  turn.turn = &next;
-  turn.pass = pass;
-  turn.graph = {};
+  use.engine = this;
+  ++use.number;
+  use.hop = hop;
+  use.operands = &next;
+  use.pass = pass;
+  use.graph = {};
   if (next.graph >= 0) {
-    turn.graph = {memory + next.graph, static_cast<size_t>(plan.options.graph_bytes[next.visit])};
+    use.graph = {memory + next.graph, static_cast<size_t>(plan.options.graph_bytes[next.visit])};
   }
-  for (auto* list : {&turn.inputs, &turn.outputs, &turn.output_gradients, &turn.input_gradients}) list->clear();
-  turn.weights.clear();
-  turn.open.clear();
-  turn.input_sums.clear();
-  turn.output_sums.clear();
+  for (auto* list : {&use.inputs, &use.outputs, &use.output_gradients, &use.input_gradients}) list->clear();
+  use.weights.clear();
+  use.open.clear();
+  use.input_sums.clear();
+  use.output_sums.clear();
   const DType dtype = weights_dtype(plan.options.precision);
   for (int p : visit.partitions) {
     std::byte* base = memory + *at++;
     for (const Parameter& parameter : plan.geometry.parameters_of(p)) {
-      turn.weights.push_back({&parameter, base + plan.weights_bytes(parameter.offset), dtype});
+      use.weights.push_back({&parameter, base + plan.weights_bytes(parameter.offset), dtype});
     }
   }
   const auto add = [&](std::vector<TensorView>& list, int t) {
     list.push_back({memory + *at++, model.tensors[t].elements, model.tensors[t].dtype});
   };
-  for (int t : visit.takes) add(turn.inputs, t);
+  for (int t : visit.takes) add(use.inputs, t);
   if (next.pass != Pass::kBackward) {
-    for (int t : visit.gives) add(turn.outputs, t);
+    for (int t : visit.gives) add(use.outputs, t);
     return;
   }
-  for (int t : visit.gives) add(turn.output_gradients, t);
-  for (int t : visit.takes) add(turn.input_gradients, t);
+  for (int t : visit.gives) add(use.output_gradients, t);
+  for (int t : visit.takes) add(use.input_gradients, t);
   for (int p : visit.partitions) {
     auto* base = reinterpret_cast<float*>(memory + *at++);
-    for (const Parameter& parameter : plan.geometry.parameters_of(p)) turn.open.push_back(base + parameter.offset);
+    for (const Parameter& parameter : plan.geometry.parameters_of(p)) use.open.push_back(base + parameter.offset);
   }
   const auto add_sum = [&](std::vector<float*>& list) {
     list.push_back(*at >= 0 ? reinterpret_cast<float*>(memory + *at) : nullptr);
     ++at;
   };
-  for (size_t i = 0; i < visit.takes.size(); ++i) add_sum(turn.input_sums);
-  for (size_t i = 0; i < visit.gives.size(); ++i) add_sum(turn.output_sums);
+  for (size_t i = 0; i < visit.takes.size(); ++i) add_sum(use.input_sums);
+  for (size_t i = 0; i < visit.gives.size(); ++i) add_sum(use.output_sums);
 }
 
 // Gradients of tensors that several visits took: closed as their giver's turn begins.
 void Engine::Impl::round_shared_gradients() {
-  for (size_t i = 0; i < turn.output_sums.size(); ++i) {
-    if (turn.output_sums[i] == nullptr) continue;
-    const TensorView& to = turn.output_gradients[i];
-    device->round_to(turn.output_sums[i], to.address, to.dtype, to.elements);
+  for (size_t i = 0; i < use.output_sums.size(); ++i) {
+    if (use.output_sums[i] == nullptr) continue;
+    const TensorView& to = use.output_gradients[i];
+    device->round_to(use.output_sums[i], to.address, to.dtype, to.elements);
   }
 }
 
 void Engine::Impl::add_shared_contributions() {
-  const VisitSpec& visit = model.visits[turn.turn->visit];
+  const VisitSpec& visit = model.visits[use.operands->visit];
   for (size_t i = 0; i < visit.takes.size(); ++i) {
-    if (turn.input_sums[i] == nullptr) continue;
-    const TensorView& from = turn.input_gradients[i];
-    const bool first = uses.last_taker[visit.takes[i]] == turn.turn->visit;
-    device->add_gradient(turn.input_sums[i], {from.address, from.dtype, from.elements},
+    if (use.input_sums[i] == nullptr) continue;
+    const TensorView& from = use.input_gradients[i];
+    const bool first = uses.last_taker[visit.takes[i]] == use.operands->visit;
+    device->add_gradient(use.input_sums[i], {from.address, from.dtype, from.elements},
                          first ? Contribution::kFirst : Contribution::kLater);
   }
 }
 
+// Of the weight of the turn whose gradient is contributed.
+const Parameter& Engine::Impl::contributed_parameter(int weight) const {
+  SLUICE_CHECK(use.pass == Pass::kBackward, "gradients are contributed in the backward pass");
+  SLUICE_CHECK(weight >= 0 && weight < static_cast<int>(use.weights.size()), "the visit has no such weight");
+  return *use.weights[weight].parameter;
+}
+
 void Engine::Impl::contribute(int weight, const std::byte* gradient, DType dtype) {
-  SLUICE_CHECK(turn.pass == Pass::kBackward, "gradients are contributed in the backward pass");
-  const Parameter& parameter = *turn.weights[weight].parameter;
+  const Parameter& parameter = contributed_parameter(weight);
   Flag& seen = contributed[&parameter - plan.geometry.parameters().data()];
-  device->add_gradient(turn.open[weight], {gradient, dtype, parameter.elements},
+  device->add_gradient(use.open[weight], {gradient, dtype, parameter.elements},
                        seen == Flag::kYes ? Contribution::kLater : Contribution::kFirst);
   seen = Flag::kYes;
 }
 
 void Engine::Impl::contribute_part(int weight, int64_t first, const GradientView& part) {
-  SLUICE_CHECK(first >= 0 && first + part.elements <= turn.weights[weight].parameter->elements,
+  SLUICE_CHECK(first >= 0 && first + part.elements <= contributed_parameter(weight).elements,
                "a part outside its gradient");
   device->add_gradient(zeroed_open(weight) + first, part, Contribution::kLater);
 }
 
 float* Engine::Impl::zeroed_open(int weight) {
-  SLUICE_CHECK(turn.pass == Pass::kBackward, "gradients are contributed in the backward pass");
-  const Parameter& parameter = *turn.weights[weight].parameter;
+  const Parameter& parameter = contributed_parameter(weight);
   Flag& seen = contributed[&parameter - plan.geometry.parameters().data()];
-  if (seen == Flag::kNo) device->zero(reinterpret_cast<std::byte*>(turn.open[weight]), parameter.elements * 4);
+  if (seen == Flag::kNo) device->zero(reinterpret_cast<std::byte*>(use.open[weight]), parameter.elements * 4);
   seen = Flag::kYes;
-  return turn.open[weight];
+  return use.open[weight];
 }
 
 void Engine::Impl::run_control_hops() {

@@ -36,6 +36,7 @@ struct CloseProgress {
 };
 // A device has two of them: launches take turns.
 constexpr int64_t kOwnDeviceBytes = 2 * sizeof(CloseProgress);
+static_assert(kOwnDeviceBytes % 4096 == 0);
 
 // Where closed elements go, from the parameter's element `first` up to the next piece's.
 struct CloseTarget {

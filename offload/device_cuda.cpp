@@ -234,7 +234,7 @@ Gpu gpu_at(int index) {
 }
 
 using kernels::kOwnDeviceBytes;
-constexpr size_t kReturned = 64 * kKiB;  // sums of tiles and losses on their way to the host
+constexpr size_t kReturnedNumbers = 65536;  // sums of tiles and losses on their way to the host
 
 class DeviceCuda final : public Device {
  public:
@@ -306,8 +306,8 @@ class DeviceCuda final : public Device {
   DeviceMemory memory_;
   int64_t closings_ = 0;  // launches
   RegisteredMemory registered_;
-  Pinned<double> returned_{kReturned};
-  HostSums sums_{{returned_.at(0), kReturned}};
+  Pinned<double> returned_{kReturnedNumbers};
+  HostSums sums_{{returned_.at(0), kReturnedNumbers}};
   Event room_;
   UpdateSlots updates_;
   StreamLane upload_{"upload"}, download_{"download"};

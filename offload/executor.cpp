@@ -21,8 +21,8 @@ static_assert(kCopiesInFlight <= Device::kMaxCopies && kComputeInFlight <= Devic
 
 // Does the device bring this hop in order with its other work?
 bool is_on_device(const Hop& hop) {
-  const bool computes = hop.lane == Lane::kCompute && hop.verb != Verb::kClip;
-  return computes || hop.lane == Lane::kUpload || hop.lane == Lane::kDownload;
+  const bool computes = hop.lane() == Lane::kCompute && hop.verb != Verb::kClip;
+  return computes || hop.lane() == Lane::kUpload || hop.lane() == Lane::kDownload;
 }
 uint64_t& place_in(DeviceOrder& order, Lane lane) {
   return lane == Lane::kUpload ? order.upload : lane == Lane::kDownload ? order.download : order.compute;
@@ -122,8 +122,8 @@ bool Executor::idle() const {
   return std::all_of(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return lane.in_flight == 0; });
 }
 
-bool Executor::due(const Hop& hop) {
-  if (hop.lane != Lane::kCompute) return parts_.work->due(hop);
+bool Executor::due(const Hop& hop) const {
+  if (hop.lane() != Lane::kCompute) return parts_.work->due(hop);
   std::lock_guard lock(mutex_);
   return !abandoned_;
 }
@@ -148,11 +148,12 @@ bool Executor::start_ready() {
       const int hop = lane.hops[lane.next];
       const Hop& what = program_->hops()[hop];
       HopState& state = states_[hop];
-      if (state.waiting > 0 || (what.lane == Lane::kCompute && !caller_is_free())) break;
+      if (state.waiting > 0 || (what.lane() == Lane::kCompute && !caller_is_free())) break;
       if (due(what)) {
         ++lane.in_flight;
         state.stage = HopState::Stage::kStarted;
         if (state.unended == 0) begin_work(hop, now_ns());
+        parts_.work->starting(what);
         start_or_fail(hop);
         more |= state.on_device == HopState::OnDevice::kYes;
       } else if (state.unended == 0) {
@@ -250,7 +251,7 @@ DeviceOrder Executor::order_on_device(int hop) {
   DeviceOrder order;
   for (const int32_t before : program_->predecessors(hop)) {
     if (states_[before].on_device == HopState::OnDevice::kNo) continue;
-    uint64_t& last = place_in(order, program_->hops()[before].lane);
+    uint64_t& last = place_in(order, program_->hops()[before].lane());
     last = std::max(last, device_work(lane_of(before), before).number);
   }
   return order;
@@ -329,8 +330,8 @@ void Executor::complete(int hop, const std::exception_ptr& error) {
   const int64_t now = now_ns();
   if (states_[hop].stage == HopState::Stage::kStarted) begin_work(hop, now);
   end_ns_[hop] = now;
-  times_.bytes[static_cast<int>(what.lane)] += what.bytes;
-  times_.group_bytes[static_cast<size_t>(what.lane)][static_cast<size_t>(what.group)] += what.bytes;
+  times_.bytes[static_cast<int>(what.lane())] += what.bytes;
+  times_.group_bytes[static_cast<size_t>(what.lane())][static_cast<size_t>(what.group)] += what.bytes;
   pass_time(now);
   --lane.under_way;
   --lane.in_flight;

@@ -35,7 +35,9 @@ class LaneWork {
   virtual ~LaneWork() = default;
   // Has this hop something to do now? All its predecessors have ended, or on the device been started. A hop of the
   // device's that has not may be asked about again.
-  virtual bool due(const Hop& hop) = 0;
+  virtual bool due(const Hop& hop) const = 0;
+  // It is due, and starts now: once in a unit.
+  virtual void starting(const Hop& hop) = 0;
   // Starts an update, verify or seal hop on the update threads; its end is told by Executor::ended(). Must not block.
   virtual void start_update(int hop_number, const Hop& hop) = 0;
   // What the commit hop commits.
@@ -134,7 +136,7 @@ class Executor final : private CopySink {
   void run();
   void run_unit();
   bool start_ready();
-  bool due(const Hop& hop);
+  bool due(const Hop& hop) const;
   bool caller_is_free();
   void pass_time(int64_t now);
   void begin_work(int hop, int64_t now);
@@ -143,7 +145,7 @@ class Executor final : private CopySink {
   void start_or_fail(int hop);
   DeviceOrder order_on_device(int hop);
   void note_device_work(int hop, uint64_t number);
-  LaneState& lane_of(int hop) { return lanes_[static_cast<int>(program_->hops()[hop].lane)]; }
+  LaneState& lane_of(int hop) { return lanes_[static_cast<int>(program_->hops()[hop].lane())]; }
   static LaneState::DeviceWork& device_work(LaneState& lane, int hop);
   void start_copy(int hop, CopyLane lane);
   void start_transfer(int hop);
@@ -170,7 +172,7 @@ class Executor final : private CopySink {
   std::vector<Told> taken_;   // being handled
   bool store_broke_ = false;  // its poll() threw, by which a unit has failed
 
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable caller_wakes_, thread_wakes_;
   std::vector<Told> told_;
   static constexpr int kNone = -1, kBeingTakenBack = -2;

@@ -44,11 +44,11 @@ void Program::finish() {
   successors_.resize(predecessors_.size());
   std::vector<int32_t> next(first_successor_.begin(), first_successor_.end());
   std::array<size_t, kLaneCount> in_lane{};
-  for (const Hop& hop : hops_) ++in_lane[static_cast<size_t>(hop.lane)];
+  for (const Hop& hop : hops_) ++in_lane[static_cast<size_t>(hop.lane())];
   for (size_t lane = 0; lane < in_lane.size(); ++lane) lanes_[lane].reserve(in_lane[lane]);
   for (int hop = 0; hop < count; ++hop) {
     for (int32_t p : predecessors(hop)) successors_[next[p]++] = hop;
-    lanes_[static_cast<int>(hops_[hop].lane)].push_back(hop);
+    lanes_[static_cast<int>(hops_[hop].lane())].push_back(hop);
   }
   hops_.shrink_to_fit();
   predecessors_.shrink_to_fit();

@@ -37,27 +37,33 @@ enum class Verb : uint8_t {
   kCommit
 };
 std::string_view name_of(Verb verb);
+// Where a verb's hops stand.
+constexpr Lane lane_of(Verb verb) {
+  constexpr Lane kLanes[] = {Lane::kRead,    Lane::kWrite,   Lane::kUpload, Lane::kDownload,
+                             Lane::kCompute, Lane::kUpdate,  Lane::kUpdate, Lane::kUpdate,
+                             Lane::kCompute, Lane::kCompute, Lane::kWrite};
+  return kLanes[static_cast<int>(verb)];
+}
 
 // When a hop has something to do; otherwise it completes at once and moves nothing. Decided as it starts.
 enum class When : uint8_t {
   kAlways,
-  kPending,               // the last step's update is still to be applied
-  kPendingNotPrefetched,  // ... and its records were not read by the unit before
-  kPendingOrSummed,       // ... or there is a sum to be taken: for a commit, or to verify what a visit takes
-  kNotPrefetched,         // weights that the unit before may have read
-  kCommitDirty,           // a commit is due and the record, at home in memory, has changed since it was written
-  kCommit,                // a commit is due
-  kStaleOnDevice,         // weights kept on the device that are not there, or are about to change
-  kStaleNotPrefetched,    // ... and were not read by the unit before
-  kSpeculating,           // an update in the backward, unless the step has been given up
-  kMispredicted,          // the last step's updates in the backward must be undone
-  kNotOnDevice,           // records at home on the device that are not there yet, no longer, or updated wrongly
+  kPending,          // the last step's update is still to be applied
+  kPendingOrSummed,  // ... or there is a sum to be taken: for a commit, or to verify what a visit takes
+  kCommitDirty,      // a commit is due and the record, at home in memory, has changed since it was written
+  kCommit,           // a commit is due
+  kStaleOnDevice,    // weights kept on the device that are not there, or are about to change
+  kSpeculating,      // an update in the backward, unless the step has been given up
+  kMispredicted,     // the last step's updates in the backward must be undone
+  kNotOnDevice,      // records at home on the device that are not there yet, no longer, or updated wrongly
 };
+// kYes: the unit before reads this record where it has the time to; where it has, there is nothing to do either.
+enum class Prefetched : uint8_t { kNo, kYes };
 
 struct Hop {
   Verb verb = Verb::kCompute;
-  Lane lane = Lane::kCompute;
   When when = When::kAlways;
+  Prefetched prefetched = Prefetched::kNo;
   Group group = Group::kWeights;  // of what moves, for swaps, verify, seal, copies
   int32_t visit = -1;
   // Chunk; where a visit is named: of compute the micro-batch, of close and of copies of an open gradient (kGradient)
@@ -68,6 +74,8 @@ struct Hop {
   int64_t host_offset = -1;    // where in the host arena
   int64_t device_offset = -1;  // where in the device arena
   int64_t bytes = 0;           // payload that moves
+
+  Lane lane() const { return lane_of(verb); }
 };
 
 class Program {

@@ -364,7 +364,7 @@ double efficiency(const Balance& balance) {
   std::array<double, kLaneCount> lane_ms{};
   std::vector<HopCost> costs;
   for (const Hop& hop : unit.program.hops()) {
-    HopCost cost{.due = due_in_steady_step(plan, kind, hop) ? Due::kYes : Due::kNo};
+    HopCost cost{.due = due_in_steady_step(kind, hop) ? Due::kYes : Due::kNo};
     const double part = hop.group == Group::kState ? 1 : 0.2;
     if (hop.verb == Verb::kSwapIn) cost.work_ms = 6 * part;
     if (hop.verb == Verb::kSwapOut && hop.group == Group::kState) cost.work_ms = 3;
@@ -376,7 +376,7 @@ double efficiency(const Balance& balance) {
       cost.work_ms = (!backward ? 1 : hop.visit == kVisits - 1 ? 4 : 3) * balance.compute_ms / kVisits / 4;
     }
     costs.push_back(cost);
-    if (cost.due == Due::kYes) lane_ms[static_cast<size_t>(hop.lane)] += cost.work_ms;
+    if (cost.due == Due::kYes) lane_ms[static_cast<size_t>(hop.lane())] += cost.work_ms;
   }
   SimulationOptions simulation{.costs = costs, .lanes = {}};
   for (size_t lane = 0; lane < kLaneCount; ++lane) {

@@ -38,7 +38,7 @@ std::vector<Touch> swap_touches(const Plan& plan, const Hop& hop) {
 }
 
 std::vector<Touch> compute_touches(const ModelSpec& model, const Plan& plan, const UnitProgram& unit,
-                                   const Turn& turn) {
+                                   const ComputeOperands& turn) {
   std::vector<Touch> list;
   const auto add = [&list](Place place, int64_t at, int64_t bytes, Access access) {
     list.push_back({place, at, at + bytes, access});
@@ -77,6 +77,27 @@ Touch checksums_touched(int chunk, Group group) {
   return {Place::kStore, record, record + 1, Access::kReads};
 }
 
+// The step's scale, and behind it the norm's part of each partition.
+Touch scale_touched(Access access) { return {Place::kControl, 0, 1, access}; }
+Touch norm_parts_touched(int64_t first, int64_t count, Access access) {
+  return {Place::kControl, 1 + first, 1 + first + count, access};
+}
+
+// Closed chunks lie in the open sum's range, which the hop fills; or at home on the device.
+std::vector<Touch> close_touches(const Plan& plan, const Hop& hop) {
+  const Partition& partition = plan.geometry.partitions()[hop.index];
+  std::vector<Touch> list = {
+      {Place::kDevice, hop.device_offset, hop.device_offset + partition.elements * 4, Access::kFills},
+      norm_parts_touched(hop.index, 1, Access::kFills)};
+  for (const int c : partition.chunks()) {
+    const ChunkHomes& homes = plan.chunks[c];
+    if (homes.gradient != Home::kDevice) continue;
+    const int64_t end = homes.gradient_offset + plan.gradient_bytes(plan.geometry.chunks()[c].elements);
+    list.push_back({Place::kDevice, homes.gradient_offset, end, Access::kFills});
+  }
+  return list;
+}
+
 std::vector<Touch> update_touches(const Plan& plan, const UnitProgram& unit, const Hop& hop) {
   const UpdateOperands& operands = unit.updates[hop.operands];
   const int64_t elements = plan.geometry.chunks()[hop.index].elements;
@@ -91,6 +112,7 @@ std::vector<Touch> update_touches(const Plan& plan, const UnitProgram& unit, con
                              touch(operands.gradient, plan.gradient_bytes(elements), Access::kReads)};
   if (const int extent = operands.gradient_extent; extent >= 0)
     list.push_back({Place::kScratch, extent, extent + 1, Access::kReads});
+  if (hop.when != When::kSpeculating) list.push_back(scale_touched(Access::kReads));
   if (operands.place == Place::kHost) {
     for (const Group group : {Group::kWeights, Group::kState}) list.push_back(checksums_touched(hop.index, group));
   }
@@ -126,13 +148,13 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
       add(Place::kScratch, hop.operands, 1, hop.verb == Verb::kSeal ? Access::kFills : Access::kReads);
       break;
     case Verb::kClose:
-      add(Place::kDevice, hop.device_offset, plan.geometry.partitions()[hop.index].elements * 4, Access::kFills);
-      break;
+      return close_touches(plan, hop);
     case Verb::kCommit:
       add(Place::kStore, 0, 2 * static_cast<int64_t>(plan.chunks.size()), Access::kReads);
       break;
     case Verb::kClip:
-      break;
+      return {norm_parts_touched(0, static_cast<int64_t>(model.partitions.size()), Access::kReads),
+              scale_touched(Access::kFills)};
     case Verb::kCompute:
       return compute_touches(model, plan, unit, unit.turns[hop.operands]);
   }
@@ -147,7 +169,8 @@ void expect_legal(const ModelSpec& model, const Plan& plan, const UnitProgram& u
   // Earlier touches: a reader minds only those that fill.
   std::vector<std::pair<Touch, int>> seen[kPlaceCount][2];
   const int64_t arena[] = {2 * static_cast<int64_t>(plan.chunks.size()), plan.host_arena_bytes, plan.workspace_offset,
-                           0, static_cast<int64_t>(plan.scratch_bytes.size())};
+                           1 + static_cast<int64_t>(model.partitions.size()),
+                           static_cast<int64_t>(plan.scratch_bytes.size())};
   for (size_t hop = 0; hop < hops.size(); ++hop) {
     for (int32_t p : unit.program.predecessors(static_cast<int>(hop))) {
       ASSERT_LT(p, static_cast<int>(hop));
@@ -361,10 +384,10 @@ TEST(Programs, wait_for_the_writer_and_for_every_reader_of_overwritten_bytes) {
   Program program;
   const Range range{Place::kDevice, 0, 100, 0}, part{Place::kDevice, 90, 110, 0}, far{Place::kDevice, 200, 300, 0};
   program.emit({}, {}, {&range, 1});
-  program.emit({.lane = Lane::kRead}, {&range, 1}, {});
-  program.emit({.lane = Lane::kWrite}, {&part, 1}, {});
+  program.emit({.verb = Verb::kSwapIn}, {&range, 1}, {});
+  program.emit({.verb = Verb::kSwapOut}, {&part, 1}, {});
   program.emit({}, {}, {&far, 1});
-  program.emit({.lane = Lane::kUpload}, {}, {&part, 1});
+  program.emit({.verb = Verb::kUpload}, {}, {&part, 1});
   program.finish();
   const auto waits = [&](int hop) {
     const auto p = program.predecessors(hop);

@@ -13,6 +13,12 @@ namespace {
 
 constexpr auto at(Lane lane) { return static_cast<size_t>(lane); }
 
+Verb verb_in(Lane lane) {
+  constexpr Verb kVerbs[] = {Verb::kSwapIn,   Verb::kSwapOut, Verb::kUpload,
+                             Verb::kDownload, Verb::kCompute, Verb::kUpdate};
+  return kVerbs[static_cast<int>(lane)];
+}
+
 // A program whose hops name whom they wait for.
 class List {
  public:
@@ -22,7 +28,7 @@ class List {
     const int number = static_cast<int>(costs.size());
     const Range own{Place::kControl, number, number + 1};
     costs.push_back(cost);
-    return program.emit({.lane = lane}, reads, {&own, 1});
+    return program.emit({.verb = verb_in(lane)}, reads, {&own, 1});
   }
   int add(Lane lane, double ms, const std::vector<int>& after = {}) { return add(lane, HopCost{.work_ms = ms}, after); }
   Simulation run() {
@@ -127,7 +133,7 @@ double ms_per_step_of_sketch(double compute_ms, int slots) {
   std::vector<HopCost> costs;
   const auto emit = [&](Lane lane, double ms, const std::vector<Range>& reads, const std::vector<Range>& fills) {
     costs.push_back({.work_ms = ms});
-    program.emit({.lane = lane}, reads, fills);
+    program.emit({.verb = verb_in(lane)}, reads, fills);
   };
   const auto byte = [](Place place, int64_t offset) { return Range{place, offset, offset + 1}; };
   const Range scale = byte(Place::kControl, 0), stream = byte(Place::kControl, 1);
@@ -204,7 +210,7 @@ TEST(Simulate, no_lane_is_busy_longer_than_the_whole_and_none_shorter_than_its_w
     std::array<double, kLaneCount> work{};
     for (size_t hop = 0; hop < list.costs.size(); ++hop) {
       const HopCost& cost = list.costs[hop];
-      if (cost.due == Due::kYes) work[at(list.program.hops()[hop].lane)] += cost.work_ms;
+      if (cost.due == Due::kYes) work[at(list.program.hops()[hop].lane())] += cost.work_ms;
       EXPECT_GE(ran.hops[hop].end_ms, ran.hops[hop].begin_ms);
       for (int before : list.program.predecessors(static_cast<int>(hop))) {
         if (cost.due == Due::kNo) continue;

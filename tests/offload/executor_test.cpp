@@ -77,12 +77,8 @@ class Executors : public testing::Test, public LaneWork {
  protected:
   Executors() { fill(); }
 
-  // Emits a hop that does `action`, whose lane follows from the verb.
+  // Emits a hop that does `action`.
   int emit(Verb verb, const Action& action) {
-    const Lane lane = verb == Verb::kUpload     ? Lane::kUpload
-                      : verb == Verb::kDownload ? Lane::kDownload
-                      : verb == Verb::kUpdate   ? Lane::kUpdate
-                                                : Lane::kCompute;
     const auto offset = [&](Place place) {
       return (action.from.place == place ? action.from.number : action.to.number) * kCellBytes;
     };
@@ -90,7 +86,6 @@ class Executors : public testing::Test, public LaneWork {
     const Range fill = action.to.range();
     actions_.push_back(action);
     return program_.emit({.verb = verb,
-                          .lane = lane,
                           .index = static_cast<int32_t>(actions_.size()) - 1,
                           .host_offset = offset(Place::kHost),
                           .device_offset = offset(Place::kDevice),
@@ -143,7 +138,7 @@ class Executors : public testing::Test, public LaneWork {
   std::vector<float> in_order(int end_of_compute = INT_MAX) {
     fill();
     for (int hop = 0; hop < static_cast<int>(actions_.size()); ++hop) {
-      const bool computes = program_.hops()[hop].lane == Lane::kCompute;
+      const bool computes = program_.hops()[hop].lane() == Lane::kCompute;
       if (actions_[hop].due && !(computes && hop >= end_of_compute)) run(actions_[hop]);
     }
     std::vector<float> left = contents();
@@ -151,7 +146,8 @@ class Executors : public testing::Test, public LaneWork {
     return left;
   }
 
-  bool due(const Hop& hop) override { return actions_[hop.index].due; }
+  bool due(const Hop& hop) const override { return actions_[hop.index].due; }
+  void starting(const Hop&) override {}
   void start_update(int hop, const Hop&) override { updates_.start(hop); }
   const StepState& commit_state() override { return state_; }
   std::string hop_name(const Hop&) const override { return "hop"; }
