@@ -71,7 +71,7 @@ class Homes : public ::testing::Test {
     const UnitProgram unit = build_unit(model_, plan, kind);
     const std::vector<double> work_ms = UnitCosts(plan, *plan.options.speeds, unit, kind).average_work_ms();
     LaneTimes sum{};
-    for (size_t i = 0; i < work_ms.size(); ++i) sum[static_cast<size_t>(unit.program.hops()[i].lane)] += work_ms[i];
+    for (size_t i = 0; i < work_ms.size(); ++i) sum[static_cast<size_t>(unit.program.hops()[i].lane())] += work_ms[i];
     return sum;
   }
   GroupTimes times_of(const Plan& plan) const { return group_times(work_of(plan), plan.options.speeds->machine); }
