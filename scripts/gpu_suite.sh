@@ -41,7 +41,7 @@ else
 fi
 mapfile -t libraries < <(libraries_of "${programs[@]/#/$build/}")
 cp -L "${libraries[@]}" "$suite/lib/"
-cp "$root"/{README,ARCHITECTURE,CONTRIBUTING}.md "$suite/text/"
+cp "$root"/{README,ARCHITECTURE,CONTRIBUTING}.md "$root"/docs/*.md "$suite/text/"
 cp "$root/configs/demo.json" "$suite/configs/"
 cp "$root"/scripts/run_suite.{sh,py} "$suite/"
 sed -n "s/^__version__ = '\(.*\)'.*/\1/p" "$torch_lib/../version.py" >"$suite/torch_version"

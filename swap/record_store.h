@@ -1,5 +1,5 @@
 // The record store: every chunk's weights and state on NVMe, two slots a record, a table of what lies where, and a
-// commit that survives a crash at any instant. Formats: swap/store_format.h. Protocol: ARCHITECTURE.md, "The store".
+// commit that survives a crash at any instant. Formats: swap/store_format.h. Protocol: docs/store.md.
 //
 // One thread at a time (the owner), as for IoQueue; interrupt() from any thread. checksums() and set_checksums() of one
 // record may be called from another thread while no transfer of that record is under way (the program's order grants

@@ -25,8 +25,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         (root / "my_text").mkdir()
-        for page in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "LICENSE"):
-            shutil.copy(readme.parent / page, root / "my_text" / page)
+        for pattern in ("*.md", "docs/*.md", "LICENSE"):
+            for page in readme.parent.glob(pattern):
+                shutil.copy(page, root / "my_text" / page.name)
         (root / "bin").mkdir()
         (root / "bin" / "sluice").symlink_to(sluice)
         for language, before, body in blocks(readme.read_text()):
