@@ -116,13 +116,24 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
   return options.open;
 }
 
+// An argument for a shell that names these folders, whatever is in their names.
+std::string named_by(const std::vector<fs::path>& stores) {
+  Json names = Json::array();
+  for (const fs::path& store : stores) names.push_back(store.string());
+  std::string quoted = "'";
+  for (const char letter : "sluice.nvme=" + names.dump(-1, ' ', false, Json::error_handler_t::replace)) {
+    quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  }
+  return quoted + "'";
+}
+
 void check_resumed_store(const RunConfig& before, const RunFolder& folder, const std::vector<fs::path>& stores) {
   const std::vector<fs::path> stores_before = folder.stores(before);
   if (find_store(stores) == StoreExists::kYes && stores.size() == stores_before.size()) return check_each_drive(stores);
   if (find_store(stores_before) == StoreExists::kYes) {
-    throw ConfigError(
-        fmt::format("{}: the run's store is in {} and not in {}: say so with --set 'sluice.nvme=[\"{}\"]'",
-                    folder.path().string(), joined(stores_before), joined(stores), joined(stores_before, "\",\"")));
+    throw ConfigError(fmt::format("{}: the run's store is in {} and not in {}: say so with --set {}",
+                                  folder.path().string(), joined(stores_before), joined(stores),
+                                  named_by(stores_before)));
   }
   throw ConfigError(
       fmt::format("{}: the run's store is not in {} any more: it was trimmed or removed, or its drive is not mounted; "

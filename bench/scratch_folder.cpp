@@ -73,7 +73,7 @@ auto taking_away(const std::vector<fs::path>& paths) {
 }  // namespace
 
 GoneOnSignals::GoneOnSignals(const MadeFolders& folders)
-    : paths_(folders.made()), handlers_({{SIGINT}, {SIGTERM}, {SIGHUP}, {SIGQUIT}}, taking_away(paths_)) {}
+    : paths_(folders.made()), handlers_({{SIGINT}, {SIGTERM}, {SIGHUP}, {SIGQUIT}, {SIGPIPE}}, taking_away(paths_)) {}
 
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
   constexpr int kTries = 10;

@@ -93,6 +93,8 @@ class Engine::Impl final : public LaneWork {
 
   // --- turns (use.cpp)
   void fill_use(int hop, const ComputeOperands& operands, Pass pass);
+  void fill_tensors(std::vector<TensorView>& views, const std::vector<int>& tensors, std::span<const int64_t> at) const;
+  void fill_sums(std::vector<float*>& sums, std::span<const int64_t> at) const;
   void round_shared_gradients();
   void add_shared_contributions();
   const Parameter& contributed_parameter(int weight) const;

@@ -56,12 +56,20 @@ void check_progress(const RecordStore& store, int64_t progress_bytes) {
                   store.path().string(), kept, progress_bytes, kept));
 }
 
+// The model, once all has been refused that can be before anything is planned or taken.
+ModelSpec checked(ModelSpec model, const EngineOptions& options) {
+  model.validate();
+  options.loss_scale.validate();
+  refuse_existing(options);
+  return model;
+}
+
 }  // namespace
 
 Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const ParameterSource& source)
-    : model(std::move(model_spec)),
+    : model(checked(std::move(model_spec), engine_options)),
       options(std::move(engine_options)),
-      uses((model.validate(), options.loss_scale.validate(), refuse_existing(options), model)),
+      uses(model),
       topology(options.make_topology()),
       near(*topology, node_near_device()),
       plan(make_plan(model, plan_for_store(options))),

@@ -70,7 +70,7 @@ class Step {
   bool is_on_device(int chunk) const { return plan_.chunks[chunk].updated_on_device(); }
   void undo(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
-  void speculate_in_host(int visit, ClosedOnDevice gradient, const UpdateBuffer& buffer);
+  void speculate_in_host(ClosedOnDevice gradient, const UpdateBuffer& buffer);
   When weights_due(int partition) const;
   void fetch_updated(int partition, int64_t at);
   void fetch_again(int partition, int64_t at);
@@ -345,16 +345,16 @@ void Step::speculate(int visit, ClosedOnDevice closed) {
     const RecordsOnDevice records = passage_.records(closed.chunk);
     verbs_.update(records.state, records.weights, closed, When::kSpeculating);
   } else {
-    speculate_in_host(visit, std::move(closed), buffer);
+    speculate_in_host(std::move(closed), buffer);
   }
   read_ahead(visit);
 }
 
-void Step::speculate_in_host(int visit, ClosedOnDevice closed, const UpdateBuffer& buffer) {
+void Step::speculate_in_host(ClosedOnDevice closed, const UpdateBuffer& buffer) {
   constexpr When kWhen = When::kSpeculating;
   const int c = closed.chunk;
   const ChunkHomes& homes = plan_.chunks[c];
-  const ClosedInHost gradient = passage_.take_to_update(visit, std::move(closed), kWhen);
+  const ClosedInHost gradient = passage_.take_to_update(std::move(closed), kWhen);
   const UpdatedInHost fresh =
       verbs_.update(UnverifiedState{{}, c, buffer.state}, UnverifiedWeights{{}, c, buffer.weights}, gradient, kWhen);
   if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, kWhen);
@@ -406,7 +406,7 @@ void Step::close(int visit, const OpenOnDevice& open) {
       if (updates_early(kind_) && plan_.speculated(gradient.chunk)) {
         speculate(visit, std::move(gradient));
       } else {
-        passage_.take_home(visit, std::move(gradient));
+        passage_.take_home(std::move(gradient));
       }
     }
     write_homes(unwritten_.size(), When::kSpeculating);

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/model.h"
@@ -23,15 +24,11 @@ struct UpdateOperands {
 
 enum class Pass : uint8_t { kForward, kBackward, kEvaluate };
 
-// A compute hop's operands: one visit's turn for one micro-batch. `first` indexes UnitProgram::addresses, which hold
-// offsets in the device arena, in this order:
-//   weights of each partition; inputs; forward: outputs;
-//   backward: output gradients, input gradients, open gradient of each partition, of each input, of each output
-//   (-1 where a tensor has one taker).
+// A compute hop's operands: one visit's turn for one micro-batch.
 struct ComputeOperands {
   int32_t visit = 0, micro_batch = 0;
   Pass pass = Pass::kForward;
-  int32_t first = 0;
+  int32_t first = 0;   // of its addresses: addresses_of()
   int64_t graph = -1;  // on the device: kept by this forward, or for this backward; -1: there is none
 };
 
@@ -39,9 +36,19 @@ struct UnitProgram {
   Program program;
   std::vector<UpdateOperands> updates;
   std::vector<ComputeOperands> turns;
-  std::vector<int64_t> addresses;
+  std::vector<int64_t> addresses;  // of all turns
   int64_t memory_bytes() const;
 };
+
+// Where a turn finds what it works on: offsets in the device arena, one for each of the visit's partitions, of the tensors
+// it takes or of those it gives.
+struct TurnAddresses {
+  std::span<const int64_t> weights, inputs;
+  std::span<const int64_t> outputs;  // of a backward: their gradients
+  // Of a backward alone. Sums are open gradients of tensors; -1: one visit takes it, and there is none.
+  std::span<const int64_t> input_gradients, open, input_sums, output_sums;
+};
+TurnAddresses addresses_of(const ModelSpec& model, const UnitProgram& unit, const ComputeOperands& operands);
 
 enum class UnitKind : uint8_t {
   kTrain,             // updates of the step before beside the forward; backward, clip, reads for the updates to come

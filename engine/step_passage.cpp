@@ -55,16 +55,16 @@ bool Passage::read_ahead(const TensorMove& tensor) {
   return verbs_.home_of(tensor).home != Home::kNvme || tensors_.read_ahead(tensor);
 }
 
-void Passage::take_home(int visit, ClosedOnDevice gradient) {
+void Passage::take_home(ClosedOnDevice gradient) {
   const Home home = plan_.chunks[gradient.chunk].gradient;
-  if (home == Home::kHost || home == Home::kNvme) take_to_update(visit, std::move(gradient), When::kAlways);
+  if (home == Home::kHost || home == Home::kNvme) take_to_update(std::move(gradient), When::kAlways);
 }
 
 // Its home must have it too: where the prediction is wrong the update is done anew.
-ClosedInHost Passage::take_to_update(int visit, ClosedOnDevice gradient, When when) {
+ClosedInHost Passage::take_to_update(ClosedOnDevice gradient, When when) {
   const int c = gradient.chunk;
   const Home home = plan_.chunks[c].gradient;
-  if (home == Home::kHost) return verbs_.download(visit, std::move(gradient));
+  if (home == Home::kHost) return verbs_.download(std::move(gradient));
   const int64_t buffer = gradients_.take(plan_.gradient_block_bytes(c));
   ClosedInHost in_host = verbs_.download(std::move(gradient), buffer, home == Home::kNvme ? When::kAlways : when);
   if (home == Home::kNvme) verbs_.swap_out(verbs_.seal(in_host));

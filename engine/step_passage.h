@@ -30,8 +30,8 @@ class Passage {
   bool read_ahead(const TensorMove& tensor);  // false: no room
   void write_tensors() { tensors_.write_waiting(); }
   // Closed gradients: home; home, and into host memory for an update in the backward; from home for a later one.
-  void take_home(int visit, ClosedOnDevice gradient);
-  ClosedInHost take_to_update(int visit, ClosedOnDevice gradient, When when);
+  void take_home(ClosedOnDevice gradient);
+  ClosedInHost take_to_update(ClosedOnDevice gradient, When when);
   ClosedInHost gradient_from_home(int chunk, When when);
 
  private:

@@ -9,8 +9,29 @@ Turns::Turns(const Parts& parts, UnitKind kind)
       kind_(kind),
       ring_(planned_.plan.device_boundary.offset, planned_.plan.device_boundary.bytes) {}
 
-void Turns::remember(const std::vector<int64_t>& addresses) {
-  verbs_.unit.addresses.insert(verbs_.unit.addresses.end(), addresses.begin(), addresses.end());
+// In the order in which they are remembered.
+TurnAddresses addresses_of(const ModelSpec& model, const UnitProgram& unit, const ComputeOperands& turn) {
+  const VisitSpec& visit = model.visits[turn.visit];
+  size_t first = static_cast<size_t>(turn.first);
+  const auto next = [&](size_t count) {
+    first += count;
+    return std::span(unit.addresses).subspan(first - count, count);
+  };
+  TurnAddresses at{.weights = next(visit.partitions.size()),
+                   .inputs = next(visit.takes.size()),
+                   .outputs = next(visit.gives.size())};
+  if (turn.pass != Pass::kBackward) return at;
+  at.input_gradients = next(visit.takes.size());
+  at.open = next(visit.partitions.size());
+  at.input_sums = next(visit.takes.size());
+  at.output_sums = next(visit.gives.size());
+  return at;
+}
+
+void Turns::remember(std::initializer_list<const std::vector<int64_t>*> addresses) {
+  for (const std::vector<int64_t>* list : addresses) {
+    verbs_.unit.addresses.insert(verbs_.unit.addresses.end(), list->begin(), list->end());
+  }
 }
 
 // An evaluation has no backward to keep a graph for.
@@ -68,9 +89,7 @@ void Turns::forward_turn(const ComputeOperands& turn, const WeightsOnDevice& wei
     reads_.push_back(fills_.back());
   }
   if (turn.graph >= 0) fills_.push_back(verbs_.graph_on_device(turn));
-  remember(weights.at);
-  remember(at_.inputs);
-  remember(at_.outputs);
+  remember({&weights.at, &at_.inputs, &at_.outputs});
   verbs_.compute(turn, reads_, fills_);
   for (size_t i = 0; i < visit.gives.size(); ++i) {
     passage_.take_home(tensor(visit.gives[i], at_.outputs[i]));
@@ -124,13 +143,7 @@ void Turns::backward_turn(const ComputeOperands& turn, const WeightsOnDevice& we
     fills_.push_back(verbs_.open_on_device(visit.partitions[i], open.at[i]));
   }
   if (turn.graph >= 0) reads_.push_back(verbs_.graph_on_device(turn));
-  remember(weights.at);
-  remember(at_.inputs);
-  remember(at_.outputs);
-  remember(at_.contributions);
-  remember(open.at);
-  remember(at_.input_sums);
-  remember(at_.output_sums);
+  remember({&weights.at, &at_.inputs, &at_.outputs, &at_.contributions, &open.at, &at_.input_sums, &at_.output_sums});
   verbs_.compute(turn, reads_, fills_);
   give_gradients_back(turn);
 }

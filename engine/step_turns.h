@@ -4,6 +4,7 @@
 // Tensors at home on the device are used where they are; the others pass through the boundary ring.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "engine/step.h"
@@ -37,7 +38,7 @@ class Turns {
   void backward_turn(const ComputeOperands& turn, const WeightsOnDevice& weights, const OpenOnDevice& open);
   void take_output_gradients(const ComputeOperands& turn);
   void give_gradients_back(const ComputeOperands& turn);
-  void remember(const std::vector<int64_t>& addresses);
+  void remember(std::initializer_list<const std::vector<int64_t>*> addresses);
 
   const PlannedModel planned_;
   Verbs& verbs_;

@@ -266,9 +266,9 @@ UnsealedInHost<Group::kWeights> Verbs::download(const KeptOnDevice& weights, int
   return {{}, weights.chunk, to};
 }
 
-ClosedInHost Verbs::download(int visit, ClosedOnDevice gradient) {
+ClosedInHost Verbs::download(ClosedOnDevice gradient) {
   const int64_t home = plan_.chunks[gradient.chunk].gradient_offset;
-  return copy_gradient({.verb = Verb::kDownload, .when = When::kAlways, .visit = visit}, gradient, home);
+  return copy_gradient({.verb = Verb::kDownload}, gradient, home);
 }
 
 ClosedInHost Verbs::download(ClosedOnDevice gradient, int64_t to, When when) {

@@ -166,7 +166,7 @@ class Verbs {
   UnsealedInHost<Group::kState> download(const StateOnDevice& state, int64_t to, When when);
   UnsealedInHost<Group::kWeights> download(const KeptOnDevice& weights, int64_t to, When when);
   void upload(const TensorInHost& tensor);
-  ClosedInHost download(int visit, ClosedOnDevice gradient);              // to its home
+  ClosedInHost download(ClosedOnDevice gradient);                         // to its home
   ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // on its way to the update, or to NVMe
   TensorInHost download(const TensorMove& tensor, int64_t to);
   void upload_open(int visit, int partition, int64_t open_at);

@@ -43,10 +43,10 @@ std::span<float> Use::open_gradient(int weight) {
   return {open, static_cast<size_t>(state().weights[weight].parameter->elements)};
 }
 
-// Addresses of one turn, from the program's side table (UnitProgram::addresses tells their order).
+// What the turn sees: views of where the program's addresses say that its bytes are.
 void Engine::Impl::fill_use(int hop, const ComputeOperands& next, Pass pass) {
   const VisitSpec& visit = model.visits[next.visit];
-  const int64_t* at = unit->addresses.data() + next.first;
+  const TurnAddresses at = addresses_of(model, *unit, next);
   std::byte* memory = device->memory();
   use.engine = this;
   ++use.number;
@@ -57,38 +57,45 @@ void Engine::Impl::fill_use(int hop, const ComputeOperands& next, Pass pass) {
   if (next.graph >= 0) {
     use.graph = {memory + next.graph, static_cast<size_t>(plan.options.graph_bytes[next.visit])};
   }
-  for (auto* list : {&use.inputs, &use.outputs, &use.output_gradients, &use.input_gradients}) list->clear();
   use.weights.clear();
-  use.open.clear();
-  use.input_sums.clear();
-  use.output_sums.clear();
   const DType dtype = weights_dtype(plan.options.precision);
-  for (int p : visit.partitions) {
-    std::byte* base = memory + *at++;
-    for (const Parameter& parameter : plan.geometry.parameters_of(p)) {
-      use.weights.push_back({&parameter, base + plan.weights_bytes(parameter.offset), dtype});
+  for (size_t i = 0; i < visit.partitions.size(); ++i) {
+    for (const Parameter& parameter : plan.geometry.parameters_of(visit.partitions[i])) {
+      use.weights.push_back({&parameter, memory + at.weights[i] + plan.weights_bytes(parameter.offset), dtype});
     }
   }
-  const auto add = [&](std::vector<TensorView>& list, int t) {
-    list.push_back({memory + *at++, model.tensors[t].elements, model.tensors[t].dtype});
-  };
-  for (int t : visit.takes) add(use.inputs, t);
-  if (next.pass != Pass::kBackward) {
-    for (int t : visit.gives) add(use.outputs, t);
-    return;
+  const bool backward = next.pass == Pass::kBackward;
+  const std::span<const int64_t> none;
+  fill_tensors(use.inputs, visit.takes, at.inputs);
+  fill_tensors(use.outputs, visit.gives, backward ? none : at.outputs);
+  fill_tensors(use.output_gradients, visit.gives, backward ? at.outputs : none);
+  fill_tensors(use.input_gradients, visit.takes, at.input_gradients);
+  fill_sums(use.input_sums, at.input_sums);
+  fill_sums(use.output_sums, at.output_sums);
+  use.open.clear();
+  for (size_t i = 0; i < at.open.size(); ++i) {
+    auto* base = reinterpret_cast<float*>(memory + at.open[i]);
+    for (const Parameter& parameter : plan.geometry.parameters_of(visit.partitions[i])) {
+      use.open.push_back(base + parameter.offset);
+    }
   }
-  for (int t : visit.gives) add(use.output_gradients, t);
-  for (int t : visit.takes) add(use.input_gradients, t);
-  for (int p : visit.partitions) {
-    auto* base = reinterpret_cast<float*>(memory + *at++);
-    for (const Parameter& parameter : plan.geometry.parameters_of(p)) use.open.push_back(base + parameter.offset);
+}
+
+// No addresses: the pass has none of these.
+void Engine::Impl::fill_tensors(std::vector<TensorView>& views, const std::vector<int>& tensors,
+                                std::span<const int64_t> at) const {
+  views.clear();
+  for (size_t i = 0; i < at.size(); ++i) {
+    const TensorSpec& tensor = model.tensors[tensors[i]];
+    views.push_back({device->memory() + at[i], tensor.elements, tensor.dtype});
   }
-  const auto add_sum = [&](std::vector<float*>& list) {
-    list.push_back(*at >= 0 ? reinterpret_cast<float*>(memory + *at) : nullptr);
-    ++at;
-  };
-  for (size_t i = 0; i < visit.takes.size(); ++i) add_sum(use.input_sums);
-  for (size_t i = 0; i < visit.gives.size(); ++i) add_sum(use.output_sums);
+}
+
+void Engine::Impl::fill_sums(std::vector<float*>& sums, std::span<const int64_t> at) const {
+  sums.clear();
+  for (const int64_t sum : at) {
+    sums.push_back(sum >= 0 ? reinterpret_cast<float*>(device->memory() + sum) : nullptr);
+  }
 }
 
 // Gradients of tensors that several visits took: closed as their giver's turn begins.

@@ -27,13 +27,16 @@ RecordStore::Impl::Superblocks RecordStore::Impl::read_superblocks() {
     if (each.state == BlockState::kValid && is_misplaced) each.state = BlockState::kDamaged;
   }
   for (size_t i : {0, 1}) {
-    const FoundSuperblock &each = found[i], &other = found[1 - i];
+    FoundSuperblock& each = found[i];
+    const FoundSuperblock& other = found[1 - i];
     const bool other_is_valid = other.state == BlockState::kValid;
     const std::string path = drives[0].path().string();
     if (each.state == BlockState::kBlank && other_is_valid && other.superblock.generation > 1) {
       say(options.log, LogLevel::kWarning,
           fmt::format("superblock {} of {} has been emptied: the other one, of step {}, is used", i, path,
                       other.superblock.step));
+      each.state = BlockState::kDamaged;  // it may have been the last commit's
+      continue;
     }
     if (each.state != BlockState::kDamaged || each.unread) continue;
     say(options.log, LogLevel::kWarning,

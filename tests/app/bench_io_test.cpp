@@ -148,7 +148,7 @@ TEST_F(BenchIo, throttles_a_folder_inside_of_another_as_its_own_drive) {
 // SIGNAL COMMAND...: runs the command, sends it the signal once it writes to a file without a name, and ends as it
 // does.
 constexpr const char* kInterrupted = R"(
-  env --default-signal=INT "${@:2}" &
+  env --default-signal=INT,PIPE "${@:2}" &
   until ls -l /proc/$!/fd 2>/dev/null | grep -q '/sluice-.*(deleted)' || ! kill -0 $!; do :; done
   kill -s "$1" $!
   wait $!)";
@@ -156,7 +156,7 @@ constexpr const char* kInterrupted = R"(
 // Weighing these two would take minutes.
 TEST_F(BenchIo, ends_at_once_when_it_is_interrupted_and_leaves_nothing_behind) {
   for (const auto& [signal, number] :
-       {std::pair<std::string, int>("INT", SIGINT), {"TERM", SIGTERM}, {"KILL", SIGKILL}}) {
+       {std::pair<std::string, int>("INT", SIGINT), {"TERM", SIGTERM}, {"PIPE", SIGPIPE}, {"KILL", SIGKILL}}) {
     const Ended ended =
         run_process({"bash", "-c", kInterrupted, "interrupted", signal, beside_this_program("sluice"), "bench", "io",
                      "--path", file("a") + "," + file("b"), "--size", "16MiB", "--throttle", "0.001,0.001"});

@@ -262,6 +262,15 @@ TEST_F(OpeningTest, a_resume_without_one_of_the_drives_makes_and_measures_nothin
   EXPECT_EQ(train("run", {"--steps", "3", "--set", nvme, "--resume"}).exit_code, 0);
 }
 
+TEST_F(OpeningTest, folders_of_a_store_are_told_as_a_shell_takes_them) {
+  const std::string nvme = "sluice.nvme=[\"" + file(R"(it's \"q\")") + "\"]";
+  ASSERT_EQ(train("run", {"--steps", "2", "--set", nvme}).exit_code, 0);
+  const Ended refused = train("run", {"--steps", "3", "--resume"});
+  expect_refused(refused, "say so with --set ");
+  const std::string argument = refused.err.substr(refused.err.rfind("--set ") + 6);
+  EXPECT_EQ(run_process({"bash", "-c", "printf %s " + argument}).out, nvme);
+}
+
 // As written by versions before, where the store's file could not be opened for a moment.
 TEST_F(OpeningTest, a_number_of_the_store_that_could_not_be_read_once_keeps_no_run_from_going_on) {
   ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);

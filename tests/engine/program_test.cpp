@@ -44,30 +44,31 @@ std::vector<Touch> compute_touches(const ModelSpec& model, const Plan& plan, con
     list.push_back({place, at, at + bytes, access});
   };
   const VisitSpec& visit = model.visits[turn.visit];
-  const int64_t* at = unit.addresses.data() + turn.first;
-  for (int p : visit.partitions) {
-    add(Place::kDevice, *at++, plan.weights_bytes(plan.geometry.partitions()[p].elements), Access::kReads);
-  }
-  for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kReads);
+  const TurnAddresses at = addresses_of(model, unit, turn);
   const bool backward = turn.pass == Pass::kBackward;
+  const auto add_each = [&](std::span<const int64_t> addresses, const auto& bytes, Access access) {
+    for (size_t i = 0; i < addresses.size(); ++i) add(Place::kDevice, addresses[i], bytes(i), access);
+  };
+  const auto add_sums = [&](std::span<const int64_t> addresses, const std::vector<int>& tensors, Access access) {
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      if (addresses[i] >= 0) add(Place::kDevice, addresses[i], model.tensors[tensors[i]].elements * 4, access);
+    }
+  };
+  const auto elements = [&](size_t i) { return plan.geometry.partitions()[visit.partitions[i]].elements; };
+  const auto taken = [&](size_t i) { return model.tensors[visit.takes[i]].bytes(); };
+  const auto given = [&](size_t i) { return model.tensors[visit.gives[i]].bytes(); };
+  add_each(
+      at.weights, [&](size_t i) { return plan.weights_bytes(elements(i)); }, Access::kReads);
+  add_each(at.inputs, taken, Access::kReads);
+  add_each(at.outputs, given, backward ? Access::kReads : Access::kFills);
+  add_each(at.input_gradients, taken, Access::kFills);
+  add_each(
+      at.open, [&](size_t i) { return elements(i) * 4; }, Access::kFills);
+  add_sums(at.input_sums, visit.takes, Access::kFills);
+  add_sums(at.output_sums, visit.gives, Access::kReads);
   if (turn.graph >= 0) {
     add(Place::kDevice, turn.graph, plan.graph_bytes(turn.visit), backward ? Access::kReads : Access::kFills);
   }
-  for (int t : visit.gives) {
-    add(Place::kDevice, *at++, model.tensors[t].bytes(), backward ? Access::kReads : Access::kFills);
-  }
-  if (!backward) return list;
-  for (int t : visit.takes) add(Place::kDevice, *at++, model.tensors[t].bytes(), Access::kFills);
-  for (int p : visit.partitions) {
-    add(Place::kDevice, *at++, plan.geometry.partitions()[p].elements * 4, Access::kFills);
-  }
-  const auto add_sums = [&](const std::vector<int>& tensors, Access access) {
-    for (int t : tensors) {
-      if (const int64_t sum = *at++; sum >= 0) add(Place::kDevice, sum, model.tensors[t].elements * 4, access);
-    }
-  };
-  add_sums(visit.takes, Access::kFills);
-  add_sums(visit.gives, Access::kReads);
   return list;
 }
 

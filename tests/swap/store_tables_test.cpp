@@ -217,6 +217,9 @@ TEST_P(StoreTables, of_which_a_superblock_was_emptied_say_so_and_with_both_empti
   EXPECT_THAT(lines_.text(),
               AllOf(HasSubstr("superblock 0 of"), HasSubstr("has been emptied: the other one, of step")));
   take_back();
+  image(0).write(kSuperblockOffset[kNewest], empty);
+  EXPECT_EQ(open()->lost_step(), 2) << "as of a damaged one";
+  take_back();
   for (const int64_t offset : kSuperblockOffset) image(0).write(offset, empty);
   expect_refused();
   for (int64_t at = 0; at < kTablesOffset; at += kStoreBlockBytes) image(0).write(at, empty);
