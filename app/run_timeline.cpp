@@ -36,8 +36,9 @@ std::map<int, size_t> lanes_of_threads(const Json& trace) {
   for (const Json& event : trace.at("traceEvents")) {
     if (event.value("name", "") != "thread_name") continue;
     const std::string name = event.value(Json::json_pointer("/args/name"), "");
+    const std::string row = name.substr(0, name.find(' '));
     for (size_t lane = 0; lane < kLaneCount; ++lane) {
-      if (name.substr(0, name.find(' ')) == name_of(static_cast<Lane>(lane))) lanes[event.at("tid").get<int>()] = lane;
+      if (row == name_of(static_cast<Lane>(lane))) lanes[event.at("tid").get<int>()] = lane;
     }
   }
   return lanes;

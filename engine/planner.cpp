@@ -168,7 +168,7 @@ Planner::Impl::Needs Planner::Impl::needs(const Plan& plan) const {
       needs.gradient_buffer = std::max(needs.gradient_buffer, plan.gradient_block_bytes(chunk));
     }
     if (homes.weights == Home::kNvme) needs.staging.pass(0, weights);
-    // One slot always holds both records of a chunk: creation, digests and reads between steps use it.
+    // One buffer always holds both records of a chunk: creation, digests and reads between steps use it.
     needs.update_buffer = std::max({needs.update_buffer, plan.update_layout(chunk).bytes, weights + state});
   }
   for (size_t p = 0; p < model_.partitions.size(); ++p) {

@@ -134,15 +134,16 @@ void Planner::Impl::shrink_rings(Plan& plan, Room& room) const {
   shrink(plan.host_staging, now.staging.ahead, room.host);
 }
 
-// Gradients in host memory for as many updates as may be under way, and for no more than there are slots for.
+// Gradients in host memory for as many updates as may be under way, and for no more than there are buffers for.
 int64_t Planner::Impl::more_gradients(const Plan& plan, Room room) const {
   if (plan.host_gradients.bytes == 0) return 0;  // none pass
   const Needs now = needs(plan);
   const int threads = options_.speeds ? options_.speeds->machine.update_threads : kSomeThreads;
   const int64_t updates = kUpdateHopsPerThread * int64_t{threads};
-  const int64_t slots =
+  const int64_t buffers =
       (plan.host_update.bytes + plan.host_gradients.bytes + room.host) / (now.update_buffer + now.gradient_buffer);
-  return std::clamp<int64_t>(std::min(updates, slots) * now.gradient_buffer - plan.host_gradients.bytes, 0, room.host);
+  return std::clamp<int64_t>(std::min(updates, buffers) * now.gradient_buffer - plan.host_gradients.bytes, 0,
+                             room.host);
 }
 
 // What is left is too little for another home; where some bytes have none in this tier, it lets lanes work further

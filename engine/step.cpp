@@ -62,6 +62,7 @@ class Step {
 
   UpdateBuffer take_buffer(int chunk);
   void read_records(const UpdateBuffer& buffer, When when);
+  void write_records(const UpdatedInHost& fresh, When when);
   bool owes_update(int chunk) const;
   WeightsInHost update_chunk(int chunk);
   void update_on_device(int chunk);
@@ -175,11 +176,17 @@ Step::UpdateBuffer Step::take_buffer(int chunk) {
           .bytes = layout.bytes};
 }
 
-// Both of a chunk's records, those of them that are at home on NVMe.
+// Of a chunk's two records those that are at home on NVMe.
 void Step::read_records(const UpdateBuffer& buffer, When when) {
   const ChunkHomes& homes = plan_.chunks[buffer.chunk];
   if (homes.state == Home::kNvme) verbs_.swap_in(StateInStore{{}, buffer.chunk}, buffer.state, when);
   if (homes.weights == Home::kNvme) verbs_.swap_in(WeightsInStore{{}, buffer.chunk}, buffer.weights, when);
+}
+
+void Step::write_records(const UpdatedInHost& fresh, When when) {
+  const ChunkHomes& homes = plan_.chunks[fresh.state.chunk];
+  if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, when);
+  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, when);
 }
 
 // When a visit's weights are brought to it: where they are kept on the device they are there while they do not change.
@@ -209,8 +216,7 @@ WeightsInHost Step::update_chunk(int chunk) {
   }
   const ClosedInHost gradient = passage_.gradient_from_home(chunk, When::kPending);
   UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, When::kPendingOrSummed);
-  if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, When::kPending);
-  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, When::kPending);
+  write_records(fresh, When::kPending);
   unwritten_.push_back(chunk);
   return std::move(fresh.weights);
 }
@@ -267,6 +273,7 @@ void Step::undo(int chunk) {
 // A unit's first fetch of a partition: through its update, where one is owed. A drain serves no visit.
 void Step::fetch_updated(int p, int64_t at) {
   const bool serves = kind_ != UnitKind::kDrain;
+  const When when = weights_due(p);
   for (const int c : verbs_.partition(p).chunks()) {
     if (is_on_device(c)) passage_.bring_records(c);  // before any update: to verify is work for the same lane
   }
@@ -276,9 +283,9 @@ void Step::fetch_updated(int p, int64_t at) {
       if (owes_update(c)) update_on_device(c);
     } else if (owes_update(c)) {
       const WeightsInHost fresh = update_chunk(c);
-      if (serves) verbs_.upload(fresh, at, weights_due(p));
+      if (serves) verbs_.upload(fresh, at, when);
     } else if (serves) {
-      verbs_.upload(passage_.weights_from_home(c, weights_due(p)), at, weights_due(p));
+      verbs_.upload(passage_.weights_from_home(c, when), at, when);
     }
   }
 }
@@ -353,12 +360,10 @@ void Step::speculate(int visit, ClosedOnDevice closed) {
 void Step::speculate_in_host(ClosedOnDevice closed, const UpdateBuffer& buffer) {
   constexpr When kWhen = When::kSpeculating;
   const int c = closed.chunk;
-  const ChunkHomes& homes = plan_.chunks[c];
   const ClosedInHost gradient = passage_.take_to_update(std::move(closed), kWhen);
   const UpdatedInHost fresh =
       verbs_.update(UnverifiedState{{}, c, buffer.state}, UnverifiedWeights{{}, c, buffer.weights}, gradient, kWhen);
-  if (homes.state == Home::kNvme) verbs_.swap_out(fresh.state, kWhen);
-  if (homes.weights == Home::kNvme) verbs_.swap_out(fresh.weights, kWhen);
+  write_records(fresh, kWhen);
 }
 
 // Reads for the updates to come do not depend on gradients: they start while the backward still runs, into the buffers

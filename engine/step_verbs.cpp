@@ -338,8 +338,7 @@ std::vector<ClosedOnDevice> Verbs::close(int visit, int p, int64_t open_at) {
   std::vector<ClosedOnDevice> closed;
   fills.reserve(1 + static_cast<size_t>(partition(p).chunk_count));
   closed.reserve(static_cast<size_t>(partition(p).chunk_count));
-  for (int i = 0; i < partition(p).chunk_count; ++i) {
-    const int c = partition(p).first_chunk + i;
+  for (const int c : partition(p).chunks()) {
     const bool stays = plan_.chunks[c].gradient == Home::kDevice;
     const int64_t at = stays ? plan_.chunks[c].gradient_offset : open_at + chunk(c).first * 4;
     fills.push_back(gradient_on_device(c, at));

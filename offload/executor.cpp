@@ -122,7 +122,7 @@ bool Executor::idle() const {
   return std::all_of(lanes_.begin(), lanes_.end(), [](const LaneState& lane) { return lane.in_flight == 0; });
 }
 
-bool Executor::due(const Hop& hop) const {
+bool Executor::due(const Hop& hop) {
   if (hop.lane() != Lane::kCompute) return parts_.work->due(hop);
   std::lock_guard lock(mutex_);
   return !abandoned_;

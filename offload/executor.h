@@ -136,7 +136,7 @@ class Executor final : private CopySink {
   void run();
   void run_unit();
   bool start_ready();
-  bool due(const Hop& hop) const;
+  bool due(const Hop& hop);
   bool caller_is_free();
   void pass_time(int64_t now);
   void begin_work(int hop, int64_t now);
@@ -172,7 +172,7 @@ class Executor final : private CopySink {
   std::vector<Told> taken_;   // being handled
   bool store_broke_ = false;  // its poll() threw, by which a unit has failed
 
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable caller_wakes_, thread_wakes_;
   std::vector<Told> told_;
   static constexpr int kNone = -1, kBeingTakenBack = -2;

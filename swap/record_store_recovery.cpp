@@ -31,16 +31,11 @@ RecordStore::Impl::Superblocks RecordStore::Impl::read_superblocks() {
     const FoundSuperblock& other = found[1 - i];
     const bool other_is_valid = other.state == BlockState::kValid;
     const std::string path = drives[0].path().string();
-    if (each.state == BlockState::kBlank && other_is_valid && other.superblock.generation > 1) {
-      say(options.log, LogLevel::kWarning,
-          fmt::format("superblock {} of {} has been emptied: the other one, of step {}, is used", i, path,
-                      other.superblock.step));
-      each.state = BlockState::kDamaged;  // it may have been the last commit's
-      continue;
-    }
+    const bool is_emptied = each.state == BlockState::kBlank && other_is_valid && other.superblock.generation > 1;
+    if (is_emptied) each.state = BlockState::kDamaged;  // it may have been the last commit's
     if (each.state != BlockState::kDamaged || each.unread) continue;
     say(options.log, LogLevel::kWarning,
-        fmt::format("superblock {} of {} is damaged: {}", i, path,
+        fmt::format("superblock {} of {} {}: {}", i, path, is_emptied ? "has been emptied" : "is damaged",
                     other_is_valid ? fmt::format("the other one, of step {}, is used", other.superblock.step)
                                    : "there is no other"));
   }
