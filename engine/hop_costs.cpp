@@ -30,10 +30,12 @@ std::vector<double> UnitCosts::average_work_ms() const {
   const double of_gpu = std::min<double>(machine_.update_threads, machine_.cores) / machine_.update_threads;
   std::vector<double> work_ms;
   work_ms.reserve(with.size());
-  for (size_t hop = 0; hop < with.size(); ++hop) {
-    double ms = commits * with[hop].work_ms;
-    if (!without.empty()) ms += (1 - commits) * without[hop].work_ms;
-    const bool takes_no_core = unit_.program.hops()[hop].lane() == Lane::kUpdate && with[hop].cores == 0;
+  for (size_t i = 0; i < with.size(); ++i) {
+    const Hop& hop = unit_.program.hops()[i];
+    double ms = commits * with[i].work_ms;
+    if (!without.empty()) ms += (1 - commits) * without[i].work_ms;
+    if (hop.verb == Verb::kCommit) ms += commits * with[i].latency_ms;
+    const bool takes_no_core = hop.lane() == Lane::kUpdate && with[i].cores == 0;
     work_ms.push_back(takes_no_core ? of_gpu * ms : ms);
   }
   return work_ms;

@@ -167,7 +167,7 @@ std::optional<double> PlanSearch::glance_ms(const Choice& choice) {
   const std::optional<Plan> plan = Planner(model_, wish.options, known_).glance(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   if (plan->homes_by != choice.homes) return std::numeric_limits<double>::infinity();
-  return mean_ms(*plan, predict(model_, *plan, *options_.speeds).step_ms);
+  return mean_ms(*plan, predicted_step_ms(model_, *plan, *options_.speeds, unclipped_kind(*plan)));
 }
 
 // How much longer a glance may say that a step is than it will be: where tables take much of the memory, as large a

@@ -10,21 +10,53 @@
 namespace sluice {
 namespace {
 
-// Work of each lane: all of it, and of that what every micro-batch adds.
-struct Work {
-  LaneTimes all_ms{}, tensors_ms{};
+// An average step in virtual time: one that commits and one that does not, each for its share of the steps.
+class AverageStep {
+ public:
+  AverageStep(const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built)
+      : program_(built.unit.program),
+        machine_(speeds.machine),
+        costs_(plan, speeds, built.unit, built.kind),
+        committing_(1.0 / plan.commit_interval) {}
+
+  const UnitCosts& costs() const { return costs_; }
+  // `add` takes the share and a Simulation.
+  template <typename Add>
+  void simulate_each(std::optional<LaneGroup> alone, Add add) const {
+    if (committing_ < 1) add(1 - committing_, simulation(Commits::kNo, alone));
+    add(committing_, simulation(Commits::kYes, alone));
+  }
+  double total_ms(std::optional<LaneGroup> alone) const {
+    double sum = 0;
+    simulate_each(alone, [&](double share, const Simulation& of) { sum += share * of.total_ms; });
+    return sum;
+  }
+
+ private:
+  // With one resource alone, hops of the others have nothing to do: as Engine::replay has it.
+  Simulation simulation(Commits commits, std::optional<LaneGroup> alone) const {
+    std::vector<HopCost> costs = costs_.of_step(commits);
+    for (size_t i = 0; alone && i < costs.size(); ++i) {
+      if (!belongs_to(*alone, program_.hops()[i].lane())) costs[i] = {.due = Due::kNo};
+    }
+    return simulate(program_, {.costs = costs, .lanes = lane_models(machine_), .cores = machine_.cores});
+  }
+
+  const Program& program_;
+  const MachineSpeeds& machine_;
+  const UnitCosts costs_;
+  const double committing_;  // of the steps
 };
 
-Work work_of(const UnitProgram& unit, const UnitCosts& costs) {
+// Of each resource, what all micro-batches add to its time.
+GroupTimes added_by_micro_batches(const UnitProgram& unit, const UnitCosts& costs, const MachineSpeeds& machine) {
   const std::vector<double> work_ms = costs.average_work_ms();
-  Work work;
+  LaneTimes added_ms{};
   for (size_t i = 0; i < work_ms.size(); ++i) {
     const Hop& hop = unit.program.hops()[i];
-    const auto lane = static_cast<size_t>(hop.lane());
-    work.all_ms[lane] += work_ms[i];
-    if (of_a_micro_batch(hop)) work.tensors_ms[lane] += work_ms[i];
+    if (of_a_micro_batch(hop)) added_ms[static_cast<size_t>(hop.lane())] += work_ms[i];
   }
-  return work;
+  return group_times(added_ms, machine);
 }
 
 // Where compute's time, c a micro-batch, passes the others', f + a a micro-batch.
@@ -49,10 +81,15 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
   return predict(model, plan, speeds, unclipped_kind(plan));
 }
 
+double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind) {
+  const UnitProgram unit = build_unit(model, plan, kind);
+  return AverageStep(plan, speeds, {kind, unit}).total_ms(std::nullopt);
+}
+
 std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds) {
   const bool either = plan.options.update == UpdateMode::kAuto && plan.any_speculated();
   if (!either || !plan.options.clips) return std::nullopt;
-  return predict(model, plan, speeds, UnitKind::kTrain).step_ms;
+  return predicted_step_ms(model, plan, speeds, UnitKind::kTrain);
 }
 
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind) {
@@ -60,24 +97,21 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
 }
 
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built) {
-  const auto& [kind, unit] = built;
   SLUICE_CHECK(speeds.visits.size() == model.visits.size(), "a time for each visit");
-  const UnitCosts costs(plan, speeds, unit, kind);
-  const auto lanes = lane_models(speeds.machine);
+  const AverageStep step(plan, speeds, built);
   Prediction prediction;
-  const double commits = 1.0 / plan.commit_interval;
-  for (const auto& [which, share] : {std::pair(Commits::kYes, commits), std::pair(Commits::kNo, 1 - commits)}) {
-    if (share <= 0) continue;
-    const Simulation simulation =
-        simulate(unit.program, {.costs = costs.of_step(which), .lanes = lanes, .cores = speeds.machine.cores});
-    prediction.step_ms += share * simulation.total_ms;
-    for (size_t lane = 0; lane < kLaneCount; ++lane) prediction.busy_ms[lane] += share * simulation.busy_ms[lane];
+  step.simulate_each(std::nullopt, [&](double share, const Simulation& of) {
+    prediction.step_ms += share * of.total_ms;
+    for (size_t lane = 0; lane < kLaneCount; ++lane) prediction.busy_ms[lane] += share * of.busy_ms[lane];
+  });
+  for (size_t group = 0; group < kLaneGroupCount; ++group) {
+    // A list's hops can be done sooner with others between them: by little, and then that is what they take.
+    prediction.alone_ms[group] = std::min(step.total_ms(static_cast<LaneGroup>(group)), prediction.step_ms);
   }
-  const Work work = work_of(unit, costs);
-  prediction.alone_ms = group_times(work.all_ms, speeds.machine);
   prediction.binding = longest(prediction.alone_ms);
-  prediction.critical_micro_batches = critical_micro_batches(
-      prediction.alone_ms, group_times(work.tensors_ms, speeds.machine), plan.options.micro_batches);
+  prediction.critical_micro_batches =
+      critical_micro_batches(prediction.alone_ms, added_by_micro_batches(built.unit, step.costs(), speeds.machine),
+                             plan.options.micro_batches);
   return prediction;
 }
 

@@ -18,7 +18,7 @@ namespace sluice {
 struct Prediction {
   double step_ms = 0;
   std::array<double, kLaneCount> busy_ms{};        // by Lane: at least one hop in flight, as steps measure it
-  std::array<double, kLaneGroupCount> alone_ms{};  // by LaneGroup: its work if all else took no time
+  std::array<double, kLaneGroupCount> alone_ms{};  // by LaneGroup: what a step would take if all else took no time
   LaneGroup binding = LaneGroup::kCompute;         // the longest of those
   // Micro-batches per step above which compute is the longest; every other resource's work is taken to grow as its
   // hops on boundary tensors do. Nothing: compute is never the longest.
@@ -41,6 +41,8 @@ struct BuiltUnit {
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built);
 // Of unclipped_kind.
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
+// Its step_ms alone, for the cost of one simulation in place of five.
+double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind);
 // What a step takes while the clip engages, where updates then wait for it and else are early. Nothing: that is no
 // other than what the others take, or there is no clip.
 std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);

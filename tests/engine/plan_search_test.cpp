@@ -38,7 +38,7 @@ TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order
     }
     shorter += taken_ms < 0.9 * order_ms ? 1 : 0;
     ASSERT_TRUE(taken.busiest);
-    EXPECT_EQ(taken.busiest->group, longest(times_of(taken)));
+    EXPECT_GE(taken.busiest->ms * (1 + 1e-9), std::ranges::max(times_of(taken)));  // more where rings make it wait
     EXPECT_EQ(taken.busiest->step_ms, taken_ms);
     const std::string words = taken.homes_words();
     EXPECT_NE(words.find(name_of(taken.busiest->group)), std::string::npos) << words;

@@ -194,6 +194,36 @@ TEST_F(Predict, commits_are_spread_over_their_interval) {
   EXPECT_NEAR(write_ms(4), write_ms(1) / 4, 1e-3);
 }
 
+// Nothing is written beside a commit, so its flushes are the drive's time as its bytes are.
+TEST_F(Predict, a_drive_whose_flush_takes_the_step_binds_it_and_compute_does_from_a_larger_batch) {
+  MachineSpeeds machine = endless();
+  machine.commit_ms = 20;
+  const auto predicted = [&](int micro_batches) {
+    PlanOptions options = options_of(kHost, kNvme);
+    options.commit_interval = 1;
+    options.micro_batches = micro_batches;
+    return predict(model_, make_plan(model_, options), speeds(machine, {.forward_ms = 0.1, .backward_ms = 0.3}));
+  };
+  const Prediction few = predicted(2);
+  EXPECT_NEAR(few.alone(LaneGroup::kNvme), 20, 0.01);
+  EXPECT_EQ(few.binding, LaneGroup::kNvme);
+  EXPECT_NEAR(few.critical_micro_batches.value(), 20 / (5 * 0.1 + 6 * 0.3), 0.01);
+  EXPECT_EQ(predicted(9).binding, LaneGroup::kCompute);
+}
+
+TEST_F(Predict, requests_that_take_long_are_the_drives_time_as_far_as_it_has_no_others) {
+  MachineSpeeds machine = endless();
+  machine.transfer_us = 1000;
+  const auto alone_ms = [&](const HomeShares& state) {
+    PlanOptions options = options_of(kHost, state);
+    options.commit_interval = 10;
+    options.update = UpdateMode::kDeferred;
+    return predict(model_, make_plan(model_, options), speeds(machine)).alone(LaneGroup::kNvme);
+  };
+  EXPECT_GE(alone_ms(kNvme), 2);  // its last read, then its last write
+  EXPECT_LT(alone_ms(kHost), 1);  // it has none but those of commits
+}
+
 TEST_F(Predict, a_step_is_no_shorter_than_any_resource_and_a_faster_machine_is_not_slower) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     model_ = random_model(seed, Precision::kBf16);
@@ -274,6 +304,20 @@ TEST_F(Predict, a_drive_moves_no_faster_both_ways_at_once_than_one_way_alone) {
   const Prediction prediction = predict(model_, plan, speeds(machine));
   machine.mixed_gb_per_s = 1;
   EXPECT_EQ(predict(model_, plan, speeds(machine)).step_ms, prediction.step_ms);
+}
+
+TEST_F(Predict, a_drive_that_is_slowest_both_ways_at_once_binds_a_step_that_moves_bytes_both_ways) {
+  const Plan plan = make_plan(model_, options_of(kHost, kNvme));
+  MachineSpeeds machine = endless();
+  set_drives(machine, 0.004);
+  const VisitTime visit{.forward_ms = 4, .backward_ms = 12};
+  const Prediction alike = predict(model_, plan, speeds(machine, visit));
+  EXPECT_EQ(alike.binding, LaneGroup::kCompute);
+  machine.mixed_gb_per_s = 0.0004;
+  const Prediction slow = predict(model_, plan, speeds(machine, visit));
+  EXPECT_GT(slow.step_ms, 2 * alike.step_ms);
+  EXPECT_EQ(slow.binding, LaneGroup::kNvme);
+  EXPECT_GT(slow.alone(LaneGroup::kNvme), 0.8 * slow.step_ms);
 }
 
 TEST_F(Predict, compute_binds_above_the_critical_batch_and_not_below) {
