@@ -134,6 +134,32 @@ std::optional<int64_t> wanted_chunk_elements(const ModelSpec& model, const PlanO
   return Planner(model, options).chunk_elements(options.host_bytes);
 }
 
+namespace {
+
+// Where the chunks that host memory has room for are few, smaller ones: there is more to do side by side, and less of
+// it is left when the rest is done. As long as each half makes the step clearly shorter, with the same choice already.
+PlanSearch::Candidate with_smaller_chunks(const ModelSpec& model, PlanOptions options, PlanSearch::Candidate best) {
+  constexpr size_t kFewChunks = 512;
+  constexpr double kWorthIt = 0.95;
+  int64_t largest = 1;
+  for (const Partition& each : best.plan.geometry.partitions()) largest = std::max(largest, each.elements);
+  while (options.chunk_elements / 2 >= largest) options.chunk_elements /= 2;  // the same chunks
+  while (2 * best.plan.chunks.size() <= kFewChunks && options.chunk_elements > kSmallestDefaultChunk) {
+    options.chunk_elements /= 2;
+    PlanSearch search(model, options);
+    const auto is_worth_it = [&](const std::optional<PlanSearch::Candidate>& smaller) {
+      return smaller && smaller->step_ms < kWorthIt * best.step_ms;
+    };
+    if (!is_worth_it(search.attempt(best.choice))) break;
+    std::optional<PlanSearch::Candidate> smaller = search.best();
+    if (!is_worth_it(smaller)) break;
+    best = std::move(*smaller);
+  }
+  return best;
+}
+
+}  // namespace
+
 std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options) {
   check(model, options);
   if (has_too_many_chunks(model, options)) return std::nullopt;
@@ -141,7 +167,10 @@ std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options
   PlanOptions sized = options;
   for (const int64_t elements : Planner(model, options).chunk_sizes(options.host_bytes)) {
     sized.chunk_elements = elements;
-    if (std::optional<Plan> plan = PlanSearch(model, sized).best()) return plan;
+    std::optional<PlanSearch::Candidate> best = PlanSearch(model, sized).best();
+    if (!best) continue;
+    if (options.chunk_elements > 0 || !options.speeds) return std::move(best->plan);
+    return with_smaller_chunks(model, sized, std::move(*best)).plan;
   }
   return std::nullopt;
 }

@@ -43,7 +43,7 @@ struct PlanOptions {
   // micro-batch. 0, or no list: the backward always computes it again.
   std::vector<int64_t> graph_bytes;
   int micro_batches = 1;       // gradient accumulation
-  int64_t chunk_elements = 0;  // 0: derived from the host budget
+  int64_t chunk_elements = 0;  // 0: derived from the host budget; smaller where speeds say that it makes steps shorter
   // 0: auto: 1 when any state's home is NVMe, or where updates that were early may have to be undone (kSpeculative,
   // kReplay), else kCommitRarely; where speeds are known and not all state is at home
   // on NVMe, the other one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a

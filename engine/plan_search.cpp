@@ -333,7 +333,7 @@ PlanSearch::Candidate PlanSearch::with_rarer_commits(Candidate start) {
   if (options_.commit_interval != 0 || start.plan.commit_interval != kCommitRarely) return start;
   Plan twice = start.plan;
   twice.commit_interval = 2 * kCommitRarely;
-  const double half_ms = start.step_ms - predict(model_, twice, *options_.speeds).step_ms;
+  const double half_ms = start.step_ms - predicted_step_ms(model_, twice, *options_.speeds, unclipped_kind(twice));
   const double commit_ms = 2 * half_ms * kCommitRarely, others_ms = start.step_ms - 2 * half_ms;
   Choice choice = start.choice;
   for (const int next : kRarerIntervals) {
@@ -411,7 +411,7 @@ PlanSearch::Candidates PlanSearch::candidates_like(const PlanSearch& few_search,
   return found;
 }
 
-std::optional<Plan> PlanSearch::best() {
+std::optional<PlanSearch::Candidate> PlanSearch::best() {
   const FewPieces few = options_.speeds ? in_few_pieces(model_, options_) : FewPieces{};
   Candidates found;
   if (few.fewer) {
@@ -421,9 +421,7 @@ std::optional<Plan> PlanSearch::best() {
   } else {
     found = candidates();
   }
-  std::optional<Candidate>& best = other_is_worth_it(found) ? found.other : found.first;
-  if (!best) return std::nullopt;
-  return std::move(best->plan);
+  return other_is_worth_it(found) ? std::move(found.other) : std::move(found.first);
 }
 
 }  // namespace sluice

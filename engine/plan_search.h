@@ -32,10 +32,7 @@ class PlanSearch {
   // Both must outlive it. Options are valid.
   PlanSearch(const ModelSpec& model, const PlanOptions& options)
       : model_(model), options_(options), known_(Planner::know(model)) {}
-  // Nothing where the budgets cannot hold it.
-  std::optional<Plan> best();
 
- private:
   struct Choice {
     int commit_interval = 0;
     std::optional<double> speculated_share;
@@ -49,8 +46,14 @@ class PlanSearch {
   struct Candidate {
     Choice choice;
     Plan plan;
-    double step_ms = 0;  // mean_ms
+    double step_ms = 0;  // mean_ms; 0: no speeds are known
   };
+  // Nothing where the budgets cannot hold it.
+  std::optional<Candidate> best();
+  // The plan of this choice alone.
+  std::optional<Candidate> attempt(const Choice& choice);
+
+ private:
   Choice first() const {
     return {.commit_interval = options_.commit_interval, .speculated_share = options_.speculated_share};
   }
@@ -71,7 +74,6 @@ class PlanSearch {
   int64_t table_bytes_like(const Choice& choice) const;
   Budgets budgets() const { return {options_.device_bytes, options_.host_bytes}; }
   double mean_ms(const Plan& plan, double unclipped_ms) const;
-  std::optional<Candidate> attempt(const Choice& choice);
   std::optional<double> glance_ms(const Choice& choice);
   double glance_slack(const Choice& choice) const;
   // Takes the plan of these choices whose step is the shortest in place of `best` where it is shorter. Only plans that

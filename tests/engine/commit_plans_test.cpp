@@ -1,0 +1,137 @@
+// Plans that choose the commit interval and which updates are early.
+#include <gtest/gtest.h>
+
+#include "engine/predict.h"
+#include "tests/engine/homes_fixture.h"
+#include "tests/engine/machines.h"
+
+namespace sluice::testing {
+namespace {
+
+class Commits : public Homes {
+ protected:
+  PlanOptions options() const {
+    PlanOptions wish = Homes::options(1);
+    wish.commit_interval = 0;
+    wish.update = UpdateMode::kAuto;
+    wish.host_bytes = 16 * kMiB;
+    MachineSpeeds& machine = wish.speeds->machine;
+    machine = machine_of(1);
+    machine.update_ns_per_element = 0.1;
+    machine.checksum_gb_per_s = machine.close_gb_per_s = 10;
+    machine.update_threads = 2;
+    machine.cores = 2;
+    return wish;
+  }
+};
+
+TEST_F(Commits, come_in_every_step_where_state_is_on_nvme_whatever_a_flush_takes) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kNvme, 1}};
+  wish.speeds->machine.commit_ms = 1000;
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 1);
+  wish.commit_interval = 3;
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 3);
+}
+
+TEST_F(Commits, auto_takes_the_shorter_interval_for_its_early_updates) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kHost, 1}};
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, kCommitRarely);
+  // The update is all there is beside the compute, nearly all of which is in the backward.
+  wish.speeds->machine.update_ns_per_element = 10000;
+  wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 0.1, .backward_ms = 60});
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_EQ(plan.commit_interval, 1);
+  EXPECT_TRUE(plan.any_speculated());
+}
+
+// Half of the state is at home in host memory: to write it in every step is most of what the drive does.
+TEST_F(Commits, auto_commits_rarely_where_that_spares_the_drive_what_is_at_home_in_host_memory) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kHost, 0.9}, {HomeKind::kNvme, 0.1}};
+  wish.placement.weights = {{HomeKind::kHost, 1}};
+  set_drives(wish.speeds->machine, 0.01);
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_GE(plan.commit_interval, kCommitRarely);
+  wish.commit_interval = 1;
+  EXPECT_LT(predict(model_, plan, *wish.speeds).step_ms,
+            predict(model_, make_plan(model_, wish), *wish.speeds).step_ms);
+  wish.commit_interval = 0;
+  wish.update = UpdateMode::kSpeculative;  // which needs a commit in every step
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 1);
+  wish.update = UpdateMode::kAuto;
+  set_drives(wish.speeds->machine, 1000);  // nothing to be won: a crash would lose more
+  EXPECT_EQ(make_plan(model_, wish).commit_interval, 1);
+}
+
+// What a crash loses is worth 15 % of a step's time, and not less.
+TEST_F(Commits, auto_commits_rarely_where_that_spares_15_percent_of_a_step_and_not_for_less) {
+  PlanOptions wish = options();
+  wish.placement.state = {{HomeKind::kHost, 0.9}, {HomeKind::kNvme, 0.1}};
+  wish.placement.weights = {{HomeKind::kHost, 1}};
+  set_drives(wish.speeds->machine, 0.01);
+  int too_little = 0, enough = 0;
+  for (double compute_ms = 1; compute_ms < 100; compute_ms *= 1.1) {
+    wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = compute_ms / 4, .backward_ms = compute_ms});
+    const auto step_ms = [&](int interval) {
+      PlanOptions with = wish;
+      with.commit_interval = interval;
+      return predict(model_, make_plan(model_, with), *wish.speeds).step_ms;
+    };
+    const double ratio = step_ms(kCommitRarely) / step_ms(1);
+    const int taken = make_plan(model_, wish).commit_interval;
+    if (ratio > 0.86 && ratio < 0.98) {
+      ++too_little;
+      EXPECT_EQ(taken, 1) << ratio;
+    } else if (ratio < 0.84) {
+      ++enough;
+      EXPECT_GT(taken, 1) << ratio;
+    }
+  }
+  EXPECT_GT(too_little, 0);
+  EXPECT_GT(enough, 0);
+}
+
+// Commits whose flush takes the drive as long as some steps.
+TEST_F(Commits, auto_commits_as_rarely_as_keeps_them_a_small_part_of_the_time_and_a_crash_from_losing_a_minute) {
+  PlanOptions wish = options();
+  wish.placement.state = wish.placement.weights = {{HomeKind::kHost, 1}};
+  const auto plan_of_steps = [&](double ms, double commit_in_steps) {
+    const double unit = ms / (4 * static_cast<double>(model_.visits.size()));
+    wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = unit, .backward_ms = 3 * unit});
+    wish.speeds->machine.commit_ms = commit_in_steps * ms;
+    return make_plan(model_, wish);
+  };
+  EXPECT_EQ(plan_of_steps(100, 1).commit_interval, kCommitRarely) << "hidden beside the next step";
+  EXPECT_EQ(plan_of_steps(100, 2).commit_interval, 50);
+  EXPECT_EQ(plan_of_steps(100, 3.5).commit_interval, 100);
+  EXPECT_EQ(plan_of_steps(10, 12).commit_interval, 500);
+  EXPECT_EQ(plan_of_steps(100, 16).commit_interval, 500) << "a minute is 600 steps, of which 3 % are 18";
+  EXPECT_EQ(plan_of_steps(100, 40).commit_interval, 500) << "more would lose more than a minute";
+  EXPECT_EQ(plan_of_steps(100, 2000).commit_interval, 500) << "whatever one commit takes";
+  EXPECT_EQ(plan_of_steps(2000, 4).commit_interval, 20);
+  EXPECT_EQ(plan_of_steps(5000, 4).commit_interval, kCommitRarely) << "they lose a minute already";
+  const double rarely_ms = predict(model_, plan_of_steps(100, 4), *wish.speeds).step_ms;
+  wish.commit_interval = kCommitRarely;
+  const Plan asked_for = plan_of_steps(100, 4);
+  EXPECT_EQ(asked_for.commit_interval, kCommitRarely);
+  EXPECT_LT(rarely_ms, 0.8 * predict(model_, asked_for, *wish.speeds).step_ms);
+}
+
+TEST_F(Commits, auto_updates_nothing_early_where_that_is_predicted_to_be_shorter_and_speculative_always_does) {
+  PlanOptions wish = options();
+  wish.commit_interval = 1;
+  wish.placement.state = wish.placement.weights = {{HomeKind::kNvme, 1}};
+  // Weights at home on NVMe that are updated early are read once more, beside a forward that takes longer than all
+  // else.
+  wish.speeds->machine.read_gb_per_s = wish.speeds->machine.mixed_gb_per_s = 0.001;
+  wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 1000, .backward_ms = 0.001});
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_FALSE(plan.any_speculated());
+  wish.update = UpdateMode::kSpeculative;
+  EXPECT_TRUE(make_plan(model_, wish).any_speculated());
+}
+
+}  // namespace
+}  // namespace sluice::testing
