@@ -189,6 +189,20 @@ std::string_view source_of(const WorkspaceNeed& workspace, const std::optional<M
                              : "by the closed form: a micro-batch is too large to be tried here";
 }
 
+// Budgets that an estimate finds too small, or the smallest it names, may be taken or refused where the model runs.
+Plan make_plan_with(const WorkspaceNeed& workspace, const ModelSpec& model, const PlanOptions& options) {
+  try {
+    return make_plan(model, options);
+  } catch (const BudgetError& error) {
+    if (workspace.from == WorkspaceNeed::From::kMeasured) throw;
+    throw BudgetError(
+        fmt::format("{}; all of it with a workspace by the closed form: training measures it, up to a quarter more or "
+                    "less, so leave "
+                    "it that much ({}) of the device's memory beyond what is named here",
+                    error.what(), format_bytes(options.workspace_bytes / 4)));
+  }
+}
+
 }  // namespace
 
 void run_plan(const PlanCommand& command, Console& console) {
@@ -212,7 +226,7 @@ void run_plan(const PlanCommand& command, Console& console) {
   PlanOptions longest = options;
   if (what_if) longest.micro_batches = std::max(options.micro_batches, what_if->micro_batches);
   say_what_planning_takes(setup.model.spec(), longest, console.log());
-  const Plan plan = make_plan(setup.model.spec(), options);
+  const Plan plan = make_plan_with(workspace, setup.model.spec(), options);
   std::optional<Outlook> outlook;
   if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, {what_if, command.what_if});
   const EnduranceConfig& asked = setup.config.endurance;

@@ -19,6 +19,12 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
+// The budgets cannot hold the model. `what()` names the smallest that would do.
+class BudgetError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
 // A transfer or a file operation failed. `what()` already names all of the fields.
 class IoError : public Error {
  public:

@@ -38,7 +38,7 @@ struct SmallestBudgets {
     text +=
         fmt::format("; smallest pair: device_memory {}, host_memory {}", or_none(least_device), or_none(least_host));
   }
-  throw ConfigError(text);
+  throw BudgetError(text);
 }
 
 }  // namespace

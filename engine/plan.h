@@ -200,9 +200,9 @@ struct Plan {
 // What a store that keeps this plan's records takes of the host.
 TableNeeds table_needs(const Plan& plan);
 
-// Throws ConfigError when the budgets cannot hold it: names the smallest device budget and the smallest host budget
-// that would do, each with the other as given (or that none would, and the smallest pair). Also where an update mode
-// does not go with the commit interval or with a forced home.
+// Throws BudgetError when the budgets cannot hold it: names the smallest device budget and the smallest host budget
+// that would do, each with the other as given (or that none would, and the smallest pair). ConfigError where an
+// update mode does not go with the commit interval or with a forced home.
 Plan make_plan(const ModelSpec& model, const PlanOptions& options);
 // The same, and nothing where the budgets cannot hold it: what would do is not looked for.
 std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options);

@@ -200,6 +200,19 @@ TEST_F(PredictionTest, of_another_machine_says_that_its_workspace_is_not_measure
   EXPECT_THAT(ended.out, testing::ContainsRegex("a day at [0-9.e+]+ s \\([0-9:]+ h\\) a step"));
 }
 
+TEST_F(PredictionTest, of_another_machine_says_of_budgets_that_are_too_small_that_its_workspace_is_not_measured) {
+  const std::vector<std::string> too_small = {"plan", "@run.json", "--set", "sluice.device_memory=64KiB"};
+  std::vector<std::string> elsewhere = too_small;
+  elsewhere.insert(elsewhere.end(), {"--machine", "@machine.json"});
+  const Ended here = sluice(too_small), there = sluice(elsewhere);
+  for (const Ended& ended : {here, there}) {
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.err, testing::HasSubstr("smallest device_memory that would do"));
+  }
+  EXPECT_THAT(there.err, testing::HasSubstr("workspace by the closed form"));
+  EXPECT_THAT(here.err, testing::Not(testing::HasSubstr("closed form")));
+}
+
 TEST_F(PredictionTest, of_this_machine_is_measured_once) {
   const Ended first = sluice({"plan", "@run.json"});
   ASSERT_EQ(first.exit_code, 0) << first.err;
