@@ -117,7 +117,7 @@ void add_bench_adam(CLI::App& bench) {
   CLI::App* adam = bench.add_subcommand("adam", "The optimizer's pass on this CPU, beside what its memory gives");
   CLI::Option* const elements =
       adam->add_option("--elements", options.elements, "Parameters (26 B of traffic each in bf16)")
-          ->check(whole_number(0))
+          ->check(whole_number(kLeastAdamBenchElements))
           ->capture_default_str();
   CLI::Option* const threads =
       adam->add_option("--threads", options.threads, "Threads; 0: one for each core that this process may use")

@@ -7,10 +7,13 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "app/choice.h"
 #include "app/console.h"
 #include "app/device_kinds.h"
+#include "app/measured_folders.h"
 #include "app/whole_number.h"
 #include "bench/copy_bench.h"
 #include "core/bytes.h"
@@ -82,6 +85,8 @@ void print_text(Console& console, const CopyArguments& arguments, const CopyBenc
 void run(CopyArguments& arguments) {
   read_options(arguments);
   Console console;
+  std::optional<MeasuredFolders> folders;
+  if (!arguments.options.folder.empty()) folders.emplace(std::span(&arguments.options.folder, 1), console.log());
   const CopyBenchEnd end =
       run_copy_bench(arguments.options, [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();

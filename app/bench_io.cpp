@@ -16,9 +16,9 @@
 #include "app/choice.h"
 #include "app/comma_list.h"
 #include "app/console.h"
+#include "app/measured_folders.h"
 #include "app/whole_number.h"
 #include "bench/io_bench.h"
-#include "bench/scratch_folder.h"
 #include "configs/run_config.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -143,28 +143,10 @@ std::string row(const char* name, const IoFigure& figure) {
       figure.p99_us);
 }
 
-// Folders that are not there, made for as long as this lives, which is said: it may be a drive that is not mounted.
-class MadeUntilTheEnd {
- public:
-  MadeUntilTheEnd(const IoArguments& arguments, Console& console) {
-    const SignalsHeld held;
-    for (const fs::path& folder : arguments.options.folders) {
-      if (folders_.make(folder).was_there()) continue;
-      say(console.log(), LogLevel::kWarning,
-          fmt::format("{} was not there: it is made for this measurement", folder.string()));
-    }
-    on_signals_.emplace(folders_);
-  }
-
- private:
-  MadeFolders folders_;
-  std::optional<GoneOnSignals> on_signals_;
-};
-
 void measure(const IoArguments& arguments) {
   check_room(arguments);
   Console console;
-  const MadeUntilTheEnd folders(arguments, console);
+  const MeasuredFolders folders(arguments.options.folders, console.log());
   IoStoreOptions options = arguments.options;
   options.log = console.log();
   const IoBenchEnd end =
@@ -208,7 +190,7 @@ void sweep(const IoArguments& arguments) {
   check_names(arguments);
   check_sweep_room(arguments);
   Console console;
-  const MadeUntilTheEnd folders(arguments, console);
+  const MeasuredFolders folders(arguments.options.folders, console.log());
   const Arena memory(kSweepMemoryBytes * static_cast<int64_t>(arguments.options.folders.size()));
   IoProbeOptions options{.folders = arguments.options.folders,
                          .memory = memory.span(),

@@ -15,13 +15,24 @@ namespace {
 
 constexpr int kDepth = 32;
 
+// Nothing in it says whose store it is.
+[[noreturn]] void refuse_unknown(const std::filesystem::path& folder) {
+  const std::filesystem::path file = store_path(folder, 0);
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(file, unknown))
+    throw CorruptionError(
+        fmt::format("{} is no regular file, as a store is: something else has its name", file.string()));
+  if (std::filesystem::file_size(file, unknown) == 0)
+    throw CorruptionError(
+        fmt::format("{} is empty: the store's creation was cut off, or it was emptied", file.string()));
+  throw CorruptionError(fmt::format("{}: neither copy of the store's header is whole", folder.string()));
+}
+
 std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log) {
   auto [config, folders] = find_run(folder, RunFolder::For::kItsStore, {});
   check_each_drive(folders);
   const std::optional<StoreIdentity> found = RecordStore::identify(folders.front());
-  if (!found) {
-    throw CorruptionError(fmt::format("{}: neither copy of the store's header is whole", folders.front().string()));
-  }
+  if (!found) refuse_unknown(folders.front());
   const RunSetup setup = set_up(std::move(config), log);
   const PlanOptions plan = plan_options(setup, {});
   const Geometry geometry(setup.model.spec().partitions, found->chunk_elements);

@@ -15,7 +15,6 @@ namespace sluice {
 namespace {
 
 constexpr int kRounds = 15;
-constexpr int64_t kLeastElements = 4096;
 
 // The update with its sums: of what goes, or of what comes too.
 enum class Summed : uint8_t { kWhatGoes, kAll };
@@ -57,11 +56,11 @@ AdamRow row_of(const std::vector<double>& times_ns, const AdamBench& bench, int6
 
 void check_elements(int64_t elements, AdamFormat format) {
   const int64_t available = available_host_bytes() / 8 * 7, most = most_elements(format, available);
-  if (elements >= kLeastElements && elements <= most) return;
+  if (elements >= kLeastAdamBenchElements && elements <= most) return;
   throw ConfigError(
       fmt::format("elements is {}; allowed: {} to {}, whose planes fit into seven eighths of the memory "
                   "that is available, {} ({} bytes)",
-                  elements, kLeastElements, most, format_bytes(available), available));
+                  elements, kLeastAdamBenchElements, most, format_bytes(available), available));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 namespace sluice {
 
+constexpr int64_t kLeastAdamBenchElements = 4096;
 struct AdamBenchOptions {
   int64_t elements = int64_t{32} << 20;
   int threads = 0;  // 0: one for each of usable_cores()

@@ -219,14 +219,17 @@ Drive::Access access_of(const StoreOptions& options) {
 }
 
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
-Drive open_first(const std::vector<std::filesystem::path>& paths, Drive::Access access) {
+Drive open_first(const StoreOptions& options, const std::vector<std::filesystem::path>& paths, Drive::Access access) {
   if (is_there(paths[0])) return Drive::open(paths[0], access);
-  if (std::ranges::none_of(paths, is_there)) {
+  const auto other = std::ranges::find_if(paths, is_there);
+  if (other == paths.end()) {
     throw IoError({.action = "open",
                    .path = paths[0].string(),
                    .error_number = ENOENT,
                    .advice = "no store is there, or not any more: RecordStore::create() makes one"});
   }
+  const Drive drive = Drive::open(*other, access);
+  if (BlockReader(options, drive).header().state == HeaderState::kForeign) refuse_foreign(other->string());
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
                   "drive back, or {}",
@@ -327,7 +330,7 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
   const Drive::Access access = access_of(options);
   OpenedDrives opened;
   opened.drives.reserve(paths.size());
-  opened.drives.push_back(open_first(paths, access));
+  opened.drives.push_back(open_first(options, paths, access));
   const std::string path = paths[0].string();
   DrivePlace first;
   {

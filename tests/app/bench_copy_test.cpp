@@ -51,9 +51,11 @@ TEST_F(BenchCopy, measures_the_whole_way_from_a_drive_against_the_slower_part_an
   EXPECT_TRUE(std::filesystem::is_empty(file("drive")));
 }
 
-TEST_F(BenchCopy, prints_lines_for_people) {
-  const Ended ended = copy({"--path", file("drive")});
+TEST_F(BenchCopy, prints_lines_for_people_and_takes_the_folders_away_that_it_made) {
+  const Ended ended = copy({"--path", file("not/there/yet")});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr(file("not/there/yet") + " was not there"));
+  EXPECT_FALSE(std::filesystem::exists(file("not")));
   for (const char* words : {"upload", "download", "both", "64.0 KiB", "4.0 MiB", "NVMe to device"})
     EXPECT_THAT(ended.out, HasSubstr(words));
 }

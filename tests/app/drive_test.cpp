@@ -96,6 +96,19 @@ TEST_F(DriveTest, that_changed_a_byte_of_the_last_commit_costs_that_step_alone) 
   EXPECT_EQ(sluice(verify).exit_code, 0);
 }
 
+TEST_F(DriveTest, with_something_else_in_the_stores_place_is_named_for_what_it_is) {
+  whole_run();
+  const std::vector<std::string> verify = {"checkpoint", "verify", file("whole")};
+  const fs::path store = file("whole/sluice-0.swap");
+  fs::resize_file(store, 0);
+  EXPECT_THAT(sluice(verify).err, HasSubstr(store.string() + " is empty"));
+  fs::remove(store);
+  fs::create_directory(store);
+  const Ended folder = sluice(verify);
+  EXPECT_EQ(folder.exit_code, 1);
+  EXPECT_THAT(folder.err, HasSubstr(store.string() + " is no regular file"));
+}
+
 TEST_F(DriveTest, that_damaged_the_last_superblock_has_lost_that_step_and_verify_says_so) {
   whole_run();
   const std::vector<std::string> verify = {"checkpoint", "verify", file("whole")};

@@ -228,6 +228,15 @@ TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_no_store) 
   }
 }
 
+TEST_P(StoreDrives, what_is_no_store_is_not_taken_for_a_drive_whose_first_is_missing) {
+  fs::create_directories(folder(1));
+  std::ofstream(file(1)) << std::string(45000, 'x');
+  EXPECT_THAT(refusal(options({1, 1})), HasSubstr(file(1).string() + " is not a store of sluice"));
+  make_two();
+  fs::remove(file(0));
+  EXPECT_THAT(refusal(options({1, 1})), HasSubstr("drive 0 of the store is missing"));
+}
+
 TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
   create(options({1, 1}));
   const uintmax_t bytes = fs::file_size(file(1));
