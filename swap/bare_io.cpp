@@ -105,9 +105,9 @@ namespace {
 // nothing from a fast one, and none waits for a block that another has.
 class BareLoop {
  public:
-  BareLoop(IoQueue& queue, const BareRun& run) : queue_(queue), run_(run), progress_(run.ranges.size()) {
+  BareLoop(IoQueue& queue, const BareRun& run)
+      : queue_(queue), run_(run), progress_(run.ranges.size()), in_turn_(requests_in_turn(run.block_bytes)) {
     SLUICE_CHECK(!run.ranges.empty(), "a run without a range");
-    SLUICE_CHECK(run.block_bytes > 0, "a run of requests of no bytes");
     SLUICE_CHECK(queue.in_flight() == 0, "a run beside requests of others");
     const auto ranges = static_cast<int64_t>(run.ranges.size());
     const int64_t blocks = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
@@ -119,6 +119,9 @@ class BareLoop {
       std::deque<int64_t>& free_blocks = progress_[static_cast<size_t>(range)].free_blocks;
       free_blocks.resize(static_cast<size_t>(blocks_));
       std::iota(free_blocks.begin(), free_blocks.end(), range * blocks_);
+      if (run.op != BareOp::kAlternate) continue;
+      const int64_t middle = run.ranges[static_cast<size_t>(range)].bytes / 2;
+      progress_[static_cast<size_t>(range)].written_from = middle / run.block_bytes * run.block_bytes;
     }
     divide();
   }
@@ -134,10 +137,15 @@ class BareLoop {
   }
 
  private:
+  static int64_t requests_in_turn(int64_t block_bytes) {
+    constexpr int64_t kTurnBytes = 128 * kKiB;
+    SLUICE_CHECK(block_bytes > 0, "a run of requests of no bytes");
+    return std::max<int64_t>(1, kTurnBytes / block_bytes);
+  }
   struct Progress {
     int64_t share_bytes = 0, started_bytes = 0;
-    int64_t requests = 0;  // started
-    int64_t at = 0;        // in the range
+    int64_t requests = 0;                     // started
+    int64_t read_from = 0, written_from = 0;  // the next request, in the range
     int64_t in_flight = 0;
     std::deque<int64_t> free_blocks;  // of memory, that no request in flight has: the one that rested longest first
   };
@@ -201,20 +209,21 @@ class BareLoop {
   void submit_one(const BareRange& range, Progress& at) {
     const int64_t bytes = std::min({run_.block_bytes, range.bytes, at.share_bytes - at.started_bytes});
     SLUICE_CHECK(bytes > 0, "an empty range");
-    if (at.at + bytes > range.bytes) at.at = 0;
+    const bool reads = run_.op == BareOp::kRead || (run_.op == BareOp::kAlternate && at.requests / in_turn_ % 2 == 0);
+    int64_t& from = reads ? at.read_from : at.written_from;
+    if (from + bytes > range.bytes) from = 0;
     const int64_t block = at.free_blocks.front();
     at.free_blocks.pop_front();
     ++at.in_flight;
     block_bytes_[static_cast<size_t>(block)] = bytes;
-    const bool reads = run_.op == BareOp::kRead || (run_.op == BareOp::kAlternate && at.requests % 2 == 0);
     queue_.submit({.op = reads ? IoOp::kRead : IoOp::kWrite,
                    .file = range.file,
                    .memory = run_.memory.data() + block * run_.block_bytes,
                    .bytes = static_cast<uint32_t>(bytes),
-                   .offset = static_cast<uint64_t>(range.first + at.at),
+                   .offset = static_cast<uint64_t>(range.first + from),
                    .tag = static_cast<uint64_t>(block)});
     ++at.requests;
-    at.at += bytes;
+    from += bytes;
     at.started_bytes += bytes;
     started_bytes_ += bytes;
   }
@@ -235,6 +244,7 @@ class BareLoop {
   std::vector<Progress> progress_;    // by range
   std::vector<int64_t> block_bytes_;  // of the request that has the block
   int64_t depth_ = 0, blocks_ = 0;    // of each range
+  const int64_t in_turn_;             // requests of one direction
 };
 
 class MeasuredDrive {

@@ -14,7 +14,10 @@
 
 namespace sluice {
 
-enum class BareOp : uint8_t { kRead, kWrite, kAlternate };  // kAlternate: a read, a write, a read, ...
+// kAlternate: reads and writes in turns, of a block or, where blocks are smaller, of 128 KiB; reads begin at the start
+// of a range and writes in its middle, so that what is small has neighbours in its direction that a drive can take with
+// it.
+enum class BareOp : uint8_t { kRead, kWrite, kAlternate };
 struct BareRange {
   int file = -1;
   int64_t first = 0, bytes = 0;  // gone through in blocks, again and again

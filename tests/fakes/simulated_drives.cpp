@@ -28,8 +28,9 @@ class SimulatedQueue final : public IoQueue {
     const double speed = drives_->gb_per_s[std::min(drive, drives_->gb_per_s.size() - 1)];
     double& free_at = free_at_ns_[drive];
     free_at = std::max(free_at, drives_->now_ns) + static_cast<double>(bytes) / speed;
-    pending_.push_back(
-        {request.tag, {request.op, static_cast<int>(drive), bytes, drives_->now_ns, free_at, request.memory}});
+    pending_.push_back({request.tag,
+                        {request.op, static_cast<int>(drive), bytes, drives_->now_ns, free_at, request.memory,
+                         static_cast<int64_t>(request.offset)}});
   }
   void do_flush() override {}
 

@@ -21,6 +21,7 @@ struct SimulatedDrives {
     int64_t bytes;
     double submitted_ns, ended_ns;
     const void* memory;
+    int64_t offset;
   };
   std::vector<Served> served;  // in the order of their ends
 };

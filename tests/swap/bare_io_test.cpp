@@ -79,6 +79,26 @@ TEST_F(BareDrives, have_their_share_to_the_4096_bytes_whatever_the_size_of_a_blo
   EXPECT_THAT(moved, testing::ElementsAre(100 * kBlock, 10 * kBlock));
 }
 
+TEST_F(BareDrives, move_small_blocks_both_ways_in_turns_of_neighbours_from_places_apart) {
+  const Arena memory(64 * kBlock);
+  const auto queue = simulated_drives_factory(drives_)({.depth = 64});
+  run_bare(*queue, {.op = BareOp::kAlternate,
+                    .ranges = ranges_of({1}),
+                    .bytes = 640 * kBlock,
+                    .block_bytes = kBlock,
+                    .depth = 64,
+                    .memory = memory.span()});
+  ASSERT_EQ(drives_->served.size(), 640u);
+  int64_t read_from = 0, written_from = 320 * kBlock;
+  for (size_t i = 0; i < drives_->served.size(); ++i) {
+    const SimulatedDrives::Served& each = drives_->served[i];
+    EXPECT_EQ(each.op, i / 32 % 2 == 0 ? IoOp::kRead : IoOp::kWrite);  // 128 KiB each
+    int64_t& from = each.op == IoOp::kRead ? read_from : written_from;
+    EXPECT_EQ(each.offset, from);
+    from += kBlock;
+  }
+}
+
 TEST_F(BareDrives, that_outnumber_the_requests_of_a_run_get_one_each) {
   const Arena memory(8 * kBlock);
   const auto queue = simulated_drives_factory(drives_)({.depth = 8});
