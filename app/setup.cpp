@@ -105,8 +105,18 @@ std::string without_folder(const std::string& model) {
 
 fs::path folder_in(const std::string& model) { return Json::parse(model).value("path", std::string()); }
 
+void say_what_depth_is_taken(const SluiceConfig& sluice, const Log& log) {
+  const int drives = std::max(1, static_cast<int>(sluice.nvme.size()));
+  if (sluice.io_depth <= kMaxQueueDepth / drives) return;
+  say(log, LogLevel::kWarning,
+      fmt::format(
+          "\"sluice.io_depth\" is {}: each of the {} drives has {} requests in flight, as a queue has {} for all",
+          sluice.io_depth, drives, kMaxQueueDepth / drives, kMaxQueueDepth));
+}
+
 RunSetup set_up(RunConfig config, const Log& log) {
   for (const std::string& note : config.notes) say(log, LogLevel::kInfo, note);
+  say_what_depth_is_taken(config.sluice, log);
   const DeviceKind device = choose_device(config.sluice.device, log);
   ModelSection section = read_model_section(config.model);
   if (!section.without_effect.empty()) {

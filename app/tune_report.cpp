@@ -82,7 +82,8 @@ std::vector<std::pair<std::string, std::string>> changed_keys(const Trial& chose
     set("sluice.device_memory", budget_json(chosen.plan.device_bytes));
     set("sluice.host_memory", budget_json(chosen.plan.host_bytes));
   }
-  if (settings.chunk != 0) set("sluice.chunk_elements", chosen.chunk_elements);
+  // Derived, they follow from budgets and predictions: what was measured is what is written.
+  if (settings.changes() != 0) set("sluice.chunk_elements", chosen.chunk_elements);
   return keys;
 }
 

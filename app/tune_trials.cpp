@@ -88,6 +88,7 @@ Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOpti
               .disk_bytes = made.disk_bytes,
               .commit_interval = made.commit_interval,
               .steps_ms = {}};
+  trial.plan.chunk_elements = trial.chunk_elements;  // what is derived depends on what is predicted, and so on `update`
   // "auto" comes to early updates after more steps than a trial has.
   if (plan.update == UpdateMode::kAuto && made.any_speculated()) trial.plan.update = UpdateMode::kSpeculative;
   return trial;

@@ -20,11 +20,15 @@ constexpr int kDepth = 32;
   const std::filesystem::path file = store_path(folder, 0);
   std::error_code unknown;
   if (!std::filesystem::is_regular_file(file, unknown))
-    throw CorruptionError(
-        fmt::format("{} is no regular file, as a store is: something else has its name", file.string()));
+    throw CorruptionError(fmt::format(
+        "{} is no regular file, as a store is: something else has its name; bring the store back, or begin again with "
+        "--overwrite",
+        file.string()));
   if (std::filesystem::file_size(file, unknown) == 0)
     throw CorruptionError(
-        fmt::format("{} is empty: the store's creation was cut off, or it was emptied", file.string()));
+        fmt::format("{} is empty: the store's creation was cut off, or it was emptied; bring it back, or "
+                    "begin again with --overwrite",
+                    file.string()));
   throw CorruptionError(fmt::format("{}: neither copy of the store's header is whole", folder.string()));
 }
 

@@ -30,7 +30,7 @@ class MadeFolder {
  private:
   void remove_made() noexcept;
 
-  static constexpr const char* kOfDrive = "name a folder that can be written (sluice.nvme, of bench io --path)";
+  static constexpr const char* kOfDrive = "name a folder that can be written (sluice.nvme, --path of bench)";
 
   std::filesystem::path path_;
   std::string advice_;

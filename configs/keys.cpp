@@ -100,7 +100,7 @@ constexpr KeyInfo kKeys[] = {
     {"sluice.commit_interval", KeyKind::kValue, "an integer from 1 to 1000000, or \"auto\""},
     {"sluice.io_backend", KeyKind::kValue, "\"auto\", \"uring\" or \"threads\""},
     {"sluice.io_block", KeyKind::kValue, "bytes in multiples of 4096 up to 64MiB, as \"1MiB\""},
-    {"sluice.io_depth", KeyKind::kValue, "an integer from 1 to 4096, which all drives share"},
+    {"sluice.io_depth", KeyKind::kValue, "an integer from 1 to 4096"},
     {"sluice.placement", KeyKind::kSection, "an object"},
     {"sluice.placement.weights", KeyKind::kValue, kHomes},
     {"sluice.placement.state", KeyKind::kValue, kHomes},

@@ -156,10 +156,7 @@ void read_sluice(const ConfigReader& reader, SluiceConfig& sluice) {
   reader.bytes("sluice.io_block", sluice.io_block_bytes);
   if (sluice.io_block_bytes % kPlaneAlignmentBytes != 0 || sluice.io_block_bytes > kMaxIoBlockBytes)
     reader.refuse("sluice.io_block", *reader.find("sluice.io_block"));
-  constexpr int kMostRequests = 4096;
-  reader.integer("sluice.io_depth", sluice.io_depth, 1, kMostRequests);
-  if (sluice.io_depth > kMostRequests / std::max(1, static_cast<int>(sluice.nvme.size())))
-    reader.refuse("sluice.io_depth", *reader.find("sluice.io_depth"));
+  reader.integer("sluice.io_depth", sluice.io_depth, 1, 4096);
   read_placement(reader, sluice.placement);
   reader.choice<UpdateMode>("sluice.update", sluice.update,
                             {{"auto", UpdateMode::kAuto},

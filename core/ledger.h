@@ -21,7 +21,7 @@ class Ledger {
   int64_t budget(Tier tier) const;
 
   // Throws ConfigError when the tier's budget would be exceeded: a budget is a hard cap. The name of a use is for
-  // people: "weights", "update slots", "workspace".
+  // people: "weights", "update ring", "workspace".
   void charge(Tier tier, std::string_view use, int64_t bytes);
   void release(Tier tier, std::string_view use, int64_t bytes);
 

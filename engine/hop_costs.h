@@ -22,8 +22,9 @@ class UnitCosts {
   // Of each hop, in a step that commits or, where not every step does, in one that does not.
   const std::vector<HopCost>& of_step(Commits commits) const { return of_step_[static_cast<size_t>(commits)]; }
   // The work of each hop in ms, of an average step: commits are spread over their interval, and what one waits for the
-  // drives is work, as nothing is written meanwhile. For group_times(), which divides the update lane's by the cores
-  // that its threads have: that of a GPU's updates is made up for it.
+  // drives is work of the write lane, as nothing is written meanwhile (reads are, so this is the most that it costs).
+  // For group_times(), which divides the update lane's by the cores that its threads have: that of a GPU's updates is
+  // made up for it.
   std::vector<double> average_work_ms() const;
 
  private:

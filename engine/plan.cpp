@@ -89,9 +89,10 @@ namespace {
 
 // A plan is made of chunks: one of too many is not begun. Their tables alone would not fit.
 bool has_too_many_chunks(const ModelSpec& model, const PlanOptions& options) {
-  constexpr int64_t kFewChunks = 65536;  // in any memory they are planned, and refused where their tables do not fit
+  constexpr int64_t kAlwaysPlanned =
+      65536;  // in any memory they are planned, and refused where their tables do not fit
   if (options.chunk_elements == 0) return false;
-  const int64_t most = std::max(kFewChunks, options.host_bytes / kLeastTableBytesOfAChunk);
+  const int64_t most = std::max(kAlwaysPlanned, options.host_bytes / kLeastTableBytesOfAChunk);
   return model.elements() / options.chunk_elements > most;
 }
 
@@ -139,19 +140,17 @@ namespace {
 // Where the chunks that host memory has room for are few, smaller ones: there is more to do side by side, and less of
 // it is left when the rest is done. As long as each half makes the step clearly shorter, with the same choice already.
 PlanSearch::Candidate with_smaller_chunks(const ModelSpec& model, PlanOptions options, PlanSearch::Candidate best) {
-  constexpr size_t kFewChunks = 512;
   constexpr double kWorthIt = 0.95;
   int64_t largest = 1;
   for (const Partition& each : best.plan.geometry.partitions()) largest = std::max(largest, each.elements);
   while (options.chunk_elements / 2 >= largest) options.chunk_elements /= 2;  // the same chunks
-  while (2 * best.plan.chunks.size() <= kFewChunks && options.chunk_elements > kSmallestDefaultChunk) {
+  while (2 * std::ssize(best.plan.chunks) <= kFewChunks && options.chunk_elements > kSmallestDefaultChunk) {
     options.chunk_elements /= 2;
-    PlanSearch search(model, options);
     const auto is_worth_it = [&](const std::optional<PlanSearch::Candidate>& smaller) {
       return smaller && smaller->step_ms < kWorthIt * best.step_ms;
     };
-    if (!is_worth_it(search.attempt(best.choice))) break;
-    std::optional<PlanSearch::Candidate> smaller = search.best();
+    if (!is_worth_it(PlanSearch(model, options).attempt(best.choice))) break;
+    std::optional<PlanSearch::Candidate> smaller = PlanSearch(model, options).best();  // as where the size is given
     if (!is_worth_it(smaller)) break;
     best = std::move(*smaller);
   }

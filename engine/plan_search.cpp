@@ -19,7 +19,6 @@ constexpr size_t kMostTried = 5;
 constexpr int64_t kSeveralChunks = 4096;
 constexpr double kWorthChanging = 0.99;  // a difference that small is none
 constexpr double kWorthLosing = 0.85;    // ... and one that small not the steps that a crash then loses
-constexpr int64_t kFewChunks = 512;
 constexpr int kFewMicroBatches = 8;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
 constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
@@ -45,7 +44,7 @@ void take_larger_chunks(FewPieces& pieces) {
   while (chunks_of(larger) > few) larger *= 2;
   if (larger == elements) return;
   options.chunk_elements = larger;
-  options.host_bytes += planner.slot_bytes(larger) - planner.slot_bytes(elements);
+  options.host_bytes += planner.ring_buffer_bytes(larger) - planner.ring_buffer_bytes(elements);
   pieces.fewer = true;
 }
 

@@ -17,6 +17,8 @@
 
 namespace sluice {
 
+constexpr int64_t kFewChunks = 512;  // plans of which are made soon
+
 // With many chunks or micro-batches a plan takes seconds. Choices between plans are made on fewer and larger ones,
 // whose bytes and times are the same together, with as much more memory as the rings' larger buffers then take. The
 // options have speeds.

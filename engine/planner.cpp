@@ -51,7 +51,7 @@ std::optional<int64_t> smallest(int64_t high, Works works) {
 
 }  // namespace
 
-int64_t Planner::Impl::slot_bytes(int64_t elements) const {
+int64_t Planner::Impl::ring_buffer_bytes(int64_t elements) const {
   return record_bytes(options_.format(), Group::kState, elements) +
          record_bytes(options_.format(), Group::kWeights, elements) + elements * bytes_of(options_.gradient_dtype);
 }
@@ -59,7 +59,7 @@ int64_t Planner::Impl::slot_bytes(int64_t elements) const {
 int64_t Planner::Impl::chunk_elements(int64_t host_bytes) const {
   if (options_.chunk_elements > 0) return options_.chunk_elements;
   int64_t elements = kLargestDefaultChunk;
-  while (elements > kSmallestDefaultChunk && kWantedUpdateBuffers * slot_bytes(elements) > host_bytes / 4)
+  while (elements > kSmallestDefaultChunk && kWantedUpdateBuffers * ring_buffer_bytes(elements) > host_bytes / 4)
     elements /= 2;
   return elements;
 }
@@ -384,7 +384,7 @@ std::optional<int64_t> Planner::smallest_device(int64_t host_bytes) const { retu
 std::optional<int64_t> Planner::smallest_host(int64_t device_bytes) const { return impl_->smallest_host(device_bytes); }
 int64_t Planner::chunk_elements(int64_t host_bytes) const { return impl_->chunk_elements(host_bytes); }
 std::vector<int64_t> Planner::chunk_sizes(int64_t host_bytes) const { return impl_->chunk_sizes(host_bytes); }
-int64_t Planner::slot_bytes(int64_t elements) const { return impl_->slot_bytes(elements); }
+int64_t Planner::ring_buffer_bytes(int64_t elements) const { return impl_->ring_buffer_bytes(elements); }
 bool Planner::may_update_on_device() const { return impl_->may_update_on_device(); }
 int64_t Planner::everything_bytes() const { return impl_->everything_bytes(); }
 Plan Planner::roomy() const { return impl_->roomy(); }

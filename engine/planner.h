@@ -74,7 +74,7 @@ class Planner {
   std::vector<int64_t> chunk_sizes(int64_t host_bytes) const;
   // Records and gradient of a chunk of so many elements: a buffer of the update ring and one of gradients', where all
   // of it is on NVMe.
-  int64_t slot_bytes(int64_t elements) const;
+  int64_t ring_buffer_bytes(int64_t elements) const;
   // Whether the options leave it to the planner to have state on the device.
   bool may_update_on_device() const;
   // Enough for everything at once, in either tier.

@@ -37,7 +37,7 @@ class Planner::Impl {
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
   int64_t chunk_elements(int64_t host_bytes) const;
   std::vector<int64_t> chunk_sizes(int64_t host_bytes) const;
-  int64_t slot_bytes(int64_t elements) const;
+  int64_t ring_buffer_bytes(int64_t elements) const;
   bool may_update_on_device() const;
   int64_t everything_bytes() const;
   Plan roomy() const;

@@ -234,7 +234,7 @@ void Planner::Impl::describe(Plan& plan) const {
   uses.add(Tier::kDevice, "workspace", options_.workspace_bytes);
   if (options_.own_device_bytes > 0) uses.add(Tier::kDevice, "progress of kernels", options_.own_device_bytes);
   uses.add(Tier::kNvme, "headers, tables, alignment", plan.disk_bytes - uses.sum(Tier::kNvme));
-  uses.add(Tier::kHost, "update slots", plan.host_update.bytes);
+  uses.add(Tier::kHost, "update ring", plan.host_update.bytes);
   uses.add(Tier::kHost, "records passing", plan.host_staging.bytes);
   uses.add(Tier::kHost, "gradients passing", plan.host_gradients.bytes);
   uses.add(Tier::kHost, "boundary tensors passing", plan.host_boundary.bytes);

@@ -48,13 +48,17 @@ class AverageStep {
   const double committing_;  // of the steps
 };
 
-// Of each resource, what all micro-batches add to its time.
+// Of each resource, what all micro-batches add to its time: one visit is computed after the other, so of compute also
+// what passes between them.
 GroupTimes added_by_micro_batches(const UnitProgram& unit, const UnitCosts& costs, const MachineSpeeds& machine) {
   const std::vector<double> work_ms = costs.average_work_ms();
+  const std::vector<HopCost>& of_step = costs.of_step(Commits::kYes);
   LaneTimes added_ms{};
   for (size_t i = 0; i < work_ms.size(); ++i) {
     const Hop& hop = unit.program.hops()[i];
-    if (of_a_micro_batch(hop)) added_ms[static_cast<size_t>(hop.lane())] += work_ms[i];
+    if (!of_a_micro_batch(hop)) continue;
+    added_ms[static_cast<size_t>(hop.lane())] += work_ms[i];
+    if (hop.verb == Verb::kCompute) added_ms[static_cast<size_t>(hop.lane())] += of_step[i].latency_ms;
   }
   return group_times(added_ms, machine);
 }
@@ -82,6 +86,7 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
 }
 
 double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind) {
+  SLUICE_CHECK(speeds.visits.size() == model.visits.size(), "a time for each visit");
   const UnitProgram unit = build_unit(model, plan, kind);
   return AverageStep(plan, speeds, {kind, unit}).total_ms(std::nullopt);
 }
@@ -105,7 +110,7 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
     for (size_t lane = 0; lane < kLaneCount; ++lane) prediction.busy_ms[lane] += share * of.busy_ms[lane];
   });
   for (size_t group = 0; group < kLaneGroupCount; ++group) {
-    // A list's hops can be done sooner with others between them: by little, and then that is what they take.
+    // No more than with the others: a list's hops can be done sooner where others stand between them.
     prediction.alone_ms[group] = std::min(step.total_ms(static_cast<LaneGroup>(group)), prediction.step_ms);
   }
   prediction.binding = longest(prediction.alone_ms);

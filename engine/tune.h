@@ -22,7 +22,7 @@ struct MicroBatching {
 // What may be chosen. The first of each list is the configuration as given.
 struct TuneSpace {
   std::vector<MicroBatching> batchings;
-  std::vector<int64_t> chunk_elements;  // 0: derived from the host budget
+  std::vector<int64_t> chunk_elements;  // 0: derived, as PlanOptions has it
   std::vector<int64_t> device_bytes;    // of `total_bytes`; the host has the rest
   int64_t total_bytes = 0;
 };

@@ -105,14 +105,15 @@ namespace {
 // nothing from a fast one, and none waits for a block that another has.
 class BareLoop {
  public:
-  BareLoop(IoQueue& queue, const BareRun& run)
-      : queue_(queue), run_(run), progress_(run.ranges.size()), in_turn_(requests_in_turn(run.block_bytes)) {
+  BareLoop(IoQueue& queue, const BareRun& run) : queue_(queue), run_(run), progress_(run.ranges.size()) {
     SLUICE_CHECK(!run.ranges.empty(), "a run without a range");
+    SLUICE_CHECK(run.block_bytes > 0, "a run of requests of no bytes");
     SLUICE_CHECK(queue.in_flight() == 0, "a run beside requests of others");
     const auto ranges = static_cast<int64_t>(run.ranges.size());
     const int64_t blocks = static_cast<int64_t>(run.memory.size()) / run.block_bytes;
     depth_ = std::min({int64_t{run.depth}, queue.depth() / ranges, blocks / ranges});
     SLUICE_CHECK(depth_ > 0, "no room for a block of each range");
+    in_turn_ = std::max<int64_t>(1, std::min(kTurnBytes / run.block_bytes, depth_ / 2));
     blocks_ = blocks / ranges;
     block_bytes_.resize(static_cast<size_t>(ranges * blocks_));
     for (int64_t range = 0; range < ranges; ++range) {
@@ -137,11 +138,8 @@ class BareLoop {
   }
 
  private:
-  static int64_t requests_in_turn(int64_t block_bytes) {
-    constexpr int64_t kTurnBytes = 128 * kKiB;
-    SLUICE_CHECK(block_bytes > 0, "a run of requests of no bytes");
-    return std::max<int64_t>(1, kTurnBytes / block_bytes);
-  }
+  static constexpr int64_t kTurnBytes = 128 * kKiB;  // of one direction
+
   struct Progress {
     int64_t share_bytes = 0, started_bytes = 0;
     int64_t requests = 0;                     // started
@@ -244,7 +242,7 @@ class BareLoop {
   std::vector<Progress> progress_;    // by range
   std::vector<int64_t> block_bytes_;  // of the request that has the block
   int64_t depth_ = 0, blocks_ = 0;    // of each range
-  const int64_t in_turn_;             // requests of one direction
+  int64_t in_turn_ = 1;               // requests of one direction
 };
 
 class MeasuredDrive {

@@ -14,9 +14,9 @@
 
 namespace sluice {
 
-// kAlternate: reads and writes in turns, of a block or, where blocks are smaller, of 128 KiB; reads begin at the start
-// of a range and writes in its middle, so that what is small has neighbours in its direction that a drive can take with
-// it.
+// kAlternate: reads and writes in turns of a block or, where blocks are smaller, of 128 KiB or half of what is in
+// flight; reads begin at the start of a range and writes in its middle, so that what is small has neighbours in its
+// direction that a drive can take with it.
 enum class BareOp : uint8_t { kRead, kWrite, kAlternate };
 struct BareRange {
   int file = -1;

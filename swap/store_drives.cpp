@@ -218,6 +218,16 @@ Drive::Access access_of(const StoreOptions& options) {
   return options.access == StoreOptions::Access::kWrite ? Drive::Access::kWrite : Drive::Access::kWriteIfItMay;
 }
 
+// What cannot be read may be one.
+bool is_no_store(const StoreOptions& options, const std::filesystem::path& path) {
+  try {
+    const Drive drive = Drive::open(path, Drive::Access::kWriteIfItMay);
+    return BlockReader(options, drive).header().state == HeaderState::kForeign;
+  } catch (const IoError&) {
+    return false;
+  }
+}
+
 // The first drive is not there, and another one is: this is no reason to start from the beginning.
 Drive open_first(const StoreOptions& options, const std::vector<std::filesystem::path>& paths, Drive::Access access) {
   if (is_there(paths[0])) return Drive::open(paths[0], access);
@@ -228,8 +238,7 @@ Drive open_first(const StoreOptions& options, const std::vector<std::filesystem:
                    .error_number = ENOENT,
                    .advice = "no store is there, or not any more: RecordStore::create() makes one"});
   }
-  const Drive drive = Drive::open(*other, access);
-  if (BlockReader(options, drive).header().state == HeaderState::kForeign) refuse_foreign(other->string());
+  if (is_no_store(options, *other)) refuse_foreign(other->string());
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
                   "drive back, or {}",

@@ -101,7 +101,9 @@ TEST_F(DriveTest, with_something_else_in_the_stores_place_is_named_for_what_it_i
   const std::vector<std::string> verify = {"checkpoint", "verify", file("whole")};
   const fs::path store = file("whole/sluice-0.swap");
   fs::resize_file(store, 0);
-  EXPECT_THAT(sluice(verify).err, HasSubstr(store.string() + " is empty"));
+  const Ended empty = sluice(verify);
+  EXPECT_EQ(empty.exit_code, 1);
+  EXPECT_THAT(empty.err, AllOf(HasSubstr(store.string() + " is empty"), HasSubstr("--overwrite")));
   fs::remove(store);
   fs::create_directory(store);
   const Ended folder = sluice(verify);

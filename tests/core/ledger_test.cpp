@@ -43,11 +43,11 @@ TEST(Ledger, refuses_with_the_bytes_that_are_missing_and_charges_nothing) {
   ledger.set_budget(Tier::kHost, 1000);
   ledger.charge(Tier::kHost, "weights", 700);
   try {
-    ledger.charge(Tier::kHost, "update slots", 400);
+    ledger.charge(Tier::kHost, "update ring", 400);
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "the host budget of 1000 bytes (1000 B) cannot hold 400 bytes more for update slots: 700 bytes are "
+                 "the host budget of 1000 bytes (1000 B) cannot hold 400 bytes more for update ring: 700 bytes are "
                  "taken; raise the budget by 100 bytes");
   }
   EXPECT_EQ(ledger.now(Tier::kHost), 700);

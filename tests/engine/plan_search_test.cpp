@@ -38,6 +38,7 @@ TEST_F(Homes, a_step_is_never_predicted_to_take_longer_than_with_the_fixed_order
     }
     shorter += taken_ms < 0.9 * order_ms ? 1 : 0;
     ASSERT_TRUE(taken.busiest);
+    EXPECT_EQ(taken.busiest->group, predict(model_, taken, *wish.speeds).binding);
     EXPECT_GE(taken.busiest->ms * (1 + 1e-9), std::ranges::max(times_of(taken)));  // more where rings make it wait
     EXPECT_EQ(taken.busiest->step_ms, taken_ms);
     const std::string words = taken.homes_words();
@@ -312,7 +313,7 @@ TEST_F(Homes, have_chunks_whose_size_follows_from_the_host_budget_where_no_speed
   wish.chunk_elements = 0;
   wish.speeds.reset();
   for (const int64_t elements : {16384, 65536, 262144}) {
-    wish.host_bytes = 16 * Planner(model_, wish).slot_bytes(elements);  // the least that gives this size
+    wish.host_bytes = 16 * Planner(model_, wish).ring_buffer_bytes(elements);  // the least that gives this size
     EXPECT_EQ(make_plan(model_, wish).geometry.chunk_elements(), elements);
   }
 }

@@ -323,6 +323,7 @@ TEST_F(Predict, a_drive_that_is_slowest_both_ways_at_once_binds_a_step_that_move
 TEST_F(Predict, compute_binds_above_the_critical_batch_and_not_below) {
   MachineSpeeds machine = endless();
   set_drives(machine, 0.004);
+  machine.hop_us = 50;
   const StepSpeeds with = speeds(machine, {.forward_ms = 0.1, .backward_ms = 0.3});
   const auto predicted = [&](int micro_batches) {
     PlanOptions options = options_of(kHost, kNvme);

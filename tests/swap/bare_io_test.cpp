@@ -99,6 +99,21 @@ TEST_F(BareDrives, move_small_blocks_both_ways_in_turns_of_neighbours_from_place
   }
 }
 
+TEST_F(BareDrives, have_as_much_in_flight_either_way_with_few_requests_in_flight) {
+  const Arena memory(8 * kBlock);
+  const auto queue = simulated_drives_factory(drives_)({.depth = 8});
+  run_bare(*queue, {.op = BareOp::kAlternate,
+                    .ranges = ranges_of({1}),
+                    .bytes = 640 * kBlock,
+                    .block_bytes = kBlock,
+                    .depth = 8,
+                    .memory = memory.span()});
+  ASSERT_EQ(drives_->served.size(), 640u);
+  for (size_t i = 0; i < drives_->served.size(); ++i) {
+    EXPECT_EQ(drives_->served[i].op, i / 4 % 2 == 0 ? IoOp::kRead : IoOp::kWrite);
+  }
+}
+
 TEST_F(BareDrives, that_outnumber_the_requests_of_a_run_get_one_each) {
   const Arena memory(8 * kBlock);
   const auto queue = simulated_drives_factory(drives_)({.depth = 8});
