@@ -16,6 +16,7 @@
 #include "libtorch/process.h"
 #include "offload/gpu.h"
 #include "swap/drive_folders.h"
+#include "swap/io_queue.h"
 
 namespace sluice {
 namespace {
