@@ -141,8 +141,7 @@ namespace {
 // it is left when the rest is done. As long as each half makes the step clearly shorter, with the same choice already.
 PlanSearch::Candidate with_smaller_chunks(const ModelSpec& model, PlanOptions options, PlanSearch::Candidate best) {
   constexpr double kWorthIt = 0.95;
-  int64_t largest = 1;
-  for (const Partition& each : best.plan.geometry.partitions()) largest = std::max(largest, each.elements);
+  const int64_t largest = std::ranges::max(best.plan.geometry.partitions(), {}, &Partition::elements).elements;
   while (options.chunk_elements / 2 >= largest) options.chunk_elements /= 2;  // the same chunks
   while (2 * std::ssize(best.plan.chunks) <= kFewChunks && options.chunk_elements > kSmallestDefaultChunk) {
     options.chunk_elements /= 2;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "core/errors.h"
@@ -35,10 +36,14 @@ class AverageStep {
  private:
   // With one resource alone, hops of the others have nothing to do: as Engine::replay has it.
   Simulation simulation(Commits commits, std::optional<LaneGroup> alone) const {
+    if (!alone) return simulation(costs_.of_step(commits));
     std::vector<HopCost> costs = costs_.of_step(commits);
-    for (size_t i = 0; alone && i < costs.size(); ++i) {
+    for (size_t i = 0; i < costs.size(); ++i) {
       if (!belongs_to(*alone, program_.hops()[i].lane())) costs[i] = {.due = Due::kNo};
     }
+    return simulation(costs);
+  }
+  Simulation simulation(std::span<const HopCost> costs) const {
     return simulate(program_, {.costs = costs, .lanes = lane_models(machine_), .cores = machine_.cores});
   }
 

@@ -52,6 +52,18 @@ class BareDrives : public testing::Test {
     return static_cast<double>(bytes) / drives_->now_ns;
   }
 
+  // 640 blocks both ways on one drive, with so many requests in flight.
+  void alternate(int depth) {
+    const Arena memory(depth * kBlock);
+    const auto queue = simulated_drives_factory(drives_)({.depth = depth});
+    run_bare(*queue, {.op = BareOp::kAlternate,
+                      .ranges = ranges_of({1}),
+                      .bytes = 640 * kBlock,
+                      .block_bytes = kBlock,
+                      .depth = depth,
+                      .memory = memory.span()});
+  }
+
   std::shared_ptr<SimulatedDrives> drives_ = std::make_shared<SimulatedDrives>();
 };
 
@@ -80,14 +92,7 @@ TEST_F(BareDrives, have_their_share_to_the_4096_bytes_whatever_the_size_of_a_blo
 }
 
 TEST_F(BareDrives, move_small_blocks_both_ways_in_turns_of_neighbours_from_places_apart) {
-  const Arena memory(64 * kBlock);
-  const auto queue = simulated_drives_factory(drives_)({.depth = 64});
-  run_bare(*queue, {.op = BareOp::kAlternate,
-                    .ranges = ranges_of({1}),
-                    .bytes = 640 * kBlock,
-                    .block_bytes = kBlock,
-                    .depth = 64,
-                    .memory = memory.span()});
+  alternate(64);
   ASSERT_EQ(drives_->served.size(), 640u);
   int64_t read_from = 0, written_from = 320 * kBlock;
   for (size_t i = 0; i < drives_->served.size(); ++i) {
@@ -100,14 +105,7 @@ TEST_F(BareDrives, move_small_blocks_both_ways_in_turns_of_neighbours_from_place
 }
 
 TEST_F(BareDrives, have_as_much_in_flight_either_way_with_few_requests_in_flight) {
-  const Arena memory(8 * kBlock);
-  const auto queue = simulated_drives_factory(drives_)({.depth = 8});
-  run_bare(*queue, {.op = BareOp::kAlternate,
-                    .ranges = ranges_of({1}),
-                    .bytes = 640 * kBlock,
-                    .block_bytes = kBlock,
-                    .depth = 8,
-                    .memory = memory.span()});
+  alternate(8);
   ASSERT_EQ(drives_->served.size(), 640u);
   for (size_t i = 0; i < drives_->served.size(); ++i) {
     EXPECT_EQ(drives_->served[i].op, i / 4 % 2 == 0 ? IoOp::kRead : IoOp::kWrite);
