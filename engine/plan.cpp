@@ -8,6 +8,7 @@
 #include "core/errors.h"
 #include "engine/plan_search.h"
 #include "engine/planner.h"
+#include "engine/predict.h"
 #include "offload/program.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
@@ -167,8 +168,10 @@ std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options
     sized.chunk_elements = elements;
     std::optional<PlanSearch::Candidate> best = PlanSearch(model, sized).best();
     if (!best) continue;
-    if (options.chunk_elements > 0 || !options.speeds) return std::move(best->plan);
-    return with_smaller_chunks(model, sized, std::move(*best)).plan;
+    if (!options.speeds) return std::move(best->plan);
+    if (options.chunk_elements == 0) best = with_smaller_chunks(model, sized, std::move(*best));
+    best->plan.busiest = predict(model, best->plan, *options.speeds).busiest();
+    return std::move(best->plan);
   }
   return std::nullopt;
 }

@@ -139,24 +139,24 @@ PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
 
 // A plan for `auto` has to serve both of its kinds of steps, and while the clip engages memory serves best what is then
 // read ahead of it.
-double PlanSearch::mean_ms(const Plan& plan, double unclipped_ms) const {
-  const std::optional<double> clipped_ms = clipped_step_ms(model_, plan, *options_.speeds);
+double PlanSearch::mean_ms(double unclipped_ms, std::optional<double> clipped_ms) {
   return clipped_ms ? std::lerp(unclipped_ms, *clipped_ms, kClippedShare) : unclipped_ms;
 }
 
 std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   const Wish wish = wish_for(choice);
-  std::optional<Plan> plan = Planner(model_, wish.options, known_).attempt(budgets(), wish.pricing);
-  if (!plan) return std::nullopt;
-  plan->options.placement = options_.placement;  // as asked for
-  plan->named = choice.named;
-  table_bytes_[kind_of(choice)] = plan->table_bytes;
-  if (plan->homes_by != choice.homes) return std::nullopt;
-  const double step_ms = plan->busiest ? mean_ms(*plan, plan->busiest->step_ms) : 0;
+  auto attempted = Planner(model_, wish.options, known_).attempt(budgets(), wish.pricing);
+  if (!attempted) return std::nullopt;
+  Plan& plan = attempted->plan;
+  plan.options.placement = options_.placement;  // as asked for
+  plan.named = choice.named;
+  table_bytes_[kind_of(choice)] = plan.table_bytes;
+  if (plan.homes_by != choice.homes) return std::nullopt;
+  const double step_ms = mean_ms(attempted->step_ms, attempted->clipped_ms);
   Choice made = choice;
-  made.commit_interval = plan->commit_interval;
+  made.commit_interval = plan.commit_interval;
   made_.emplace_back(step_ms, made);
-  return Candidate{choice, std::move(*plan), step_ms};
+  return Candidate{choice, std::move(plan), step_ms};
 }
 
 // What a step of this choice's plan would take in the mean, but for what its tables need more or less than those
@@ -166,7 +166,9 @@ std::optional<double> PlanSearch::glance_ms(const Choice& choice) {
   const std::optional<Plan> plan = Planner(model_, wish.options, known_).glance(budgets(), wish.pricing);
   if (!plan) return std::nullopt;
   if (plan->homes_by != choice.homes) return std::numeric_limits<double>::infinity();
-  return mean_ms(*plan, predicted_step_ms(model_, *plan, *options_.speeds, unclipped_kind(*plan)));
+  const StepSpeeds& speeds = *options_.speeds;
+  return mean_ms(predicted_step_ms(model_, *plan, speeds, unclipped_kind(*plan)),
+                 clipped_step_ms(model_, *plan, speeds));
 }
 
 // How much longer a glance may say that a step is than it will be: where tables take much of the memory, as large a
@@ -306,7 +308,8 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   if (may_move_gradients(best.plan)) {
     best = best_on_device(std::move(best));
     // On NVMe they are more for the drive to move: worth a look where lanes wait for each other.
-    if (best.plan.busiest && best.plan.busiest->ms < kFullLane * best.plan.busiest->step_ms) {
+    const Busiest busiest = predict(model_, best.plan, *options_.speeds).busiest();
+    if (busiest.ms < kFullLane * busiest.step_ms) {
       Choice on_nvme = start.choice;
       on_nvme.named.gradient = {{HomeKind::kNvme, 1}};
       consider_from(on_nvme, best);

@@ -75,7 +75,7 @@ class PlanSearch {
   int64_t most_table_bytes() const;
   int64_t table_bytes_like(const Choice& choice) const;
   Budgets budgets() const { return {options_.device_bytes, options_.host_bytes}; }
-  double mean_ms(const Plan& plan, double unclipped_ms) const;
+  static double mean_ms(double unclipped_ms, std::optional<double> clipped_ms);
   std::optional<double> glance_ms(const Choice& choice);
   double glance_slack(const Choice& choice) const;
   // Takes the plan of these choices whose step is the shortest in place of `best` where it is shorter. Only plans that

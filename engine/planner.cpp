@@ -225,15 +225,19 @@ auto Planner::Impl::first_plan(Budgets budgets, const Pricing& pricing, Make mak
   return made;
 }
 
-std::optional<Plan> Planner::Impl::attempt(Budgets budgets, const Pricing& pricing) const {
+std::optional<Planner::Attempt> Planner::Impl::attempt(Budgets budgets, const Pricing& pricing) const {
   std::optional<Settled> settled = first_plan(
       budgets, pricing, [&](int64_t elements, const Pricing& way) { return settle(budgets, elements, way); });
   if (!settled) return std::nullopt;
-  Plan& plan = settled->plan;
+  Attempt made{.plan = std::move(settled->plan)};
   if (options_.speeds) {
-    plan.busiest = predict(model_, plan, *options_.speeds, BuiltUnit{unclipped_kind(plan), settled->steady}).busiest();
+    const auto predicted_ms = [&](UnitKind kind, const UnitProgram& unit) {
+      return predicted_step_ms(model_, made.plan, *options_.speeds, BuiltUnit{kind, unit});
+    };
+    made.step_ms = predicted_ms(unclipped_kind(made.plan), settled->steps.unclipped);
+    if (defers_clipped_steps(made.plan)) made.clipped_ms = predicted_ms(UnitKind::kTrain, settled->steps.deferred);
   }
-  return std::move(plan);
+  return made;
 }
 
 std::optional<Plan> Planner::Impl::glance(Budgets budgets, const Pricing& pricing) const {
@@ -283,10 +287,10 @@ std::optional<Planner::Impl::Settled> Planner::Impl::settle_from(int64_t table_b
     if (needed.bytes <= table_bytes && !too_many) {
       plan->table_bytes = table_bytes;
       describe(*plan);
-      count_moves(*plan, needed.steady);
+      count_moves(*plan, needed.steps.unclipped);
       plan->options.device_bytes = budgets.device_bytes;
       plan->options.host_bytes = budgets.host_bytes;
-      return Settled{std::move(*plan), std::move(needed.steady)};
+      return Settled{std::move(*plan), std::move(needed.steps)};
     }
     least = needed.bytes;
     table_bytes = needed.bytes + (adds ? needed.bytes / 32 : 0);
@@ -328,19 +332,23 @@ Planner::Impl::Tables Planner::Impl::tables(const Plan& plan, int64_t limit) con
   int64_t bytes = 48 * kKiB + static_cast<int64_t>(model_.visits.size() * 768);
   bytes += RecordStore::predicted_table_bytes(table_needs(plan)) + options_.progress_bytes;  // the engine has it, too
   size_t longest = 0;
-  UnitProgram steady;
+  Steps steps;
   for (UnitKind kind : unit_kinds(plan)) {
     if (bytes > limit) break;
     UnitProgram unit = build_unit({model_, uses_, plan}, kind);
     bytes += unit.memory_bytes();
     longest = std::max(longest, unit.program.hops().size());
-    if (kind == unclipped_kind(plan)) steady = std::move(unit);
+    if (kind == unclipped_kind(plan)) {
+      steps.unclipped = std::move(unit);
+    } else if (kind == UnitKind::kTrain && defers_clipped_steps(plan)) {
+      steps.deferred = std::move(unit);
+    }
   }
   bytes += static_cast<int64_t>(longest) * Executor::bytes_per_hop();
   bytes += static_cast<int64_t>(plan.chunks.size() * (sizeof(ChunkHomes) + sizeof(Chunk) + sizeof(int) + 4));
   bytes += static_cast<int64_t>(plan.scratch_bytes.size() * sizeof(int64_t));
   bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));
-  return {bytes, std::move(steady)};
+  return {bytes, std::move(steps)};
 }
 
 Plan Planner::Impl::roomy() const {
@@ -374,7 +382,7 @@ std::shared_ptr<Planner::Known> Planner::know(const ModelSpec& model) { return s
 Planner::Planner(const ModelSpec& model, const PlanOptions& options, std::shared_ptr<Known> known)
     : impl_(std::make_shared<const Impl>(model, options, std::move(known))) {}
 
-std::optional<Plan> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
+std::optional<Planner::Attempt> Planner::attempt(Budgets budgets, const Pricing& pricing) const {
   return impl_->attempt(budgets, pricing);
 }
 std::optional<Plan> Planner::glance(Budgets budgets, const Pricing& pricing) const {

@@ -57,9 +57,13 @@ class Planner {
   Planner(const ModelSpec& model, const PlanOptions& options, std::shared_ptr<Known> known);
 
   // A plan within these budgets, or nothing where they are too small. With prices, homes are those that leave the
-  // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so. Where
-  // speeds are known it has a prediction of its step.
-  std::optional<Plan> attempt(Budgets budgets, const Pricing& pricing = {}) const;
+  // busiest resource the least to do; where there are no such the fixed order decides, and the plan says so.
+  struct Attempt {
+    Plan plan;
+    double step_ms = 0;                // as predicted where speeds are known, of steps that are not clipped ...
+    std::optional<double> clipped_ms;  // ... and of those that are, where these are others
+  };
+  std::optional<Attempt> attempt(Budgets budgets, const Pricing& pricing = {}) const;
   // The same without building its programs: their tables are taken to need what pricing guesses.
   std::optional<Plan> glance(Budgets budgets, const Pricing& pricing) const;
   // Whether tables of about these bytes change little in a plan.

@@ -31,7 +31,7 @@ class Planner::Impl {
       : model_(model), options_(options), known_(std::move(known)), uses_(known_->uses) {}
 
   // As the planner's own.
-  std::optional<Plan> attempt(Budgets budgets, const Pricing& pricing) const;
+  std::optional<Attempt> attempt(Budgets budgets, const Pricing& pricing) const;
   std::optional<Plan> glance(Budgets budgets, const Pricing& pricing) const;
   std::optional<int64_t> smallest_device(int64_t host_bytes) const;
   std::optional<int64_t> smallest_host(int64_t device_bytes) const;
@@ -76,9 +76,12 @@ class Planner::Impl {
   template <typename Make>
   auto first_plan(Budgets budgets, const Pricing& pricing, Make make) const;
   bool fits(Budgets budgets) const;
+  struct Steps {
+    UnitProgram unclipped, deferred;  // the latter only where clipped steps are other ones
+  };
   struct Settled {
     Plan plan;
-    UnitProgram steady;  // of its steps that are not clipped
+    Steps steps;
   };
   std::optional<Settled> settle(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
   std::optional<Settled> settle_from(int64_t table_bytes, Budgets budgets, int64_t chunk_elements,
@@ -86,7 +89,7 @@ class Planner::Impl {
   std::optional<Plan> place(Budgets budgets, int64_t chunk_elements, const Pricing& pricing) const;
   struct Tables {
     int64_t bytes = 0;
-    UnitProgram steady;  // as Settled has it
+    Steps steps;
   };
   // Where they need more than the limit, a part of it that does.
   Tables tables(const Plan& plan, int64_t limit) const;

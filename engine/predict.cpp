@@ -91,14 +91,20 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
 }
 
 double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind) {
+  return predicted_step_ms(model, plan, speeds, BuiltUnit{kind, build_unit(model, plan, kind)});
+}
+
+double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built) {
   SLUICE_CHECK(speeds.visits.size() == model.visits.size(), "a time for each visit");
-  const UnitProgram unit = build_unit(model, plan, kind);
-  return AverageStep(plan, speeds, {kind, unit}).total_ms(std::nullopt);
+  return AverageStep(plan, speeds, built).total_ms(std::nullopt);
+}
+
+bool defers_clipped_steps(const Plan& plan) {
+  return plan.options.update == UpdateMode::kAuto && plan.options.clips && plan.any_speculated();
 }
 
 std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds) {
-  const bool either = plan.options.update == UpdateMode::kAuto && plan.any_speculated();
-  if (!either || !plan.options.clips) return std::nullopt;
+  if (!defers_clipped_steps(plan)) return std::nullopt;
   return predicted_step_ms(model, plan, speeds, UnitKind::kTrain);
 }
 

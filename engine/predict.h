@@ -43,8 +43,10 @@ Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& s
 Prediction predict(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
 // Its step_ms alone, for the cost of one simulation in place of five.
 double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, UnitKind kind);
-// What a step takes while the clip engages, where updates then wait for it and else are early. Nothing: that is no
-// other than what the others take, or there is no clip.
+double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built);
+// Whether updates wait for the clip (UnitKind::kTrain) in steps that it engages in, and are early in others.
+bool defers_clipped_steps(const Plan& plan);
+// What such a step takes; nothing where there are none.
 std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
 
 }  // namespace sluice

@@ -76,14 +76,17 @@ class Homes : public ::testing::Test {
   }
   GroupTimes times_of(const Plan& plan) const { return group_times(work_of(plan), plan.options.speeds->machine); }
 
+  // One plan, nothing searched for; nothing where the budgets are too small.
+  std::optional<Plan> planned(const PlanOptions& options, const Pricing& pricing = {}) const {
+    auto made = Planner(model_, options).attempt({options.device_bytes, options.host_bytes}, pricing);
+    return made ? std::optional(std::move(made->plan)) : std::nullopt;
+  }
   struct Both {
     Plan order, speeds;
   };
   std::optional<Both> both(const PlanOptions& options) const {
-    const Planner planner(model_, options);
-    const Budgets budgets{options.device_bytes, options.host_bytes};
     const HomePrices prices = price_homes(model_, options, 1);
-    std::optional<Plan> order = planner.attempt(budgets), speeds = planner.attempt(budgets, {.prices = &prices});
+    std::optional<Plan> order = planned(options), speeds = planned(options, {.prices = &prices});
     EXPECT_EQ(order.has_value(), speeds.has_value());
     if (!order || speeds->homes_by != HomesBy::kSpeeds) return std::nullopt;
     return Both{std::move(*order), std::move(*speeds)};

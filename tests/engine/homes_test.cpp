@@ -51,7 +51,7 @@ TEST_F(Homes, prices_add_up_to_the_work_of_whole_plans) {
       if (seed % 4 == 3) wish.placement.activations = {{HomeKind::kNvme, 1}};
       make_scarce(wish, seed);
       wish.device_bytes += static_cast<int64_t>(seed % 5) * 64 * kKiB;
-      const std::optional<Plan> plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes});
+      const std::optional<Plan> plan = planned(wish);
       ASSERT_TRUE(plan);
       LaneTimes sum = prices.rest_ms;
       all += static_cast<int>(plan->chunks.size());
@@ -325,7 +325,7 @@ TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
     wish.device_bytes *= 1 + static_cast<int64_t>(seed % 5);
     const HomePrices prices = price_homes(model_, wish, 1);
     for (const HomePrices* known : {&prices, static_cast<const HomePrices*>(nullptr)}) {
-      const auto plan = Planner(model_, wish).attempt({wish.device_bytes, wish.host_bytes}, {.prices = known});
+      const auto plan = planned(wish, {.prices = known});
       ASSERT_TRUE(plan) << seed;
       by_speeds += plan->homes_by == HomesBy::kSpeeds ? 1 : 0;
       int64_t host = 0, device = 0;
