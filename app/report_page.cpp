@@ -215,8 +215,8 @@ std::string one_step(const std::optional<Timeline>& timeline) {
   std::string html = "<div class=\"legend\">";
   for (const auto& [kind, words] :
        {std::pair("forward", "forward"), std::pair("backward", "backward"), std::pair("state", "optimizer state"),
-        std::pair("weights", "weights"), std::pair("gradient", "gradient"), std::pair("tensor", "activations"),
-        std::pair("update", "update"), std::pair("verify", "verify"), std::pair("control", "clip, commit")}) {
+        std::pair("weights", "weights"), std::pair("gradient", "gradient"), std::pair("activations", "activations"),
+        std::pair("update", "update"), std::pair("checksum", "checksums"), std::pair("control", "clip, commit")}) {
     html += fmt::format(
         "<span><svg viewBox=\"0 0 12 12\"><rect class=\"hop {}\" width=\"12\" height=\"12\"/></svg>{}</span>", kind,
         words);

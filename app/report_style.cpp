@@ -5,10 +5,10 @@ namespace sluice {
 const std::string_view kReportStyle = R"(
 :root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#1b1f24;--quiet:#626b76;--rule:#dde1e6;--track:#eef0f3;
 --accent:#2563c9;--bound:#c2410c;--forward:#7fb2ea;--backward:#2563c9;--state:#e0912f;--weights:#159a8c;
---gradient:#9257c2;--tensor:#8a8f98;--update:#4d9a2a;--verify:#a3c979;--control:#c2410c}
+--gradient:#9257c2;--activations:#8a8f98;--update:#4d9a2a;--checksum:#a3c979;--control:#c2410c}
 @media (prefers-color-scheme:dark){:root{--page:#14171b;--card:#1d2126;--ink:#e7eaee;--quiet:#9aa4b0;--rule:#343b44;
 --track:#272c33;--accent:#6ea8ff;--bound:#ff8a4c;--forward:#456f9e;--backward:#6ea8ff;--state:#eda94f;--weights:#3cc2b2;
---gradient:#b98be0;--tensor:#8b949e;--update:#7cc455;--verify:#5b7d40;--control:#ff8a4c}}
+--gradient:#b98be0;--activations:#8b949e;--update:#7cc455;--checksum:#5b7d40;--control:#ff8a4c}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:1080px;margin:0 auto;padding:28px 20px 48px}
@@ -26,7 +26,7 @@ svg{display:block;width:100%;height:auto}
 .line{fill:none;stroke:var(--accent);stroke-width:1.6;stroke-linejoin:round}.dot{fill:var(--accent)}
 .hop{stroke:none}.hop:hover{stroke:var(--ink);stroke-width:1}
 .forward{fill:var(--forward)}.backward{fill:var(--backward)}.state{fill:var(--state)}.weights{fill:var(--weights)}
-.gradient{fill:var(--gradient)}.tensor{fill:var(--tensor)}.update{fill:var(--update)}.verify{fill:var(--verify)}
+.gradient{fill:var(--gradient)}.activations{fill:var(--activations)}.update{fill:var(--update)}.checksum{fill:var(--checksum)}
 .control{fill:var(--control)}
 .legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin-bottom:10px;font-size:13px;color:var(--quiet)}
 .legend span{display:inline-flex;align-items:center;gap:6px}.legend svg{width:12px;height:12px}

@@ -17,19 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a hop's name says it moves or does: decides its colour.
-std::string kind_of(const std::string& name) {
-  const auto has = [&](const char* word) { return name.find(word) != std::string::npos; };
-  if (name.starts_with("compute")) return has("backward") ? "backward" : "forward";
-  if (name.starts_with("update")) return "update";
-  if (name.starts_with("verify")) return "verify";
-  if (has(" tensor ")) return "tensor";
-  if (has(" state ")) return "state";
-  if (has(" weights ")) return "weights";
-  if (has(" gradient ") || name.starts_with("close")) return "gradient";
-  return "control";
-}
-
 // A lane has as many threads as it had hops at once, named "read", "read 2", ...
 std::map<int, size_t> lanes_of_threads(const Json& trace) {
   std::map<int, size_t> lanes;
@@ -63,7 +50,7 @@ Timeline timeline_of(const Json& trace) {
     const double begin_ms = (hop->at("ts").get<double>() - begin_us) / 1e3;
     const double end_ms = begin_ms + hop->at("dur").get<double>() / 1e3;
     timeline.rows[lanes.at(hop->at("tid").get<int>())].bars.push_back(
-        {.begin_ms = begin_ms, .end_ms = end_ms, .kind = kind_of(name), .words = name});
+        {.begin_ms = begin_ms, .end_ms = end_ms, .kind = hop->value("cat", "control"), .words = name});
     timeline.ms = std::max(timeline.ms, end_ms);
   }
   return timeline;

@@ -250,7 +250,7 @@ std::string timeline_chart(const std::vector<TimelineRow>& rows, double total_ms
       fmt::format_to(out,
                      "<rect class=\"hop {}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">"
                      "<title>{}: {:.2f} to {:.2f} ms</title></rect>",
-                     bars[i].kind, left, top + each * line[i], width, std::max(0.5, each - 0.5),
+                     html_escaped(bars[i].kind), left, top + each * line[i], width, std::max(0.5, each - 0.5),
                      html_escaped(bars[i].words), bars[i].begin_ms, bars[i].end_ms);
     }
   }

@@ -20,7 +20,7 @@ constexpr int kThreadsOfRow = 10'000;  // a row's threads have neighbouring numb
 constexpr int kProcess = 1;
 int number_of(int row, int thread) { return 1 + row * kThreadsOfRow + thread; }
 
-constexpr std::string_view kBegin = "{\"traceEvents\":[\n";
+constexpr std::string_view kBegin = "{\"traceEvents\":[\n", kEnd = "\n]}\n";
 
 // Or is empty.
 bool begins_as_a_trace(const std::string& path) {
@@ -55,16 +55,12 @@ TraceWriter::TraceWriter(const std::string& path) : path_(path) {
     throw ConfigError(path + ": a file is there that is no trace: name another one for the trace");
   }
   is_new_ = !std::filesystem::exists(path, error);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  file_ = file < 0 ? nullptr : ::fdopen(file, "w");
-  if (file_ == nullptr) {
-    const int error_number = errno;
-    if (file >= 0) ::close(file);
-    throw IoError({.action = "open",
-                   .path = path,
-                   .error_number = error_number,
-                   .advice = "name a trace file that can be written"});
+  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) {
+    throw IoError(
+        {.action = "open", .path = path, .error_number = errno, .advice = "name a trace file that can be written"});
   }
+  is_file_ = std::filesystem::is_regular_file(path, error);
 }
 
 TraceWriter::~TraceWriter() {
@@ -75,17 +71,36 @@ TraceWriter::~TraceWriter() {
   }
 }
 
+// At the end of what is written, over what ended the JSON there.
 void TraceWriter::write(std::string_view text) {
-  if (file_ == nullptr || error_number_ != 0) return;
-  errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), file_) != text.size()) error_number_ = errno != 0 ? errno : EIO;
+  int64_t at = written_bytes_;
+  while (!text.empty() && error_number_ == 0) {
+    const ssize_t written =
+        is_file_ ? ::pwrite(file_, text.data(), text.size(), at) : ::write(file_, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      error_number_ = written < 0 ? errno : EIO;
+      return;
+    }
+    text.remove_prefix(static_cast<size_t>(written));
+    at += written;
+  }
 }
 
-void TraceWriter::write_record(std::string_view record) {
-  if (first_ && file_ != nullptr && ::ftruncate(::fileno(file_), 0) != 0 && errno != EINVAL) error_number_ = errno;
-  write(first_ ? kBegin : ",\n");
+void TraceWriter::flush() {
+  if (file_ < 0 || added_.empty()) return;
+  if (written_bytes_ == 0 && is_file_ && ::ftruncate(file_, 0) != 0) error_number_ = errno;
+  const size_t bytes = added_.size();
+  if (is_file_) added_ += kEnd;
+  write(added_);
+  written_bytes_ += static_cast<int64_t>(bytes);
+  added_.clear();
+}
+
+void TraceWriter::add(std::string_view record) {
+  added_ += first_ ? kBegin : ",\n";
+  added_ += record;
   first_ = false;
-  write(record);
 }
 
 void TraceWriter::name_row(int row, std::string_view name) {
@@ -101,8 +116,8 @@ TraceWriter::Row& TraceWriter::row_at(int row) {
 
 void TraceWriter::name_thread(int row, int thread) {
   const std::string number = thread == 0 ? "" : fmt::format(" {}", thread + 1);
-  write_record(fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}{}"}}}})",
-                           kProcess, number_of(row, thread), row_at(row).name, number));
+  add(fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"{}{}"}}}})", kProcess,
+                  number_of(row, thread), row_at(row).name, number));
 }
 
 int TraceWriter::free_thread(int row, int64_t begin_ns) {
@@ -117,21 +132,21 @@ int TraceWriter::free_thread(int row, int64_t begin_ns) {
   return thread;
 }
 
-void TraceWriter::event(int row, std::string_view name, int64_t begin_ns, int64_t end_ns) {
+void TraceWriter::event(int row, const TraceLabel& label, int64_t begin_ns, int64_t end_ns) {
   const int thread = free_thread(row, begin_ns);
   row_at(row).end_ns[static_cast<size_t>(thread)] = end_ns;
   // The format counts in microseconds.
-  write_record(fmt::format(R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})", escaped(name),
-                           kProcess, number_of(row, thread), static_cast<double>(begin_ns) / 1e3,
-                           static_cast<double>(end_ns - begin_ns) / 1e3));
+  add(fmt::format(R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
+                  escaped(label.name), label.category, kProcess, number_of(row, thread),
+                  static_cast<double>(begin_ns) / 1e3, static_cast<double>(end_ns - begin_ns) / 1e3));
 }
 
 void TraceWriter::close() {
-  if (file_ == nullptr) return;
-  if (!first_) write("\n]}\n");
-  errno = 0;
-  if (std::fclose(file_) != 0 && error_number_ == 0) error_number_ = errno != 0 ? errno : EIO;
-  file_ = nullptr;
+  if (file_ < 0) return;
+  flush();
+  if (!first_ && !is_file_) write(kEnd);
+  if (::close(file_) != 0 && error_number_ == 0) error_number_ = errno;
+  file_ = -1;
   if (first_ && is_new_) ::unlink(path_.c_str());
   if (error_number_ != 0) {
     throw IoError(

@@ -3,18 +3,23 @@
 // Not thread-safe: one thread at a time.
 #pragma once
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace sluice {
 
+// What a hop is called, and what it moves or does ("cat" in the file: viewers tell events apart by it).
+struct TraceLabel {
+  std::string name;
+  std::string_view category;
+};
+
 class TraceWriter {
  public:
   // Throws ConfigError where another file is, IoError when the file cannot be created. A trace that is there is
-  // replaced as the first row is named: whoever is refused before that leaves it as it was. The file is valid JSON
-  // after the destructor (or close()); one that was made here is gone again where no row was named.
+  // replaced by the first flush: whoever is refused before that leaves it as it was. One that was made here is gone
+  // again where nothing was ever named.
   explicit TraceWriter(const std::string& path);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
@@ -22,10 +27,13 @@ class TraceWriter {
 
   // Names a row. Call once a lane before its first event.
   void name_row(int row, std::string_view name);
-  // Times in nanoseconds from any fixed origin; a row's events come in the order in which they begin. `name` is escaped
-  // here.
-  void event(int row, std::string_view name, int64_t begin_ns, int64_t end_ns);
-  // Throws IoError if anything of the trace could not be written.
+  // Times in nanoseconds from any fixed origin; a row's events come in the order in which they begin. The name is
+  // escaped here.
+  void event(int row, const TraceLabel& label, int64_t begin_ns, int64_t end_ns);
+  // Writes what has been added: a file is valid JSON then, also when the process is killed later. What cannot be
+  // written is told by close().
+  void flush();
+  // Flushes. Throws IoError if anything of the trace could not be written.
   void close();
 
  private:
@@ -37,14 +45,16 @@ class TraceWriter {
   Row& row_at(int row);
   int free_thread(int row, int64_t begin_ns);
   void name_thread(int row, int thread);
+  void add(std::string_view record);
   void write(std::string_view text);
-  void write_record(std::string_view record);
 
-  std::FILE* file_ = nullptr;
+  int file_ = -1;
   std::string path_;
   std::vector<Row> rows_;
-  bool first_ = true, is_new_ = false;
-  int error_number_ = 0;  // of the first write that failed
+  std::string added_;                                     // since the last flush
+  bool first_ = true, is_new_ = false, is_file_ = false;  // the last: no pipe, no device
+  int64_t written_bytes_ = 0;                             // without what ends the JSON
+  int error_number_ = 0;                                  // of the first write that failed
 };
 
 }  // namespace sluice

@@ -113,7 +113,7 @@ class Engine::Impl final : public LaneWork {
   void starting(const Hop& hop) override;
   void start_update(int hop_number, const Hop& hop) override;
   const StepState& commit_state() override { return captured; }
-  std::string hop_name(const Hop& hop) const override;
+  TraceLabel hop_label(const Hop& hop) const override;
   static void update_task(void* self, int hop);
   std::span<const std::byte> bytes_of(const Hop& hop) const;  // in host memory
   void verify_scratch(const Hop& hop) const;

@@ -73,12 +73,13 @@ void Engine::Impl::starting(const Hop& hop) {
 }
 
 // A chunk's hops serve every visit of its partition: they are named by the first.
-std::string Engine::Impl::hop_name(const Hop& hop) const {
+TraceLabel Engine::Impl::hop_label(const Hop& hop) const {
   int visit = hop.visit;
   if (visit < 0 && hop.index >= 0) visit = uses.first_visit[plan.geometry.chunks()[hop.index].partition];
   std::string name = Program::describe(hop, visit >= 0 ? model.visits[visit].name : "");
-  if (hop.verb != Verb::kCompute) return name;
-  return name + (unit->turns[hop.operands].pass == Pass::kBackward ? " backward" : " forward");
+  if (hop.verb != Verb::kCompute) return {std::move(name), Program::category(hop)};
+  const std::string_view pass = unit->turns[hop.operands].pass == Pass::kBackward ? "backward" : "forward";
+  return {fmt::format("{} {}", name, pass), pass};
 }
 
 void Engine::Impl::start_update(int hop_number, const Hop& hop) {

@@ -42,8 +42,8 @@ class LaneWork {
   virtual void start_update(int hop_number, const Hop& hop) = 0;
   // What the commit hop commits.
   virtual const StepState& commit_state() = 0;
-  // For people: "swap_in h.3 state 12".
-  virtual std::string hop_name(const Hop& hop) const = 0;
+  // For people: "swap_in h.3 state 12", of "state".
+  virtual TraceLabel hop_label(const Hop& hop) const = 0;
 };
 
 // How many of a lane's hops may be in flight at once; `update_hops` is the update lane's (Executor::Parts). Compute

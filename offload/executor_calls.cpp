@@ -137,8 +137,9 @@ void Executor::write_trace(TraceWriter& to) const {
   }
   std::ranges::stable_sort(ran, {}, [this](int hop) { return begin_ns_[hop]; });
   for (const int hop : ran) {
-    to.event(static_cast<int>(hops[hop].lane()), parts_.work->hop_name(hops[hop]), begin_ns_[hop], end_ns_[hop]);
+    to.event(static_cast<int>(hops[hop].lane()), parts_.work->hop_label(hops[hop]), begin_ns_[hop], end_ns_[hop]);
   }
+  to.flush();
 }
 
 }  // namespace sluice

@@ -68,6 +68,25 @@ int64_t Program::memory_bytes() const {
   return bytes;
 }
 
+std::string_view Program::category(const Hop& hop) {
+  switch (hop.verb) {
+    case Verb::kCompute:
+      return "compute";
+    case Verb::kUpdate:
+      return "update";
+    case Verb::kVerify:
+    case Verb::kSeal:
+      return "checksum";
+    case Verb::kClose:
+      return "gradient";
+    case Verb::kClip:
+    case Verb::kCommit:
+      return "control";
+    default:
+      return name_of(hop.group);
+  }
+}
+
 std::string Program::describe(const Hop& hop, std::string_view visit_name) {
   switch (hop.verb) {
     case Verb::kCompute:

@@ -92,6 +92,8 @@ class Program {
   int64_t memory_bytes() const;
   // "swap_in h.3 state 12", "compute h.3 #1": `visit_name` is the visit's.
   static std::string describe(const Hop& hop, std::string_view visit_name);
+  // What it moves or does: "state", "weights", "gradient", "activations", "compute", "update", "checksum", "control".
+  static std::string_view category(const Hop& hop);
 
  private:
   static constexpr size_t kFirstHops = 512;  // that there is room for from the first one on

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <thread>
 
 #include "core/errors.h"
 #include "tests/fakes/temp_folder.h"
@@ -30,27 +33,28 @@ class Trace : public testing::Test {
 TEST_F(Trace, names_rows_and_counts_in_microseconds) {
   TraceWriter trace(path());
   trace.name_row(2, "nvme read");
-  trace.event(2, "swap_in h.0", 1500, 4750);
+  trace.event(2, {"swap_in h.0", "state"}, 1500, 4750);
   trace.close();
   EXPECT_EQ(text(),
             "{\"traceEvents\":[\n"
             R"({"name":"thread_name","ph":"M","pid":1,"tid":20001,"args":{"name":"nvme read"}},)"
             "\n"
-            R"({"name":"swap_in h.0","ph":"X","pid":1,"tid":20001,"ts":1.500,"dur":3.250})"
+            R"({"name":"swap_in h.0","cat":"state","ph":"X","pid":1,"tid":20001,"ts":1.500,"dur":3.250})"
             "\n]}\n");
 }
 
 TEST_F(Trace, has_a_thread_for_each_event_that_a_row_has_at_once) {
   TraceWriter trace(path());
   trace.name_row(1, "read");
-  trace.event(1, "a", 1000, 4000);
-  trace.event(1, "b", 2000, 3000);
-  trace.event(1, "c", 3000, 5000);
-  trace.event(1, "d", 4000, 6000);
+  trace.event(1, {"a", "as"}, 1000, 4000);
+  trace.event(1, {"b", "bs"}, 2000, 3000);
+  trace.event(1, {"c", "cs"}, 3000, 5000);
+  trace.event(1, {"d", "ds"}, 4000, 6000);
   trace.close();
   EXPECT_THAT(text(), testing::HasSubstr(R"("tid":10002,"args":{"name":"read 2"}})"));
-  for (const char* event : {R"("a","ph":"X","pid":1,"tid":10001,)", R"("b","ph":"X","pid":1,"tid":10002,)",
-                            R"("c","ph":"X","pid":1,"tid":10002,)", R"("d","ph":"X","pid":1,"tid":10001,)"}) {
+  for (const char* event :
+       {R"("a","cat":"as","ph":"X","pid":1,"tid":10001,)", R"("b","cat":"bs","ph":"X","pid":1,"tid":10002,)",
+        R"("c","cat":"cs","ph":"X","pid":1,"tid":10002,)", R"("d","cat":"ds","ph":"X","pid":1,"tid":10001,)"}) {
     EXPECT_THAT(text(), testing::HasSubstr(event));
   }
   EXPECT_THAT(text(), testing::Not(testing::HasSubstr("read 3")));
@@ -59,7 +63,7 @@ TEST_F(Trace, has_a_thread_for_each_event_that_a_row_has_at_once) {
 TEST_F(Trace, keeps_nanoseconds_far_from_the_origin) {
   {
     TraceWriter trace(path());
-    trace.event(0, "update", 86'400'000'000'123, 86'400'000'000'124);
+    trace.event(0, {"update", "updates"}, 86'400'000'000'123, 86'400'000'000'124);
   }
   EXPECT_THAT(text(), testing::HasSubstr(R"("ts":86400000000.123,"dur":0.001)"));
 }
@@ -72,11 +76,42 @@ TEST_F(Trace, is_whole_after_the_destructor_even_without_events) {
   EXPECT_THAT(text(), testing::AllOf(testing::StartsWith("{\"traceEvents\":[\n"), testing::EndsWith("\n]}\n")));
 }
 
+// As of a run that is killed between steps: every flush ends the JSON, and what follows goes over that end.
+TEST_F(Trace, is_whole_after_every_flush) {
+  TraceWriter trace(path());
+  trace.event(0, {"a", "state"}, 1, 2);
+  trace.flush();
+  const std::string one = text();
+  EXPECT_THAT(one, testing::EndsWith("}\n]}\n"));
+  trace.flush();
+  EXPECT_EQ(text(), one);
+  trace.event(0, {"b", "state"}, 2, 3);
+  EXPECT_EQ(text(), one);
+  trace.flush();
+  EXPECT_THAT(text(), testing::AllOf(testing::StartsWith(one.substr(0, one.size() - 4) + ",\n{\"name\":\"b\""),
+                                     testing::EndsWith("}\n]}\n")));
+}
+
+TEST_F(Trace, into_a_pipe_ends_once) {
+  ASSERT_EQ(::mkfifo(path().c_str(), 0600), 0);
+  std::string read;
+  std::jthread reader([&] { read = text(); });
+  {
+    TraceWriter trace(path());
+    trace.event(0, {"a", "state"}, 1, 2);
+    trace.flush();
+    trace.event(0, {"b", "state"}, 2, 3);
+  }
+  reader.join();
+  EXPECT_THAT(read, testing::AllOf(testing::StartsWith("{\"traceEvents\":[\n"), testing::EndsWith("}\n]}\n")));
+  EXPECT_EQ(read.find("]}"), read.rfind("]}"));
+}
+
 // As of a run that is refused before it begins.
 TEST_F(Trace, in_which_nothing_was_named_leaves_the_one_before_as_it_was) {
   { TraceWriter trace(path()); }
   EXPECT_EQ(text(), "");
-  TraceWriter(path()).event(0, "update", 1, 2);
+  TraceWriter(path()).event(0, {"update", "updates"}, 1, 2);
   const std::string before = text();
   { TraceWriter trace(path()); }
   EXPECT_EQ(text(), before);
@@ -108,7 +143,7 @@ TEST_F(Trace, in_a_folder_that_is_not_there_is_refused_with_the_path) {
 TEST_F(Trace, replaces_a_trace_and_nothing_else) {
   for (const std::string before : {"", "{\"traceEvents\":[\n{}\n]}\n"}) {
     std::ofstream(path()) << before;
-    TraceWriter(path()).event(0, "update", 1, 2);
+    TraceWriter(path()).event(0, {"update", "updates"}, 1, 2);
     EXPECT_THAT(text(), testing::HasSubstr("update"));
   }
   for (const std::string before : {"{\"model\": {}}", "{"}) {
@@ -120,7 +155,7 @@ TEST_F(Trace, replaces_a_trace_and_nothing_else) {
 
 TEST_F(Trace, on_a_full_drive_says_so_when_it_is_closed) {
   TraceWriter trace("/dev/full");
-  for (int i = 0; i < 1000; ++i) trace.event(0, "update", i, i + 1);
+  for (int i = 0; i < 1000; ++i) trace.event(0, {"update", "updates"}, i, i + 1);
   try {
     trace.close();
     FAIL();

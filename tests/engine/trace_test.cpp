@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tests/engine/engine_fixture.h"
 
@@ -122,7 +123,7 @@ class Traces : public ::testing::Test {
   }
   // The hops of the trace, by row.
   struct Event {
-    std::string name;
+    std::string name, category;
     double begin_us, end_us;
   };
   std::map<std::string, std::vector<Event>> rows() const {
@@ -146,7 +147,7 @@ class Traces : public ::testing::Test {
       EXPECT_GE(begin, ends[event["tid"]] - 0.0005) << event["name"];  // microseconds, rounded to nanoseconds
       ends[event["tid"]] = end;
       const std::string& name = names.at(event["tid"]);  // "read", "read 2"
-      rows[name.substr(0, name.find(' '))].push_back({event["name"], begin, end});
+      rows[name.substr(0, name.find(' '))].push_back({event["name"], event["cat"], begin, end});
     }
     EXPECT_EQ(rows.size(), 6u);
     return rows;
@@ -233,6 +234,27 @@ TEST_F(Traces, that_cannot_be_written_whole_say_so_when_they_are_closed_and_harm
     }
     EXPECT_THROW(engine.close_trace(), IoError);
     EXPECT_NO_THROW(engine.close_trace()) << "said once";
+  }
+}
+
+// As of a run that is killed.
+TEST_F(Traces, are_whole_after_every_step_and_say_what_hops_move_and_do) {
+  Engine engine(model_, options_, toy_source());
+  step(engine);  // the first has nothing to write
+  size_t hops = 0;
+  for (int i = 0; i < 3; ++i) {
+    step(engine);
+    const auto by_row = rows();
+    const size_t before = std::exchange(hops, by_row.at("read").size() + by_row.at("compute").size());
+    EXPECT_GT(hops, before);
+    for (const Event& event : by_row.at("compute")) {
+      EXPECT_EQ(event.category, event.name.ends_with("backward")  ? "backward"
+                                : event.name.ends_with("forward") ? "forward"
+                                : event.name.starts_with("close") ? "gradient"
+                                                                  : "control")
+          << event.name;
+    }
+    for (const Event& event : by_row.at("read")) EXPECT_THAT(event.name, ::testing::HasSubstr(" " + event.category + " "));
   }
 }
 

@@ -150,7 +150,7 @@ class Executors : public testing::Test, public LaneWork {
   void starting(const Hop&) override {}
   void start_update(int hop, const Hop&) override { updates_.start(hop); }
   const StepState& commit_state() override { return state_; }
-  std::string hop_name(const Hop&) const override { return "hop"; }
+  TraceLabel hop_label(const Hop&) const override { return {"hop", "work"}; }
 
   TempFolder folder_;
   TestRun run_of_store_;
