@@ -254,7 +254,8 @@ TEST_F(Traces, are_whole_after_every_step_and_say_what_hops_move_and_do) {
                                                                   : "control")
           << event.name;
     }
-    for (const Event& event : by_row.at("read")) EXPECT_THAT(event.name, ::testing::HasSubstr(" " + event.category + " "));
+    for (const Event& event : by_row.at("read"))
+      EXPECT_THAT(event.name, ::testing::HasSubstr(" " + event.category + " "));
   }
 }
 
