@@ -106,15 +106,21 @@ bool were_undone(const StepFigures& figures) {
   return 2 * figures.wrong_steps > figures.measured_steps && figures.passes == 1;
 }
 
+std::string skipped_words(const StepFigures& figures) {
+  if (figures.skipped_steps == 0) return "";
+  return fmt::format(", skipped (a gradient was not finite, nothing was updated) in {} of {}", figures.skipped_steps,
+                     figures.measured_steps);
+}
+
 std::string figures_text(const Measured& measured) {
   const StepFigures& figures = measured.figures;
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out,
-                 "step         {:9.1f} ms  median of {}{} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}{}\n",
-                 figures.step_ms, figures.steps_ms.size(), interval_words(figures), figures.steps_ms.front(),
-                 figures.steps_ms.back(), figures.grad_norm, figures.clipped_steps,
-                 figures.passes == 2 ? ", so steps run twice and all below counts twice" : "");
+  fmt::format_to(
+      out, "step         {:9.1f} ms  median of {}{} ({:.1f} to {:.1f}); gradient norm {:.3g}, clipped in {}{}{}\n",
+      figures.step_ms, figures.steps_ms.size(), interval_words(figures), figures.steps_ms.front(),
+      figures.steps_ms.back(), figures.grad_norm, figures.clipped_steps, skipped_words(figures),
+      figures.passes == 2 ? ", so steps run twice and all below counts twice" : "");
   fmt::format_to(out,
                  "             {:9.0f} tokens/s, {:.3f} TFLOP/s; while nothing is computed:", measured.tokens_per_s,
                  measured.tflop_per_s);
@@ -158,6 +164,9 @@ Json figures_json(const Measured& measured) {
   json["tokens_per_s"] = measured.tokens_per_s;
   json["tflop_per_s"] = measured.tflop_per_s;
   for (const auto& [lane, ms] : exposed_ms(figures)) json["exposed_ms"][std::string(lane)] = ms;
+  json["measured_steps"] = figures.measured_steps;
+  json["clipped_steps"] = figures.clipped_steps;
+  json["skipped_steps"] = figures.skipped_steps;
   return json;
 }
 

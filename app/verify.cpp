@@ -29,7 +29,10 @@ constexpr int kDepth = 32;
         fmt::format("{} is empty: the store's creation was cut off, or it was emptied; bring it back, or "
                     "begin again with --overwrite",
                     file.string()));
-  throw CorruptionError(fmt::format("{}: neither copy of the store's header is whole", folder.string()));
+  throw CorruptionError(fmt::format(
+      "{}: neither copy of the store's header is whole, in its first blocks: bring the file back, or begin again with "
+      "--overwrite",
+      file.string()));
 }
 
 std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log) {

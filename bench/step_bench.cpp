@@ -53,7 +53,11 @@ class StepBench {
       ++figures_.measured_steps;
       if (end_.speculated != Speculated::kNone) ++figures_.early_steps;
       if (end_.speculated == Speculated::kWrong) ++figures_.wrong_steps;
-      if (options_.max_norm > 0 && figures_.grad_norm > options_.max_norm) ++figures_.clipped_steps;
+      if (end_.skipped) {
+        ++figures_.skipped_steps;
+      } else if (options_.max_norm > 0 && end_.grad_norm > options_.max_norm) {
+        ++figures_.clipped_steps;
+      }
     }
     figures_.steps_ms.push_back(ms.mean(interval));
     for (size_t lane = 0; lane < kLaneCount; ++lane) {
@@ -65,7 +69,7 @@ class StepBench {
     if (bench_.between) bench_.between();
     const int64_t begin = now_ns();
     end_ = engine_.train_step(bench_.learning_rate, compute_);
-    figures_.grad_norm = end_.grad_norm;
+    if (!end_.skipped) figures_.grad_norm = end_.grad_norm;
     return static_cast<double>(now_ns() - begin) / 1e6;
   }
 

@@ -42,8 +42,9 @@ struct StepFigures {
   std::array<ReplayFigure, kLaneGroupCount> replays;
   LaneGroup binding = LaneGroup::kCompute;  // the longest replay
   double overlap_efficiency = 0;            // longest replay / step
-  double grad_norm = 0;                     // of the last step
+  double grad_norm = 0;                     // of the last step that was not skipped; 0: there is none
   int clipped_steps = 0;                    // of the measured ones
+  int skipped_steps = 0;                    // of them: a gradient was not finite, nothing was updated
   int early_steps = 0;                      // of them: with updates in the backward
   int wrong_steps = 0;                      // of them: whose early updates were undone
   int passes = 1;                           // 2: most steps ran again (UpdateMode::kReplay); replays count twice

@@ -152,6 +152,12 @@ std::string order_of(const DrivePlace& place) {
                      unnamed > 0 ? fmt::format(" and {} more, whose names are not kept", unnamed) : "", kNamesFolders);
 }
 
+void refuse_wrong_place(const std::string& path, const DrivePlace& place, int given) {
+  if (place.drive == given) return;
+  throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive {}: {}", path, place.drive, given,
+                                order_of(place)));
+}
+
 // The first drive's header. nullopt: the store's creation was cut off.
 std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string& path, const StoreIdentity& identity) {
   IdentityCopies copies = reader.header();
@@ -180,10 +186,7 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
                     "folder {}, or {}",
                     path, fmt::join(differ, "; "), kNamesFolders, kStartOver));
   }
-  if (copies.header.place.drive != 0) {
-    throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive 0: {}", path,
-                                  copies.header.place.drive, order_of(copies.header.place)));
-  }
+  refuse_wrong_place(path, copies.header.place, 0);
   // The other drives' headers are durable before the first superblock is written.
   const size_t drives = copies.header.place.weights.size();
   if (drives > 1 && reader.has_no_steps(identity)) return std::nullopt;
@@ -204,27 +207,28 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
   const IdentityCopies copies = reader.header();
   if (copies.state == HeaderState::kContradictory) refuse_contradiction(path);
   if (copies.state == HeaderState::kDamaged) refuse_damage(path);
+  if (copies.state == HeaderState::kBlank) refuse_emptied(path);  // the first drive's steps were committed to it, too
   const DrivePlace& place = copies.header.place;
   if (copies.state != HeaderState::kValid || place.store != first.store) {
     throw ConfigError(fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or {}", path,
                                   number, options.folder.string(), order_of(first), kStartOver));
   }
-  if (place.drive == number) return reader.add_damaged(copies, number, opened.damaged);
-  throw ConfigError(fmt::format("{} is drive {} of the store, and was given as drive {}: {}", path, place.drive, number,
-                                order_of(first)));
+  refuse_wrong_place(path, place, number);
+  reader.add_damaged(copies, number, opened.damaged);
 }
 
 Drive::Access access_of(const StoreOptions& options) {
   return options.access == StoreOptions::Access::kWrite ? Drive::Access::kWrite : Drive::Access::kWriteIfItMay;
 }
 
-// What cannot be read may be one.
-bool is_no_store(const StoreOptions& options, const std::filesystem::path& path) {
+// Refuses what is given as a further drive and is none. What cannot be read may be one.
+void check_without_first(const StoreOptions& options, const std::filesystem::path& path, int number) {
   try {
     const Drive drive = Drive::open(path, Drive::Access::kWriteIfItMay);
-    return BlockReader(options, drive).header().state == HeaderState::kForeign;
+    const IdentityCopies copies = BlockReader(options, drive).header();
+    if (copies.state == HeaderState::kForeign) refuse_foreign(path.string());
+    if (copies.state == HeaderState::kValid) refuse_wrong_place(path.string(), copies.header.place, number);
   } catch (const IoError&) {
-    return false;
   }
 }
 
@@ -238,7 +242,7 @@ Drive open_first(const StoreOptions& options, const std::vector<std::filesystem:
                    .error_number = ENOENT,
                    .advice = "no store is there, or not any more: RecordStore::create() makes one"});
   }
-  if (is_no_store(options, *other)) refuse_foreign(other->string());
+  check_without_first(options, *other, static_cast<int>(other - paths.begin()));
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
                   "drive back, or {}",

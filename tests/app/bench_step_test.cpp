@@ -36,9 +36,10 @@ TEST_F(BenchStepTest, json_has_its_keys_and_they_agree) {
   const Ended ended = bench({"--json", "--compute-ms-per-visit", "2", "--rounds", "1", "--steps", "2"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const auto json = ordered_json_of(ended.out);
-  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"step_ms", "replay_ms", "replay_percent_of_ceiling",
-                                                     "overlap_efficiency", "binding_lane", "predicted_step_ms",
-                                                     "tokens_per_s", "tflop_per_s", "exposed_ms"}));
+  EXPECT_EQ(keys_of(json),
+            (std::vector<std::string>{"step_ms", "replay_ms", "replay_percent_of_ceiling", "overlap_efficiency",
+                                      "binding_lane", "predicted_step_ms", "tokens_per_s", "tflop_per_s", "exposed_ms",
+                                      "measured_steps", "clipped_steps", "skipped_steps"}));
   double longest = 0;
   for (const auto& [resource, ms] : json["replay_ms"].items()) longest = std::max(longest, ms.get<double>());
   EXPECT_EQ(json["replay_ms"].size(), 4u);
@@ -115,6 +116,25 @@ TEST_F(BenchStepTest, the_clip_engages_in_fp16_whatever_the_loss_scale) {
   const Ended ended = bench({"--rounds", "1", "--steps", "2", "--compute-ms-per-visit", "0", "--set",
                              "gradient_clipping=0.01", "--set", "bf16.enabled=false", "--set", "fp16.enabled=true"});
   EXPECT_THAT(ended.out, testing::ContainsRegex("gradient norm 0\\.[0-9]+, clipped in 2")) << ended.err;
+}
+
+TEST_F(BenchStepTest, of_skipped_steps_says_so_and_does_not_count_them_as_clipped) {
+  const std::vector<std::string> overflowing = {"--rounds", "1",
+                                                "--steps",  "2",
+                                                "--set",    "bf16.enabled=false",
+                                                "--set",    "fp16.enabled=true",
+                                                "--set",    "fp16.initial_scale_power=30",
+                                                "--set",    "fp16.hysteresis=1",
+                                                "--set",    "sluice.update=deferred"};
+  EXPECT_THAT(bench(overflowing).out,
+              testing::HasSubstr("clipped in 0, skipped (a gradient was not finite, nothing was "
+                                 "updated) in 2 of 2"));
+  std::vector<std::string> as_json = overflowing;
+  as_json.push_back("--json");
+  const Json json = json_of(bench(as_json).out);
+  EXPECT_EQ(json["measured_steps"], 2);
+  EXPECT_EQ(json["skipped_steps"], 2);
+  EXPECT_EQ(json["clipped_steps"], 0);
 }
 
 TEST_F(BenchStepTest, of_early_updates_that_are_undone_predicts_nothing_and_says_so) {

@@ -104,6 +104,10 @@ TEST_F(DriveTest, with_something_else_in_the_stores_place_is_named_for_what_it_i
   const Ended empty = sluice(verify);
   EXPECT_EQ(empty.exit_code, 1);
   EXPECT_THAT(empty.err, AllOf(HasSubstr(store.string() + " is empty"), HasSubstr("--overwrite")));
+  fs::resize_file(store, 1 << 20);  // zeros
+  const Ended zeros = sluice(verify);
+  EXPECT_EQ(zeros.exit_code, 1);
+  EXPECT_THAT(zeros.err, AllOf(HasSubstr(store.string() + ": neither copy"), HasSubstr("--overwrite")));
   fs::remove(store);
   fs::create_directory(store);
   const Ended folder = sluice(verify);

@@ -323,7 +323,8 @@ TEST_F(RefusalsTest, what_is_replaced_and_what_stays_behind_is_told) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err,
               HasSubstr(file("b") + ": the store there is to be replaced; it belongs to no run in " + file("one")));
-  EXPECT_THAT(ended.err, HasSubstr(file("a/sluice-0.swap") + ": the store of the run that is replaced stays there"));
+  EXPECT_THAT(ended.err, HasSubstr(file("a/sluice-0.swap") +
+                                   ": the store of the run that is replaced stays there; once the new run has begun"));
 }
 
 // As of `| tee log`, which Ctrl-C ends before the run has committed its step.

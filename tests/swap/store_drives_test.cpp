@@ -237,6 +237,25 @@ TEST_P(StoreDrives, what_is_no_store_is_not_taken_for_a_drive_whose_first_is_mis
   EXPECT_THAT(refusal(options({1, 1})), HasSubstr("drive 0 of the store is missing"));
 }
 
+TEST_P(StoreDrives, a_further_drive_that_was_emptied_is_not_said_to_be_in_a_wrong_place) {
+  make_two();
+  fs::resize_file(file(1), 0);
+  EXPECT_THAT(
+      [this] {
+        open(options({1, 1}));
+      },
+      testing::ThrowsMessage<CorruptionError>(AllOf(HasSubstr(file(1).string()), HasSubstr("emptied"))));
+}
+
+TEST_P(StoreDrives, a_whole_store_is_not_taken_for_a_drive_whose_first_is_missing) {
+  create(options({1}));
+  fs::create_directories(folder(1));
+  fs::rename(file(0), file(1));
+  EXPECT_THAT(refusal(options({1, 1})),
+              AllOf(HasSubstr(file(1).string() + " is drive 0 of a store, and was given as drive 1"),
+                    HasSubstr("made with one folder")));
+}
+
 TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
   create(options({1, 1}));
   const uintmax_t bytes = fs::file_size(file(1));
