@@ -235,7 +235,8 @@ TEST_F(OpeningTest, a_run_that_lost_one_of_its_drives_to_another_one_takes_nothi
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"generate", "@first", "--prompt", "x", "--tokens", "1"}, {"checkpoint", "export", "@first", "@out"}})
     expect_refused(sluice(command), file("b") + words);
-  expect_refused(train("first", on_drives(a + "," + b, {"--resume"})), file("b") + words);
+  expect_refused(train("first", on_drives(a + "," + b, {"--resume"})),
+                 file("b") + words + " or put in the place of this run's drive, whose other drives are there");
   const auto trim = [&](const std::string& run) { return sluice({"checkpoint", "trim", "@" + run, "--yes"}); };
   expect_refused(trim("first"), file("b/sluice-0.swap") + words);
   EXPECT_THAT(trim("first").err, HasSubstr("what is left of this run's store: " + file("a/sluice-0.swap")));
