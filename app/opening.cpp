@@ -83,8 +83,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
       if (folder.copied_from({&before, 1})) continue;  // it is that run's
       say(log, LogLevel::kWarning,
           fmt::format("{}: the store of the run that is replaced stays there; once the new run has begun, remove it to "
-                      "have its "
-                      "room back",
+                      "have its room back",
                       store_path(before, 0).string()));
     }
   } catch (const Error& unknown) {  // no reason not to begin again

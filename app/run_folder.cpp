@@ -262,13 +262,13 @@ void RunFolder::remove_leftovers() const {
 void RunFolder::check_store(const std::vector<fs::path>& stores) const {
   const std::optional<uint64_t> own = store_number();
   if (!own) return;
-  const auto is_own = [&](const fs::path& store) { return RecordStore::store_number(store) == own; };
-  const std::string_view remedy = std::ranges::any_of(stores, is_own)
-                                      ? " or put in the place of this run's drive, whose other drives are there: put "
-                                        "that one back, or, where it is gone, begin"
-                                      : ": this run's own is gone; begin";
   for (const fs::path& store : stores) {
     if (RecordStore::store_number(store).value_or(*own) == *own) continue;
+    const auto is_own = [&](const fs::path& other) { return RecordStore::store_number(other) == own; };
+    const std::string_view remedy = std::ranges::any_of(stores, is_own)
+                                        ? " or put in the place of this run's drive, whose other drives are there: put "
+                                          "that one back, or, where it is gone, begin"
+                                        : ": this run's own is gone; begin";
     throw ConfigError(
         fmt::format("{}: the store in {} is another run's, begun there since{} it again with --overwrite "
                     "and a folder of its own (sluice.nvme)",
