@@ -118,6 +118,7 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "folder by hand",
                     command.folder, original->string(), joined(stores)));
   }
+  folder.refuse_if_elsewhere(stores);
   const std::vector<TrimmedStore> trimmed = trim_stores(stores, folder.store_number());
   for (const auto& [store, freed] : trimmed)
     console.print(fmt::format("{}: {} ({} bytes) given back", store.string(), format_bytes(freed), freed));

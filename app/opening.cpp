@@ -60,7 +60,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
   const bool run = holds == RunFolder::Holds::kRun;
   const auto is_its_own = [&](const fs::path& store) {
     const std::optional<uint64_t> own = folder.store_number(), number = RecordStore::store_number(store);
-    return run && own && number.value_or(*own) == *own;
+    return run && own && number.value_or(*own) == *own && !folder.has_gone_on_elsewhere({&store, 1});
   };
   for (const fs::path& store : stores) {
     if (find_store(store) == StoreExists::kNo) continue;
@@ -208,6 +208,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     check_resumed_store(*opening.before, folder, opening.stores());
     folder.check_store(opening.stores());
     check_no_copy(folder, opening.stores());
+    folder.refuse_if_elsewhere(opening.stores());
     take_over(opening, log);
   }
   return opening;

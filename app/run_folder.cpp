@@ -62,6 +62,16 @@ Json checksums_of(const SortedJson& file) {
 // Which store is a run's; no object where nothing is written down.
 SortedJson claim_in(const fs::path& file) { return SortedJson::parse(read_file(file).value_or(""), nullptr, false); }
 
+// Under which numbers the run has opened its store.
+std::vector<uint32_t> openers_in(const fs::path& file) {
+  const SortedJson claim = claim_in(file);
+  std::vector<uint32_t> openers;
+  for (const SortedJson& opener : claim.is_object() ? claim.value("openers", SortedJson()) : SortedJson()) {
+    if (opener.is_number_unsigned()) openers.push_back(opener.get<uint32_t>());
+  }
+  return openers;
+}
+
 std::string key_path(std::string pointer) {
   pointer.erase(0, 1);
   for (char& c : pointer) c = c == '/' ? '.' : c;
@@ -199,11 +209,13 @@ void RunFolder::save_would_help(const std::string& json) const {
 
 void RunFolder::forget() const { remove_file(config_file()); }
 
-void RunFolder::claim_store(const std::vector<fs::path>& stores) const {
+void RunFolder::claim_store(const std::vector<fs::path>& stores, uint32_t opener) const {
   const std::optional<uint64_t> number = RecordStore::store_number(stores.front());
   if (!number) return remove_file(store_number_file());  // the file has gone meanwhile: nothing will be committed to it
+  std::vector<uint32_t> openers = number == store_number() ? openers_in(store_number_file()) : std::vector<uint32_t>();
+  if (std::ranges::find(openers, opener) == openers.end()) openers.push_back(opener);
   PendingFile file(store_number_file());
-  const SortedJson claim = {{"number", *number}, {"run", fs::canonical(folder_).string()}};
+  const SortedJson claim = {{"number", *number}, {"openers", openers}, {"run", fs::canonical(folder_).string()}};
   // A link may lead to a folder whose name JSON cannot hold: such a run is taken for one that was moved.
   file.append(claim.dump(-1, ' ', false, SortedJson::error_handler_t::replace) + "\n");
   file.publish();
@@ -245,6 +257,23 @@ bool RunFolder::may_have_store_in(std::span<const fs::path> folders) const {
   } catch (const ConfigError&) {
     return find_store(folders) == StoreExists::kYes;
   }
+}
+
+// Where the store is an older one, from a backup, whoever was its last opener is known too.
+bool RunFolder::has_gone_on_elsewhere(std::span<const fs::path> stores) const {
+  const std::optional<uint64_t> own = store_number();
+  if (!own || RecordStore::store_number(stores.front()) != own) return false;
+  const uint32_t last = RecordStore::last_opener(stores.front()).value_or(0);
+  const std::vector<uint32_t> openers = openers_in(store_number_file());
+  return last != 0 && std::ranges::find(openers, last) == openers.end();
+}
+
+void RunFolder::refuse_if_elsewhere(std::span<const fs::path> stores) const {
+  if (!has_gone_on_elsewhere(stores)) return;
+  throw ConfigError(fmt::format(
+      "{}: the run has gone on in another folder, which has trained on the store in {} since (one of the two is a copy "
+      "of the other): use that one; where it is gone, remove {} to use this one, whose metrics end before that",
+      folder_.string(), joined(stores), store_number_file().string()));
 }
 
 void RunFolder::remove_leftovers() const {

@@ -69,14 +69,19 @@ class RunFolder {
   void save_would_help(const std::string& json) const;
   // The configuration of a run whose store has been replaced. Throws IoError.
   void forget() const;
-  // Writes down which store is the run's, and where the run is. Several runs may name one folder of a drive, one after
-  // the other.
-  void claim_store(const std::vector<std::filesystem::path>& stores) const;
+  // Writes down which store is the run's, where the run is, and the number under which this process opens it
+  // (StoreOptions::opener), beside those before: before it does, so that one which is killed knows its own. Several
+  // runs may name one folder of a drive, one after the other.
+  void claim_store(const std::vector<std::filesystem::path>& stores, uint32_t opener) const;
   std::optional<uint64_t> store_number() const;  // nullopt: nothing is written down
   // The run that this folder is a copy of, if a store in one of these folders is that run's: what was written down was
   // another folder's claim, and a run with that store is there still. Of a run that was moved nullopt, and so where the
   // other folder may not be looked into.
   std::optional<std::filesystem::path> copied_from(std::span<const std::filesystem::path> stores) const;
+  // Whether a run in another folder has opened the store to train on it since this one did: a copy of this folder, or
+  // the one that this is a copy of. The store tells, wherever that folder is now; where it does not, no.
+  bool has_gone_on_elsewhere(std::span<const std::filesystem::path> stores) const;
+  void refuse_if_elsewhere(std::span<const std::filesystem::path> stores) const;  // with a ConfigError
   // Of a folder that is locked: files that a process left which was killed as it put them in their places.
   void remove_leftovers() const;
   // Throws ConfigError where another store than that lies in any of its folders now.

@@ -221,7 +221,8 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   return options;
 }
 
-FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const std::string> overrides) {
+FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const std::string> overrides,
+                  const Log& log) {
   RunConfig config = folder.load(what, overrides);
   config.sluice.trace.clear();  // of the training
   config.model = without_folder(config.model);
@@ -231,11 +232,16 @@ FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const 
         fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), joined(stores)));
   }
   folder.check_store(stores);
+  try {
+    folder.refuse_if_elsewhere(stores);
+  } catch (const ConfigError& elsewhere) {  // reading takes nothing from either
+    say(log, LogLevel::kWarning, elsewhere.what());
+  }
   return {std::move(config), std::move(stores)};
 }
 
 OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides, const Log& log) {
-  auto [config, stores] = find_run(folder, RunFolder::For::kItsModel, overrides);
+  auto [config, stores] = find_run(folder, RunFolder::For::kItsModel, overrides, log);
   RunSetup setup = set_up(std::move(config), log);
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup, log).memory), stores, log);
   options.open = OpenMode::kOpen;

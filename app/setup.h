@@ -57,7 +57,7 @@ struct FoundRun {
   RunConfig config;
   std::vector<std::filesystem::path> stores;
 };
-FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const std::string> overrides);
+FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const std::string> overrides, const Log& log);
 
 // A finished or interrupted run, opened at its last committed step under its own budgets, with `overrides` of its
 // configuration. Throws ConfigError where there is nothing to open.

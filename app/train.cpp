@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <future>
+#include <random>
 
 #include "app/batches.h"
 #include "app/carried.h"
@@ -87,6 +88,7 @@ class Training {
   Console& console_;
   std::optional<MachineSpeeds> machine_;  // that --machine names
   Opening opening_;
+  const uint32_t opener_ = std::random_device()() | 1;  // of the store; odd: 0 is nobody
   MadeFolders folders_;  // of the run, its store and events: a refused run leaves none behind
   RunSetup setup_;
   std::optional<PlanOptions> plan_options_;
@@ -226,7 +228,9 @@ EngineOptions Training::options_of_engine() {
   options.accept_store = [this](const StepState& committed) {
     check_own_store(opening_, committed.step);
     check_carried(committed, carried(), folder(), console_.log());
+    folder().claim_store(opening_.stores(), opener_);
   };
+  options.store.opener = opener_;
   options.on_new_store = [this] { folder().forget(); };
   return options;
 }
@@ -276,7 +280,7 @@ void Training::begin_records() {
   config.sluice.chunk_elements = engine_->geometry().chunk_elements();
   config.sluice.commit_interval = engine_->plan().commit_interval;
   folder().remove_leftovers();
-  folder().claim_store(opening_.stores());
+  folder().claim_store(opening_.stores(), opener_);
   folder().save(config);
   first_step_ = engine_->step();
   metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_, console_.log());

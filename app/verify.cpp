@@ -36,7 +36,7 @@ constexpr int kDepth = 32;
 }
 
 std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log) {
-  auto [config, folders] = find_run(folder, RunFolder::For::kItsStore, {});
+  auto [config, folders] = find_run(folder, RunFolder::For::kItsStore, {}, log);
   check_each_drive(folders);
   const std::optional<StoreIdentity> found = RecordStore::identify(folders.front());
   if (!found) refuse_unknown(folders.front());

@@ -91,6 +91,7 @@ struct StoreOptions {
   enum class Existing : uint8_t { kReplaced, kRefused } existing = Existing::kReplaced;
   std::vector<int64_t> scratch_bytes{};  // of each scratch extent, multiples of 4096; each run's own choice
   int64_t caller_bytes = 0;              // of StepState::caller: a commit of no more allocates nothing
+  uint32_t opener = 0;  // for opening to write: a number of the caller's own, which RecordStore::last_opener() tells
   // For opening: of a superblock or table that the drive does not give (IoError) and that may be the last commit's.
   // kRefused: it may be given the next time. kPassedOver: what is committed before that is opened, if it is whole.
   enum class Unread : uint8_t { kRefused, kPassedOver } unread = Unread::kRefused;
@@ -156,6 +157,10 @@ class RecordStore {
   // The number drawn when the store was created: another one, and another store lies there now. nullopt and errors
   // as above. A store that is open may be asked too.
   static std::optional<uint64_t> store_number(const std::filesystem::path& folder, int rank = 0);
+  // StoreOptions::opener of whoever was the last to open it to write; 0: it has only been created so far, or that one
+  // gave none. `folder` is the first drive's. nullopt: that cannot be told, by what the drive gives or for errors. A
+  // store that is open may be asked too.
+  static std::optional<uint32_t> last_opener(const std::filesystem::path& folder, int rank = 0);
   ~RecordStore();
 
   const StepState& committed() const;  // of the open generation

@@ -185,30 +185,41 @@ int open_to_look(const std::filesystem::path& path) {
                            "(ulimit -n), and start again"});
 }
 
-// nullopt: there is no store, or none whose identity header can be read. Writes nothing: the store may be open.
-std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, int rank) {
-  const std::filesystem::path path = store_path(folder, rank);
+// Two blocks of a file that may be open elsewhere.
+struct BlockPair {
+  std::array<AlignedBuffer, 2> blocks = {AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
+  CopyBlocks read;  // those that the drive gave
+  std::optional<IoError> failed;
+};
+
+// nullopt: no store is there.
+std::optional<BlockPair> read_pair(const std::filesystem::path& path, const int64_t (&offsets)[2]) {
   const int file = open_to_look(path);
   if (file < 0) return std::nullopt;
-  const std::array blocks = {AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
-  CopyBlocks read;
-  std::optional<IoError> failed;
+  BlockPair pair;
   for (size_t i : {0, 1}) {
-    const int64_t offset = kIdentityOffset[i];
-    const ssize_t moved = retried([&] { return pread(file, blocks[i].data(), kStoreBlockBytes, offset); });
-    if (moved == kStoreBlockBytes) read[i] = blocks[i].span();
+    const int64_t offset = offsets[i];
+    const ssize_t moved = retried([&] { return pread(file, pair.blocks[i].data(), kStoreBlockBytes, offset); });
+    if (moved == kStoreBlockBytes) pair.read[i] = pair.blocks[i].span();
     if (moved >= 0) continue;
-    failed.emplace(IoError::Details{.action = "read",
-                                    .path = path.string(),
-                                    .offset = offset,
-                                    .bytes = kStoreBlockBytes,
-                                    .error_number = errno,
-                                    .advice = "look at the drive's health (dmesg) and try again"});
+    pair.failed.emplace(IoError::Details{.action = "read",
+                                         .path = path.string(),
+                                         .offset = offset,
+                                         .bytes = kStoreBlockBytes,
+                                         .error_number = errno,
+                                         .advice = "look at the drive's health (dmesg) and try again"});
   }
   close(file);
-  const IdentityCopies copies = read_identities(read);
+  return pair;
+}
+
+// nullopt: there is no store, or none whose identity header can be read.
+std::optional<IdentityHeader> read_header(const std::filesystem::path& folder, int rank) {
+  const std::optional<BlockPair> pair = read_pair(store_path(folder, rank), kIdentityOffset);
+  if (!pair) return std::nullopt;
+  const IdentityCopies copies = read_identities(pair->read);
   if (copies.state == HeaderState::kValid) return copies.header;
-  if (failed) throw *failed;
+  if (pair->failed) throw *pair->failed;
   return std::nullopt;
 }
 
@@ -222,6 +233,22 @@ std::optional<StoreIdentity> RecordStore::identify(const std::filesystem::path& 
 std::optional<uint64_t> RecordStore::store_number(const std::filesystem::path& folder, int rank) {
   const std::optional<IdentityHeader> header = read_header(folder, rank);
   return header ? std::optional(header->place.store) : std::nullopt;
+}
+
+std::optional<uint32_t> RecordStore::last_opener(const std::filesystem::path& folder, int rank) {
+  try {
+    const std::optional<BlockPair> pair = read_pair(store_path(folder, rank), kOpeningOffset);
+    if (!pair) return std::nullopt;
+    OpeningBlock newest;
+    for (const std::span<const std::byte> block : pair->read) {
+      OpeningBlock opening;
+      if (block.empty() || read_opening(block, opening) == BlockState::kDamaged) return std::nullopt;
+      if (opening.generation > newest.generation) newest = opening;
+    }
+    return newest.opener;
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
 }
 
 std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {

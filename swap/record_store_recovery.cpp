@@ -82,19 +82,20 @@ void RecordStore::Impl::adopt_table(int area, const Superblock& superblock) {
 // it. What the drive does not give had a number less than kUnread higher than what it gives.
 void RecordStore::Impl::burn_generation() {
   constexpr uint64_t kUnread = uint64_t{1} << 32;
-  uint64_t burnt[2] = {};
+  OpeningBlock openings[2];
   bool all_read = all_superblocks_read;
   for (int i = 0; i < 2; ++i) {
     try {
       run_block(IoOp::kRead, kOpeningOffset[i]);
-      read_opening(block.span(), burnt[i]);
+      read_opening(block.span(), openings[i]);
     } catch (const IoError& error) {
       say(options.log, LogLevel::kWarning, error.what());
       all_read = false;
     }
   }
+  const uint64_t burnt[2] = {openings[0].generation, openings[1].generation};
   generation = std::max({generation, burnt[0], burnt[1]}) + (all_read ? 1 : kUnread);
-  write_opening(block.span(), generation);
+  write_opening(block.span(), {.generation = generation, .opener = options.opener});
   run_block(IoOp::kWrite, kOpeningOffset[burnt[0] > burnt[1] ? 1 : 0]);
   run_now({.op = IoOp::kSync}, everywhere().first(1));
 }

@@ -290,8 +290,9 @@ void write_given_up(std::span<std::byte> block, uint64_t fingerprint) {
   put(block, Superblock{.magic = kGivenUpMagic, .fingerprint = fingerprint});
 }
 
-void write_opening(std::span<std::byte> block, uint64_t generation) {
-  put(block, OpeningBlock{.magic = kOpeningMagic, .generation = generation});
+void write_opening(std::span<std::byte> block, OpeningBlock opening) {
+  opening.magic = kOpeningMagic;
+  put(block, opening);
 }
 
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into) {
@@ -302,11 +303,10 @@ BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprin
   return is_blank(block) ? BlockState::kBlank : BlockState::kDamaged;
 }
 
-BlockState read_opening(std::span<const std::byte> block, uint64_t& generation) {
-  const auto opening = get<OpeningBlock>(block);
-  generation = opening.generation;
-  if (opening.magic == kOpeningMagic && opening.crc == crc_of(opening)) return BlockState::kValid;
-  generation = 0;
+BlockState read_opening(std::span<const std::byte> block, OpeningBlock& into) {
+  into = get<OpeningBlock>(block);
+  if (into.magic == kOpeningMagic && into.crc == crc_of(into)) return BlockState::kValid;
+  into = {};
   return is_blank(block) ? BlockState::kBlank : BlockState::kDamaged;
 }
 

@@ -3,7 +3,7 @@
 //   identity header            1 block of 4096: magic, version, what identifies the run, the start of the model's text;
 //                              from byte 3584 on the store's number and its drives: their weights and folders
 //   superblock 0, 1            1 block each; superblock i describes table area i
-//   opening 0, 1               1 block each: generation numbers burnt by opening
+//   opening 0, 1               1 block each: generation numbers burnt by opening, and by whom
 //   identity header, again     1 block, the same bytes: opening takes the copy that is whole and mends the other
 //   table area 0, 1            each round_up(sizeof TableHeader + 24 x records + 1 MiB of the caller's, 4096)
 //   per chunk                  weights slot 0, weights slot 1, state slot 0, state slot 1: this drive's part of each
@@ -150,15 +150,17 @@ void write_given_up(std::span<std::byte> block, uint64_t fingerprint);
 
 struct OpeningBlock {
   uint64_t magic = 0, generation = 0;  // numbers up to this one are used up
-  uint32_t reserved = 0;
+  uint32_t opener = 0;                 // StoreOptions::opener
   uint32_t crc = 0;
 };
-void write_opening(std::span<std::byte> block, uint64_t generation);
+// Fills a whole block; sets magic and crc.
+void write_opening(std::span<std::byte> block, OpeningBlock opening);
 
 bool is_blank(std::span<const std::byte> block);                         // zeros
 enum class BlockState : uint8_t { kValid, kBlank, kGivenUp, kDamaged };  // kBlank: zeros, never written
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into);
-BlockState read_opening(std::span<const std::byte> block, uint64_t& generation);
+// All zero where it is not valid.
+BlockState read_opening(std::span<const std::byte> block, OpeningBlock& into);
 
 // The identity of a store with this geometry.
 StoreIdentity identity_with(const Geometry& geometry, StoreIdentity identity);

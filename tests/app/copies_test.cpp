@@ -64,6 +64,43 @@ TEST_F(CopiesTest, a_run_that_was_moved_goes_on_and_is_the_one_that_later_copies
   EXPECT_EQ(train("run", on("drive", {"--steps", "4", "--resume"})).exit_code, 0);
 }
 
+// Its claim names a folder that is not there any more, as that of a run which was moved does; the store tells them
+// apart.
+TEST_F(CopiesTest, a_copy_of_a_run_that_was_moved_and_has_gone_on_takes_nothing_from_it) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  copy("run", "copy");
+  fs::rename(file("run"), file("moved"));
+  ASSERT_EQ(train("moved", on("drive", {"--steps", "3", "--resume"})).exit_code, 0);
+  const std::string store = text_in("drive/sluice-0.swap"), claim = text_in("copy/store.json");
+  const std::string words = file("copy") + ": the run has gone on in another folder";
+  const Ended refused = train("copy", on("drive", {"--steps", "4", "--resume"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.last_error_line(), AllOf(HasSubstr(words), HasSubstr(file("copy/store.json"))));
+  const Ended trimmed = sluice({"checkpoint", "trim", "@copy", "--yes"});
+  EXPECT_EQ(trimmed.exit_code, 2);
+  EXPECT_THAT(trimmed.last_error_line(), HasSubstr(words));
+  EXPECT_TRUE(text_in("drive/sluice-0.swap") == store);
+  EXPECT_EQ(text_in("copy/store.json"), claim);
+  const Ended read = sluice({"checkpoint", "verify", "@copy"});
+  EXPECT_EQ(read.exit_code, 0);
+  EXPECT_THAT(read.err, HasSubstr(words));
+  EXPECT_EQ(train("moved", on("drive", {"--steps", "4", "--resume"})).exit_code, 0);
+  fs::remove(file("copy/store.json"));  // as it says, of a folder that came from a backup
+  EXPECT_EQ(train("copy", on("drive", {"--steps", "5", "--resume"})).exit_code, 0);
+  EXPECT_THAT(train("moved", on("drive", {"--steps", "6", "--resume"})).last_error_line(), HasSubstr("has gone on"));
+}
+
+TEST_F(CopiesTest, a_run_whose_store_came_from_a_backup_goes_on) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
+  ASSERT_EQ(train("run", on("drive", {"--steps", "3", "--resume"})).exit_code, 0);
+  copy("drive", "backup");
+  ASSERT_EQ(train("run", on("drive", {"--steps", "4", "--resume"})).exit_code, 0);
+  fs::remove_all(file("drive"));
+  fs::rename(file("backup"), file("drive"));
+  const Ended more = train("run", on("drive", {"--steps", "4", "--resume"}));
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+}
+
 TEST_F(CopiesTest, a_run_in_whose_old_place_another_one_was_begun_goes_on) {
   ASSERT_EQ(train("run", on("drive", {"--steps", "2"})).exit_code, 0);
   fs::rename(file("run"), file("moved"));

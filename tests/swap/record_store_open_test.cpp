@@ -361,12 +361,33 @@ TEST_F(StoreOpening, burning_a_number_leaves_the_last_one_burnt_where_it_is) {
   uint64_t highest = 0;
   for (int openings = 0; openings < 5; ++openings) {
     open();
-    uint64_t burnt[2] = {};
-    for (int i : {0, 1}) read_opening(bytes_at(kOpeningOffset[i], kStoreBlockBytes), burnt[i]);
+    OpeningBlock blocks[2];
+    for (int i : {0, 1}) read_opening(bytes_at(kOpeningOffset[i], kStoreBlockBytes), blocks[i]);
+    const uint64_t burnt[2] = {blocks[0].generation, blocks[1].generation};
     EXPECT_EQ(std::min(burnt[0], burnt[1]), highest);  // a burning that is cut off would have left this one
     EXPECT_GT(std::max(burnt[0], burnt[1]), highest);
     highest = std::max(burnt[0], burnt[1]);
   }
+}
+
+TEST_F(StoreOpening, keeps_the_number_of_whoever_was_the_last_to_open_it_to_write) {
+  const auto last = [this] { return RecordStore::last_opener(folder_.path()); };
+  EXPECT_EQ(last(), std::nullopt) << "no store is there";
+  make_steps(1);
+  EXPECT_EQ(last(), 0u) << "it has only been created";
+  StoreOptions opening = options();
+  for (const uint32_t opener : {7u, 5u, 9u}) {
+    opening.opener = opener;
+    const auto store = RecordStore::open(run_.geometry, run_.identity, opening);
+    ASSERT_NE(store, nullptr);
+    EXPECT_EQ(last(), opener);
+  }
+  opening.opener = 11;
+  opening.access = StoreOptions::Access::kRead;
+  ASSERT_NE(RecordStore::open(run_.geometry, run_.identity, opening), nullptr);
+  EXPECT_EQ(last(), 9u);
+  flip_bit(kOpeningOffset[0] + 9);
+  EXPECT_EQ(last(), std::nullopt) << "the damaged block may be the newer one";
 }
 
 // But for scratch extents, which lie behind the records.

@@ -259,8 +259,9 @@ TEST_P(StoreTables, behind_an_opening_that_cannot_be_read_no_number_is_used_twic
     open();
     reads = faults_->reads - before;
   }
-  uint64_t burnt[2] = {};
-  for (int i : {0, 1}) read_opening(block_at(0, kOpeningOffset[i]), burnt[i]);
+  OpeningBlock openings[2];
+  for (int i : {0, 1}) read_opening(block_at(0, kOpeningOffset[i]), openings[i]);
+  const uint64_t burnt[2] = {openings[0].generation, openings[1].generation};
   const int64_t from_the_end = burnt[0] > burnt[1] ? 2 : 1;  // the newer of the last two reads
   faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads + reads - from_the_end, .error_number = EIO}};
   auto store = open();
