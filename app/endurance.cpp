@@ -97,6 +97,10 @@ std::string words_of(const EnduranceConfig& asked, const WriteRate& rate, const 
   if (endurance.bytes_per_day) {
     text += fmt::format(", {} a day at {} a step", terabytes(*endurance.bytes_per_day), seconds(rate.step_seconds));
   }
+  if (rate.undone_bytes > 0) {
+    text +=
+        fmt::format("; {} more in a step whose updates in the backward are undone", format_bytes(rate.undone_bytes));
+  }
   text += "\n";
   const bool are_several = drives.list.size() > 1;
   if (are_several && drives.shares == WrittenDrives::Shares::kTakenAsEqual) {

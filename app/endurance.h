@@ -15,6 +15,7 @@ namespace sluice {
 struct WriteRate {
   int64_t bytes_per_step = 0;  // to all drives together
   double step_seconds = 0;     // 0: not known
+  int64_t undone_bytes = 0;    // more in a step whose updates in the backward are undone; 0: not known, or there are none
 };
 
 // Steps that were run, and what their plan says.

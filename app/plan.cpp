@@ -60,13 +60,16 @@ struct Outlook {
 
 WriteRate rate_of(const Plan& plan, const std::optional<Outlook>& outlook) {
   return {.bytes_per_step = std::llround(plan.written_bytes_per_step),
-          .step_seconds = outlook ? outlook->present.step_ms / 1e3 : 0};
+          .step_seconds = outlook ? outlook->present.step_ms / 1e3 : 0,
+          .undone_bytes = plan.undone_bytes};
 }
 
 Json endurance_json(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives) {
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
   const Endurance endurance = endurance_of(asked, rate, drives);
-  Json json = {{"bytes_per_step", rate.bytes_per_step}, {"bytes_per_day", number(endurance.bytes_per_day)}};
+  Json json = {{"bytes_per_step", rate.bytes_per_step},
+               {"undone_bytes", rate.undone_bytes},
+               {"bytes_per_day", number(endurance.bytes_per_day)}};
   if (asked.terabytes_written > 0) {
     json["terabytes_written"] = asked.terabytes_written;
     json["days"] = asked.days;

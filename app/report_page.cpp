@@ -36,8 +36,34 @@ Advice advice_for(LaneGroup group) {
   return kByGroup[static_cast<size_t>(group)];
 }
 
-std::string help_words(LaneGroup group, const Steady& steady) {
-  std::string words = advice_for(group).helps;
+bool is_help(const Help& offer, const WouldHelp& help) {
+  return offer.step_ms && offer.tokens_per_s >= help.tokens_per_s * kWorthOffering;
+}
+
+double more_percent(const Help& offer, const WouldHelp& help) {
+  return help.tokens_per_s > 0 ? 100 * (offer.tokens_per_s / help.tokens_per_s - 1) : 0;
+}
+
+// Of offers that were predicted the best, whatever binds.
+std::string predicted_help(const WouldHelp& help) {
+  std::vector<std::string> predicted;
+  for (const Help& each : help.offers) {  // the best first
+    if (is_help(each, help)) {
+      return fmt::format("Most would help, by the planner's prediction: {} ({:+.0f} % tokens/s).", each.with,
+                         more_percent(each, help));
+    }
+    if (each.step_ms) predicted.push_back(each.with);
+  }
+  return fmt::format("By the planner's prediction none of these would help: {}.", fmt::join(predicted, ", "));
+}
+
+// What no offer is about, and without offers what may help.
+std::string help_words(LaneGroup group, const Steady& steady, const std::optional<WouldHelp>& help) {
+  const bool is_predicted =
+      help && std::ranges::any_of(help->offers, [](const Help& each) { return each.step_ms.has_value(); });
+  const bool of_hardware = group == LaneGroup::kCpu || group == LaneGroup::kCompute;
+  std::string words = is_predicted ? predicted_help(*help) : "";
+  if (!is_predicted || of_hardware) words += fmt::format("{}{}", is_predicted ? " " : "", advice_for(group).helps);
   if (group == LaneGroup::kNvme && steady.rarer_commits == Steady::RarerCommits::kHelp)
     words += " A longer sluice.commit_interval writes what is at home in host memory less often.";
   return words;
@@ -141,9 +167,23 @@ std::optional<double> off_prediction(const Steady& steady) {
   return *steady.measured_as_predicted_ms / *steady.predicted_step_ms - 1;
 }
 
-std::string planned_words(const Steady& steady) {
+// Of a run whose machine's speeds were known.
+std::string unplanned_words(const RunData& run, const Steady& steady, const WouldHelp& help) {
+  const auto count = [&run](bool StepFiguresOfRun::*what) { return std::ranges::count(run.steps, true, what); };
+  std::vector<std::string> why;
+  if (const auto undone = count(&StepFiguresOfRun::undone))
+    why.push_back(fmt::format("{} had the updates of their backward undone, as their gradients were clipped", undone));
+  if (const auto skipped = count(&StepFiguresOfRun::skipped)) why.push_back(fmt::format("{} were skipped", skipped));
+  const std::string steps = fmt::format("{} step{}", run.steps.size(), run.steps.size() == 1 ? "" : "s");
+  return fmt::format(
+      "<p>The plan predicted {} for a step in the middle of a run; measured were {}, of no step that is like "
+      "it{}{}.</p>",
+      ms_words(help.step_ms), ms_words(steady.step_ms), why.empty() ? "" : ": of " + steps + " ", fmt::join(why, ", "));
+}
+
+std::string planned_words(const RunData& run, const Steady& steady, const std::optional<WouldHelp>& help) {
   const std::optional<double> off = off_prediction(steady);
-  if (!off) return "";
+  if (!off) return help && !run.steps.empty() ? unplanned_words(run, steady, *help) : "";
   return fmt::format("<p>The plan predicted {} a step; measured were {} ({:+.0f} %).</p>",
                      ms_words(*steady.predicted_step_ms), ms_words(*steady.measured_as_predicted_ms), 100 * *off);
 }
@@ -162,16 +202,16 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
       row("what there is", help.step_ms, help.tokens_per_s, "");
   std::vector<std::string> no_help;
   for (const Help& each : help.offers) {
-    if (each.step_ms && each.tokens_per_s < help.tokens_per_s * kWorthOffering) {
+    if (each.step_ms && !is_help(each, help)) {
       no_help.push_back(html_escaped(each.with));
       continue;
     }
-    const double more = help.tokens_per_s > 0 ? 100 * (each.tokens_per_s / help.tokens_per_s - 1) : 0;
-    html += each.step_ms ? row(each.with, *each.step_ms, each.tokens_per_s, fmt::format("{:+.1f} %", more))
-                         : fmt::format(
-                               "<tr><th>{}</th><td class=\"wide\">does not fit the budgets</td><td>-</td>"
-                               "<td>-</td><td></td></tr>",
-                               html_escaped(each.with));
+    html += each.step_ms
+                ? row(each.with, *each.step_ms, each.tokens_per_s, fmt::format("{:+.1f} %", more_percent(each, help)))
+                : fmt::format(
+                      "<tr><th>{}</th><td class=\"wide\">does not fit the budgets</td><td>-</td>"
+                      "<td>-</td><td></td></tr>",
+                      html_escaped(each.with));
   }
   html += "</table>";
   if (!no_help.empty()) html += fmt::format("<p>No help: {}.</p>", fmt::join(no_help, ", "));
@@ -183,7 +223,8 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
         ms_words(*steady.measured_as_predicted_ms), ms_words(*steady.predicted_step_ms));
   }
   return html +
-         "<p class=\"quiet\">Predicted when training last began, each alone and all else as it was; more "
+         "<p class=\"quiet\">Predicted when training last began, for a step in the middle of a run, each alone and all "
+         "else as it was; more "
          "drives are taken to be like those there. <code>sluice plan --what-if</code> predicts others.</p>";
 }
 
@@ -247,16 +288,17 @@ std::string section(const std::string& title, const std::string& body) {
 
 }  // namespace
 
-std::string what_bound(const Steady& steady) {
+std::string what_bound(const Steady& steady, const std::optional<WouldHelp>& help) {
   const Bound bound = bound_of(steady);
   if (steady.step_ms <= 0 || bound.first.ms <= 0) return "Nothing has been measured yet.";
   const char* const resource = advice_for(bound.first.group).bound;
-  const std::string helps = help_words(bound.first.group, steady);
+  const std::string helps = help_words(bound.first.group, steady, help);
   if (!bound.first.binds()) {
     return fmt::format(
         "Nothing was busy throughout. Most was asked of {}: {}; the rest of the time lanes waited for each other. "
-        "Whether more memory would let them wait less, sluice plan says (what would help). {}",
-        resource, busy_words(bound, steady), helps);
+        "{}{}",
+        resource, busy_words(bound, steady),
+        help ? "" : "Whether more memory would let them wait less, sluice plan says (what would help). ", helps);
   }
   std::string text = fmt::format("The step was bound by {}: {}. {}", resource, busy_words(bound, steady), helps);
   if (bound.first.group == LaneGroup::kCompute) {
@@ -289,8 +331,8 @@ std::string report_page(const RunData& run, const std::optional<Timeline>& timel
       "<h1>{}</h1><p class=\"quiet\">{}</p>\n",
       html_escaped(run.name), kReportStyle, html_escaped(run.name), html_escaped(run.folder));
   html += tiles(run, steady);
-  html += section("What bound it", fmt::format("<p class=\"verdict\">{}</p>{}", html_escaped(what_bound(steady)),
-                                               planned_words(steady)));
+  html += section("What bound it", fmt::format("<p class=\"verdict\">{}</p>{}", html_escaped(what_bound(steady, help)),
+                                               planned_words(run, steady, help)));
   if (help) html += section("What would help, by the planner's prediction", help_table(*help, steady));
   html += "<div class=\"pair\">" + section("Loss", line_chart(loss)) +
           section("Throughput, tokens/s", line_chart(speed)) + "</div>";

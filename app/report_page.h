@@ -12,7 +12,7 @@ namespace sluice {
 // `timeline`: nothing where it cannot be understood. `help`: nothing where the run keeps no offers.
 std::string report_page(const RunData& run, const std::optional<Timeline>& timeline,
                         const std::optional<WouldHelp>& help);
-// What bound the run, in a sentence or two, and what would help.
-std::string what_bound(const Steady& steady);
+// What bound the run, in a sentence or two, and what would help: of what the planner was asked about, by its prediction.
+std::string what_bound(const Steady& steady, const std::optional<WouldHelp>& help);
 
 }  // namespace sluice

@@ -52,6 +52,7 @@ StepFiguresOfRun step_of(const Json& line) {
                         .step_ms = number(line, "step_ms"),
                         .tokens_per_s = number(line, "tokens_per_s"),
                         .skipped = line.value("skipped", false),
+                        .undone = line.value("speculated", "") == name_of(Speculated::kWrong),
                         .predicted_step_ms = maybe_number(line, "predicted_step_ms"),
                         .drive_ms = maybe_number(line, "drive_ms"),
                         .state_read_bytes = state_bytes(lanes, "read"),

@@ -25,6 +25,7 @@ struct StepFiguresOfRun {
   std::optional<double> loss;  // nothing where it was not finite
   double step_ms = 0, tokens_per_s = 0;
   bool skipped = false;
+  bool undone = false;  // updates that it ran in its backward
   std::optional<double> predicted_step_ms;
   std::optional<double> drive_ms;  // reads or writes under way, or both; runs of earlier builds do not say
   int64_t state_read_bytes = 0, state_written_bytes = 0;

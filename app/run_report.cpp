@@ -42,9 +42,10 @@ void run_report(const ReportCommand& command, Console& console) {
   const auto help =
       or_left_out("what would help", console.log(), [&] { return read_would_help(folder.would_help_file()); });
   PendingFile file(out);
-  file.append(report_page(run, timeline, help.value_or(std::nullopt)));
+  const std::optional<WouldHelp> offers = help.value_or(std::nullopt);
+  file.append(report_page(run, timeline, offers));
   file.publish();
-  console.print(what_bound(steady_figures(run)));
+  console.print(what_bound(steady_figures(run), offers));
   console.print(out.string());
 }
 

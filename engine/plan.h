@@ -153,6 +153,7 @@ struct Plan {
   int commit_interval = 1;
   int64_t disk_bytes = 0;
   double written_bytes_per_step = 0;  // to the drives: records with their padding, tables of commits
+  int64_t undone_bytes = 0;           // that a step writes besides, whose updates in the backward are undone
   std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
   std::vector<MoveRow> moves;         // per step; a drive's with their padding
   HomesBy homes_by = HomesBy::kOrder;

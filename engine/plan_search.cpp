@@ -18,7 +18,7 @@ constexpr double kAsFast = 1.1;
 constexpr size_t kMostTried = 5;
 constexpr int64_t kSeveralChunks = 4096;
 constexpr double kWorthChanging = 0.99;  // a difference that small is none
-constexpr double kWorthLosing = 0.85;    // ... and one that small not the steps that a crash then loses
+constexpr double kWorthLosing = 0.95;    // ... and one that small not the steps that a crash then loses
 constexpr int kFewMicroBatches = 8;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
 constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
@@ -99,16 +99,16 @@ FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options) {
   return few;
 }
 
-int64_t PlanSearch::most_table_bytes() const {
-  int64_t most = 0;
-  for (const auto& [kind, bytes] : table_bytes_) most = std::max(most, bytes);
-  return most;
-}
-
-// A guess: of the last plan of its kind, or the most that any needed.
+// A guess: of the last plan of its kind, or the most that any needed of those with its early updates, or of all.
 int64_t PlanSearch::table_bytes_like(const Choice& choice) const {
-  const auto found = table_bytes_.find(kind_of(choice));
-  return found != table_bytes_.end() ? found->second : most_table_bytes();
+  const Kind wanted = kind_of(choice);
+  if (const auto found = table_bytes_.find(wanted); found != table_bytes_.end()) return found->second;
+  int64_t most = 0, most_like = 0;
+  for (const auto& [kind, bytes] : table_bytes_) {
+    most = std::max(most, bytes);
+    if (std::get<1>(kind) == std::get<1>(wanted)) most_like = std::max(most_like, bytes);
+  }
+  return most_like > 0 ? most_like : most;
 }
 
 PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
@@ -261,11 +261,14 @@ PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
 
 // Prices know what lanes have to do, and not how long they wait for each other.
 void PlanSearch::consider_whole(const Choice& start, Candidate& best) {
-  std::vector<Choice> choices, starts = {start, best.choice};
-  if (may_move_gradients(best.plan)) {  // what is elsewhere may leave the device to them
-    starts.push_back(start);
-    starts.back().named.gradient = shares_on_device(1);
-  }
+  std::vector<Choice> choices, starts = {best.choice};
+  const auto add_start = [&](Choice choice) {
+    starts.push_back(choice);
+    if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
+    choice.named.gradient = shares_on_device(1);  // what is elsewhere may leave the device to them
+    starts.push_back(choice);
+  };
+  add_start(start);
   const auto add = [&](HomeShares Placement::*group, HomeKind home) {
     if (!free_to_choose(options_.placement.*group)) return;
     for (const Choice& from : starts) {
@@ -297,8 +300,21 @@ void PlanSearch::consider_behind_read_ahead(Candidate& best) {
   consider({{behind}}, best);
 }
 
+// Homes are chosen for early updates where there are any: with none the way leads to others.
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
+  const bool may_defer = options_.update == UpdateMode::kAuto && !options_.speculated_share;
+  Choice deferred = start.choice;
+  deferred.speculated_share = 0;
+  Candidate best = best_by_steps(std::move(start));
+  if (!may_defer || !best.plan.any_speculated()) return best;
+  std::optional<Candidate> there = attempt(deferred);
+  if (!there) return best;
+  Candidate other = best_by_steps(std::move(*there));
+  return other.step_ms < best.step_ms ? other : best;
+}
+
+PlanSearch::Candidate PlanSearch::best_by_steps(Candidate start) {
   Candidate best = best_homes(start);
   if (Planner(model_, options_, known_).may_update_on_device()) {
     Choice elsewhere = start.choice;

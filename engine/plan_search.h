@@ -72,7 +72,6 @@ class PlanSearch {
     return {choice.commit_interval,  choice.speculated_share, choice.state,
             !named.gradient.empty(), !named.state.empty(),    !named.activations.empty()};
   }
-  int64_t most_table_bytes() const;
   int64_t table_bytes_like(const Choice& choice) const;
   Budgets budgets() const { return {options_.device_bytes, options_.host_bytes}; }
   static double mean_ms(double unclipped_ms, std::optional<double> clipped_ms);
@@ -94,6 +93,8 @@ class PlanSearch {
   static bool other_is_worth_it(const Candidates& found);
   // Among the plans that commit as often as `start`.
   Candidate best_like(Candidate start);
+  // From there by one change after the other, each where it gains.
+  Candidate best_by_steps(Candidate start);
   // Of them, those that may put state on the device as `start` may, or may not.
   Candidate best_homes(Candidate start);
   // Takes the best of the homes from there in place of `best` where it is shorter.

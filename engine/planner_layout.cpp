@@ -266,6 +266,8 @@ void Planner::Impl::count_moves(Plan& plan, const UnitProgram& steady) const {
     const double due = hop.when == When::kCommitDirty ? 1.0 / plan.commit_interval : 1;
     if (hop.lane() == Lane::kWrite) {
       plan.written_bytes_per_step += due * static_cast<double>(moved);
+      const bool runs_again = plan.options.update == UpdateMode::kReplay && hop.when == When::kAlways;
+      if (hop.when == When::kSpeculating || runs_again) plan.undone_bytes += moved;
     }
     const bool tensor = hop.group == Group::kActivations;
     add(kLinks[lane], tensor ? "activations and their gradients" : name_of(hop.group), bytes);

@@ -53,11 +53,15 @@ void check_one_store(std::span<const Found> found, std::optional<uint64_t> numbe
                     "is removed; remove by hand what is not needed",
                     own.front(), others.front()));
   }
-  const std::string left =
-      own.empty() ? "nothing is left of this run's store"
-                  : fmt::format("remove by hand what is left of this run's store: {}", fmt::join(own, ", "));
-  throw ConfigError(fmt::format("the store in {} is another run's, begun there since: nothing is removed; {}",
-                                fmt::join(others, ", "), left));
+  const std::string left = own.empty() ? "here nothing is left of this run's store"
+                                       : fmt::format(
+                                             "put that one back, or, where it is gone, remove by hand what is "
+                                             "left of this run's store: {}",
+                                             fmt::join(own, ", "));
+  throw ConfigError(fmt::format(
+      "the store in {} is another run's, begun there since or put in the place of this run's drive: nothing "
+      "is removed; {}",
+      fmt::join(others, ", "), left));
 }
 
 // The file that the path leads to, then the link where there is one: cut off in between, no store is there.

@@ -128,6 +128,7 @@ TEST_F(ReportTest, leaves_out_a_timeline_that_it_cannot_understand_and_says_so) 
 
 TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest) {
   ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
+  fs::remove(file("run/would_help.json"));  // no prediction says what would help
   const std::string both = report_of({{"read", 55}, {"write", 50}, {"compute", 60}});
   EXPECT_THAT(both, testing::HasSubstr("bound by the NVMe drives, which reads and writes share: busy up to 100 % of"));
   EXPECT_THAT(both, testing::HasSubstr("(reads 55 ms, writes 50 ms)"));
@@ -165,6 +166,7 @@ TEST_F(ReportTest, advises_rarer_commits_where_state_is_at_home_in_host_memory_a
 
 TEST_F(ReportTest, does_not_say_that_nothing_helps_where_lanes_waited_for_each_other) {
   ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
+  fs::remove(file("run/would_help.json"));  // no prediction says what would help
   const std::string words = report_of({{"read", 30}, {"compute", 60}});
   EXPECT_THAT(words, testing::HasSubstr("Nothing was busy throughout"));
   EXPECT_THAT(words, testing::HasSubstr("Whether more memory would let them wait less"));
@@ -206,6 +208,38 @@ TEST_F(ReportTest, shows_what_the_planner_says_would_help) {
   fs::remove(file("run/would_help.json"));  // as runs from before it have none
   ASSERT_EQ(sluice({"report", "@run"}).exit_code, 0);
   EXPECT_THAT(text_in("run/report.html"), testing::Not(testing::HasSubstr(kOffers)));
+}
+
+// Every step runs twice, its gradients being clipped, but none has the work that was predicted.
+TEST_F(ReportTest, says_what_it_was_that_kept_steps_from_being_as_predicted) {
+  std::ofstream(file("machine.json")) << kSlowMachine;
+  const Ended trained = train("run", {"--set", "sluice.placement.state=nvme", "--set", "sluice.update=speculative",
+                                      "--set", "gradient_clipping=0.0001"});
+  ASSERT_EQ(trained.exit_code, 0) << trained.err;
+  for (const Json& line : metrics("run")) EXPECT_FALSE(line.contains("predicted_step_ms")) << line;
+  const Ended ended = sluice({"report", "@run"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto steps = metrics("run").size() - 1;
+  EXPECT_THAT(text_in("run/report.html"),
+              testing::AllOf(testing::HasSubstr("of no step that is like it"),
+                             testing::HasSubstr(fmt::format("of {} steps {} had the updates of their backward undone",
+                                                            steps, steps))));
+}
+
+// The planner is asked about four things; what binds has general advice of its own.
+TEST_F(ReportTest, advises_what_the_planner_predicts_to_help_and_else_nothing_that_it_was_asked_about) {
+  ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
+  const auto with_drive_at = [&](double tokens_per_s) {
+    const Json offers = Json::array({{{"words", "one more drive"}, {"step_ms", 50}, {"tokens_per_s", tokens_per_s}},
+                                     {{"words", "+1.0 GiB host memory"}, {"step_ms", 100}, {"tokens_per_s", 1000}}});
+    std::ofstream(file("run/would_help.json"))
+        << Json{{"step_ms", 100}, {"tokens_per_s", 1000}, {"would_help", offers}};
+    return report_of({{"read", 90}});
+  };
+  EXPECT_THAT(with_drive_at(2000), testing::HasSubstr("prediction: one more drive (+100 % tokens/s)"));
+  const std::string none = with_drive_at(1001);
+  EXPECT_THAT(none, testing::HasSubstr("none of these would help: one more drive, +1.0 GiB host memory."));
+  EXPECT_THAT(none, testing::Not(testing::HasSubstr("takes a share of both")));
 }
 
 TEST_F(ReportTest, replaces_an_earlier_report_and_nothing_else) {

@@ -98,6 +98,30 @@ TEST_F(Lifecycle, a_plan_tells_to_the_byte_what_steps_write_to_the_drives) {
   }
 }
 
+TEST_F(Lifecycle, a_plan_tells_what_steps_write_besides_whose_updates_in_the_backward_are_undone) {
+  for (const UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (const HomeKind activations : {HomeKind::kHost, HomeKind::kNvme}) {
+      EngineOptions with = options();
+      with.plan.update = mode;
+      with.max_norm = 1e-3;  // every step is clipped
+      with.plan.progress_bytes = 0;
+      put_records(with.plan, HomeKind::kNvme);
+      with.plan.placement.activations = {{activations, 1}};
+      auto running = engine(with);
+      while (running->step() < 3) step(*running);
+      running->drain();
+      const int64_t before = running->written_bytes();
+      while (running->step() < 9) ASSERT_EQ(step(*running).speculated, Speculated::kWrong);
+      running->drain();
+      const Plan& plan = running->plan();
+      EXPECT_GT(plan.undone_bytes, 0);
+      EXPECT_NEAR(static_cast<double>(running->written_bytes() - before),
+                  6 * (plan.written_bytes_per_step + static_cast<double>(plan.undone_bytes)), 1e-6)
+          << name_of(mode);
+    }
+  }
+}
+
 TEST_F(Lifecycle, parameters_of_a_chunk_come_from_one_reading_of_it) {
   const auto faults = std::make_shared<Faults>();
   EngineOptions with = options();

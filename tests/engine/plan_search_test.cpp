@@ -268,6 +268,26 @@ TEST_F(DeeperRings, are_taken_for_steps_that_are_clipped_where_the_others_are_no
   EXPECT_FALSE(clipped_step_ms(model_, unclipped, *wish.speeds));
 }
 
+// Homes are chosen for early updates where there are any: without them others are the best.
+TEST_F(Homes, under_auto_are_predicted_to_be_as_fast_as_those_that_are_chosen_for_updates_that_wait) {
+  int chosen_for_waiting = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    PlanOptions wish = options(seed);
+    make_scarce(wish, seed);
+    wish.host_bytes += static_cast<int64_t>(seed % 3) * 64 * kKiB;
+    const auto mean_ms = [&](UpdateMode mode) {
+      wish.update = mode;
+      const Plan plan = make_plan(model_, wish);
+      chosen_for_waiting += mode == UpdateMode::kAuto && !plan.any_speculated() ? 1 : 0;
+      const double step_ms = predict(model_, plan, *wish.speeds).step_ms;
+      return std::lerp(step_ms, clipped_step_ms(model_, plan, *wish.speeds).value_or(step_ms), 0.25);
+    };
+    // Tables are a large part of these budgets, and guessed from those of other plans.
+    EXPECT_LE(mean_ms(UpdateMode::kAuto), 1.08 * mean_ms(UpdateMode::kDeferred)) << "seed " << seed;
+  }
+  EXPECT_GT(chosen_for_waiting, 0);
+}
+
 // ... and where the device holds few of them, on NVMe: more for the drive to move, and less to wait for.
 TEST_F(DeeperRings, make_gradients_rest_on_nvme_where_lanes_waited_for_each_other) {
   PlanOptions wish = options();

@@ -118,6 +118,7 @@ TEST_F(TrimDrives, removes_nothing_where_another_store_lies_on_one_of_them) {
     const uint64_t other = create_another(theirs);
     EXPECT_THAT(refusal(folders_, own),
                 testing::AllOf(HasSubstr("the store in " + file(theirs).string() + " is another run's"),
+                               HasSubstr("put that one back"),
                                HasSubstr("what is left of this run's store: " + file(1 - theirs).string())));
     EXPECT_THAT(refusal(folders_), HasSubstr(file(0).string() + " and " + file(1).string()));
     for (const size_t drive : {0, 1}) EXPECT_TRUE(std::filesystem::exists(file(drive)));
