@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/signal_handlers.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 
@@ -13,6 +14,7 @@ MeasuredFolders::MeasuredFolders(std::span<const std::filesystem::path> folders,
     say(log, LogLevel::kWarning, fmt::format("{} was not there: it is made for this measurement", folder.string()));
   }
   on_signals_.emplace(made_);
+  warn_of_no_drives(folders, log);
 }
 
 }  // namespace sluice

@@ -27,6 +27,7 @@
 #include "data/dataset.h"
 #include "data/sample_order.h"
 #include "data/token_source.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
@@ -128,6 +129,7 @@ void Training::make_the_plan() {
   say(console_.log(), LogLevel::kInfo,
       fmt::format("{} parameters; measuring the workspace of one micro-batch", setup_.model.parameter_count()));
   const std::vector<fs::path> stores = opening_.stores();
+  warn_of_no_drives(stores, console_.log());
   const WorkspaceNeed workspace = find_workspace(setup_, console_.log());
   plan_options_ = plan_options(setup_, workspace.memory);
   say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());

@@ -89,6 +89,13 @@ Verified run_verify(const std::string& path, Console& console) {
     if (!damage.empty()) {
       console.print(damage);
       if (last) end = Verified::kDamaged;
+      if (!last && end == Verified::kWhole) {
+        console.print(
+            fmt::format("steps after {} write over step {} before they are committed: a run that was cut off leaves it "
+                        "so, which is "
+                        "no damage",
+                        store->committed().step, step));
+      }
       continue;
     }
     std::string words = fmt::format("step {} is whole{}", step, any_whole ? ", too" : "");

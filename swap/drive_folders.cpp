@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 
 #include <map>
@@ -56,6 +57,20 @@ fs::path existing_part(const fs::path& folder) {
   fs::path there = fs::absolute(folder).lexically_normal();
   while (!fs::exists(there, ignored) && there.has_relative_path()) there = there.parent_path();
   return there;
+}
+
+void warn_of_no_drives(std::span<const fs::path> folders, const Log& log) {
+  constexpr unsigned long kTmpfs = 0x01021994, kRamfs = 0x858458f6;  // statfs(2)
+  for (const fs::path& folder : folders) {
+    struct statfs status {};
+    if (statfs(existing_part(folder).c_str(), &status) != 0) continue;
+    const auto type = static_cast<unsigned long>(status.f_type);
+    if (type != kTmpfs && type != kRamfs) continue;
+    say(log, LogLevel::kWarning,
+        fmt::format("{} is on no drive: its file system ({}) is in host memory, which a store there takes beyond "
+                    "sluice.host_memory, and what it holds ends with the machine",
+                    folder.string(), type == kTmpfs ? "tmpfs" : "ramfs"));
+  }
 }
 
 int count_file_systems(std::span<const fs::path> folders) {

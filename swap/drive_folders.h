@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <span>
 
+#include "core/log.h"
+
 namespace sluice {
 
 // Throws ConfigError where two of them are one folder, however it is spelled (a slash more, a link, another mount), and
@@ -12,6 +14,9 @@ void check_distinct(std::span<const std::filesystem::path> folders);
 
 // The folder, or what of its path is there already.
 std::filesystem::path existing_part(const std::filesystem::path& folder);
+
+// Warns of those on a file system in memory, where one takes up what it is to spare, and ends with the machine.
+void warn_of_no_drives(std::span<const std::filesystem::path> folders, const Log& log);
 
 // On how many file systems they are; 0 where one does not tell.
 int count_file_systems(std::span<const std::filesystem::path> folders);

@@ -74,6 +74,14 @@ TEST_F(DriveTest, that_changed_a_byte_of_the_last_commit_costs_that_step_alone) 
   const int64_t last = std::stoll(whole.out.substr(whole.out.find("step ") + 5));
   const std::string before = std::to_string(last - 1);
   EXPECT_EQ(whole.out, "step " + std::to_string(last) + " is whole\nstep " + before + " is whole, too\n");
+  const fs::path copy = file("copy.swap"), store = file("whole/sluice-0.swap");
+  fs::copy_file(store, copy);
+  damage_last_step(store, [&] { return sluice(verify).out.find("not whole any more") != std::string::npos; });
+  const Ended older = sluice(verify);
+  EXPECT_EQ(older.exit_code, 0) << "as a run leaves it that was cut off before its commit";
+  EXPECT_THAT(older.out, AllOf(HasSubstr("step " + std::to_string(last) + " is whole\n"),
+                               HasSubstr("write over step " + before + " before they are committed")));
+  fs::rename(copy, store);
   damage_last_step(file("whole/sluice-0.swap"), [&] { return sluice(verify).exit_code == 1; });
   const Ended damaged = sluice(verify);
   EXPECT_THAT(damaged.out, AllOf(HasSubstr("step " + std::to_string(last) + " is not whole: chunk "),

@@ -46,6 +46,20 @@ TEST(DriveFolders, relative_and_absolute_are_compared) {
   EXPECT_THAT(refusal({"not-there", "./not-there/"}), HasSubstr("one folder"));
 }
 
+TEST(DriveFolders, in_memory_are_warned_of_each_by_its_name) {
+  const TempFolder folder;
+  const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "drive", kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::vector<fs::path> folders = {drive.path() / "new", "/proc"};
+  std::vector<std::string> lines;
+  warn_of_no_drives(folders, [&lines](LogLevel level, std::string_view line) {
+    EXPECT_EQ(level, LogLevel::kWarning);
+    lines.emplace_back(line);
+  });
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], testing::AllOf(HasSubstr((drive.path() / "new").string()), HasSubstr("tmpfs")));
+}
+
 TEST(FreeDriveBytes, count_a_file_system_once_and_look_above_what_is_not_there) {
   const TempFolder folder;
   const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "drive", kMiB);
