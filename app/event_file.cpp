@@ -9,10 +9,13 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <iterator>
+#include <string_view>
 
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/folders.h"
+#include "core/retried.h"
 
 namespace sluice {
 namespace {
@@ -122,18 +125,13 @@ void EventFile::add(int64_t step, std::span<const EventScalar> scalars) {
 
 void EventFile::write(const std::string& event) {
   const std::string record = record_of(event);
-  for (size_t done = 0; done < record.size();) {
-    const ssize_t wrote = ::write(file_, record.data() + done, record.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) {
-      throw IoError({.action = "write",
-                     .path = path_.string(),
-                     .bytes = static_cast<int64_t>(record.size() - done),
-                     .error_number = wrote < 0 ? errno : ENOSPC,
-                     .advice = "make room on the drive"});
-    }
-    done += static_cast<size_t>(wrote);
-  }
+  std::string_view left = record;
+  if (write_whole(left, [this](std::string_view bytes) { return ::write(file_, bytes.data(), bytes.size()); })) return;
+  throw IoError({.action = "write",
+                 .path = path_.string(),
+                 .bytes = std::ssize(left),
+                 .error_number = errno != 0 ? errno : ENOSPC,
+                 .advice = "make room on the drive"});
 }
 
 }  // namespace sluice

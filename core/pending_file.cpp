@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -81,21 +82,18 @@ void PendingFile::append(std::string_view bytes) {
 void PendingFile::write_at(int64_t offset, std::string_view bytes) { write_all(offset, bytes); }
 
 void PendingFile::write_all(int64_t offset, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t moved = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (moved < 0 && errno == EINTR) continue;
-    if (moved <= 0) {
-      throw IoError({.action = "write",
-                     .path = path_.string(),
-                     .offset = offset,
-                     .bytes = static_cast<int64_t>(bytes.size()),
-                     .error_number = moved < 0 ? errno : 0,
-                     .reason = moved < 0 ? "" : "the file system took no byte of it and gave no error",
-                     .advice = advice_for(moved < 0 ? errno : ENOSPC)});
-    }
-    offset += moved;
-    bytes.remove_prefix(static_cast<size_t>(moved));
-  }
+  const int64_t end = offset + std::ssize(bytes);
+  const auto at_its_place = [&](std::string_view left) {
+    return ::pwrite(file_, left.data(), left.size(), static_cast<off_t>(end - std::ssize(left)));
+  };
+  if (write_whole(bytes, at_its_place)) return;
+  throw IoError({.action = "write",
+                 .path = path_.string(),
+                 .offset = end - std::ssize(bytes),
+                 .bytes = std::ssize(bytes),
+                 .error_number = errno,
+                 .reason = errno != 0 ? "" : "the file system took no byte of it and gave no error",
+                 .advice = advice_for(errno != 0 ? errno : ENOSPC)});
 }
 
 void PendingFile::publish() {

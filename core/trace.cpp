@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "core/errors.h"
+#include "core/retried.h"
 
 namespace sluice {
 namespace {
@@ -73,18 +75,13 @@ TraceWriter::~TraceWriter() {
 
 // At the end of what is written, over what ended the JSON there.
 void TraceWriter::write(std::string_view text) {
-  int64_t at = written_bytes_;
-  while (!text.empty() && error_number_ == 0) {
-    const ssize_t written =
-        is_file_ ? ::pwrite(file_, text.data(), text.size(), at) : ::write(file_, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      error_number_ = written < 0 ? errno : EIO;
-      return;
-    }
-    text.remove_prefix(static_cast<size_t>(written));
-    at += written;
-  }
+  if (error_number_ != 0) return;
+  const int64_t end = written_bytes_ + std::ssize(text);
+  const auto write_at_end = [&](std::string_view left) {
+    return is_file_ ? ::pwrite(file_, left.data(), left.size(), end - std::ssize(left))
+                    : ::write(file_, left.data(), left.size());
+  };
+  if (!write_whole(text, write_at_end)) error_number_ = errno != 0 ? errno : EIO;
 }
 
 void TraceWriter::flush() {
