@@ -103,6 +103,20 @@ void run_export(const ExportCommand& command, Console& console) {
                             names, engine.geometry().parameter_elements(), name_of(dtype), engine.step()));
 }
 
+namespace {
+
+// The first drive alone knows whether a run in another folder has gone on with the store.
+void refuse_if_unknown(const RunFolder& folder, const std::vector<fs::path>& stores) {
+  if (find_store(stores.front()) == StoreExists::kYes || find_store(stores) == StoreExists::kNo) return;
+  throw ConfigError(fmt::format(
+      "{}: the first drive's part of the store, {}, is not there, and it alone tells whether a run in "
+      "another folder has gone on with the store: bring it back, or, where it is gone, remove by hand what "
+      "is left in {}",
+      folder.path().string(), store_path(stores.front(), 0).string(), joined(std::span(stores).subspan(1))));
+}
+
+}  // namespace
+
 void run_trim(const TrimCommand& command, Console& console) {
   const RunFolder folder(command.folder);
   const std::vector<std::filesystem::path> stores = folder.stores(folder.load(RunFolder::For::kItsStore));
@@ -118,6 +132,7 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "folder by hand",
                     command.folder, original->string(), joined(stores)));
   }
+  refuse_if_unknown(folder, stores);
   folder.refuse_if_elsewhere(stores);
   const std::vector<TrimmedStore> trimmed = trim_stores(stores, folder.store_number());
   for (const auto& [store, freed] : trimmed)

@@ -57,10 +57,10 @@ std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs
 // What is replaced beside the run's own store, and what of it is not.
 void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::vector<fs::path>& stores,
                    const Log& log) {
-  const bool run = holds == RunFolder::Holds::kRun;
+  const bool run = holds == RunFolder::Holds::kRun, elsewhere = folder.has_gone_on_elsewhere(stores);
   const auto is_its_own = [&](const fs::path& store) {
     const std::optional<uint64_t> own = folder.store_number(), number = RecordStore::store_number(store);
-    return run && own && number.value_or(*own) == *own && !folder.has_gone_on_elsewhere({&store, 1});
+    return run && !elsewhere && own && number.value_or(*own) == *own;
   };
   for (const fs::path& store : stores) {
     if (find_store(store) == StoreExists::kNo) continue;
@@ -225,6 +225,10 @@ void check_each_drive(const std::vector<fs::path>& stores) {
 }
 
 void check_own_store(const Opening& opening, int64_t step) {
+  if (opening.mode == OpenMode::kOpen) {  // again: it is locked since
+    opening.folder.check_store(opening.stores());
+    opening.folder.refuse_if_elsewhere(opening.stores());
+  }
   if (opening.mode != OpenMode::kResume || step == 0) return;
   const std::optional<uint64_t> own = opening.folder.store_number();
   if (own && own == RecordStore::store_number(opening.stores().front())) {

@@ -112,6 +112,8 @@ Json plan_json(const RunSetup& setup, const Plan& plan, const WorkspaceNeed& wor
   json["kept_on_device"] =
       std::count_if(plan.kept_offset.begin(), plan.kept_offset.end(), [](int64_t offset) { return offset >= 0; });
   json["commit_interval"] = plan.commit_interval;
+  if (const auto& other = plan.other_commits)
+    json["other_commits"] = {{"commit_interval", other->interval}, {"step_ms", other->step_ms}};
   json["disk_bytes"] = plan.disk_bytes;
   json["homes"] = homes_json(plan);
   json["uses"] = Json::array();

@@ -17,22 +17,25 @@
 namespace sluice {
 namespace {
 
+// What may help against what binds: what the planner is asked about, and what it is not.
 struct Advice {
   const char* bound;
-  const char* helps;
+  const char* offered;
+  const char* others;
 };
 Advice advice_for(LaneGroup group) {
   static constexpr Advice kByGroup[kLaneGroupCount] = {
       {"the NVMe drives, which reads and writes share",
        "More host memory keeps part of what they carry at home there; one more drive takes a share of both; more "
-       "tokens per step (gradient_accumulation_steps) give every byte more compute to hide behind."},
+       "tokens per step (gradient_accumulation_steps) give every byte more compute to hide behind.",
+       ""},
       {"the update threads",
-       "More cores (sluice.update_threads) or faster host memory; more tokens per step "
-       "(gradient_accumulation_steps) give the update more compute to hide behind."},
+       "More tokens per step (gradient_accumulation_steps) give the update more compute to hide behind.",
+       "More cores (sluice.update_threads) or faster host memory shorten it."},
       {"copying between host and device",
-       "More device memory keeps weights, gradients and activations there; a faster link; more tokens per step for the "
-       "same weights."},
-      {"compute", "A faster device, or more compute threads where host memory plays the device."}};
+       "More device memory keeps weights, gradients and activations there; more tokens per step for the same weights.",
+       "A faster link carries more."},
+      {"compute", "", "A faster device, or more compute threads where host memory plays the device."}};
   return kByGroup[static_cast<size_t>(group)];
 }
 
@@ -57,13 +60,13 @@ std::string predicted_help(const WouldHelp& help) {
   return fmt::format("By the planner's prediction none of these would help: {}.", fmt::join(predicted, ", "));
 }
 
-// What no offer is about, and without offers what may help.
 std::string help_words(LaneGroup group, const Steady& steady, const std::optional<WouldHelp>& help) {
   const bool is_predicted =
       help && std::ranges::any_of(help->offers, [](const Help& each) { return each.step_ms.has_value(); });
-  const bool of_hardware = group == LaneGroup::kCpu || group == LaneGroup::kCompute;
-  std::string words = is_predicted ? predicted_help(*help) : "";
-  if (!is_predicted || of_hardware) words += fmt::format("{}{}", is_predicted ? " " : "", advice_for(group).helps);
+  const Advice advice = advice_for(group);
+  std::string words = is_predicted ? predicted_help(*help) : advice.offered;
+  if (!words.empty() && *advice.others != '\0') words += " ";
+  words += advice.others;
   if (group == LaneGroup::kNvme && steady.rarer_commits == Steady::RarerCommits::kHelp)
     words += " A longer sluice.commit_interval writes what is at home in host memory less often.";
   return words;
@@ -168,22 +171,23 @@ std::optional<double> off_prediction(const Steady& steady) {
 }
 
 // Of a run whose machine's speeds were known.
-std::string unplanned_words(const RunData& run, const Steady& steady, const WouldHelp& help) {
-  const auto count = [&run](bool StepFiguresOfRun::*what) { return std::ranges::count(run.steps, true, what); };
+std::string unplanned_words(const Steady& steady, const WouldHelp& help) {
   std::vector<std::string> why;
-  if (const auto undone = count(&StepFiguresOfRun::undone))
-    why.push_back(fmt::format("{} had the updates of their backward undone, as their gradients were clipped", undone));
-  if (const auto skipped = count(&StepFiguresOfRun::skipped)) why.push_back(fmt::format("{} were skipped", skipped));
-  const std::string steps = fmt::format("{} step{}", run.steps.size(), run.steps.size() == 1 ? "" : "s");
+  const auto add = [&](int64_t count, const char* what) {
+    if (count > 0) why.push_back(fmt::format("{} {}", count, what));
+  };
+  add(steady.undone, "had the updates of their backward undone, as their gradients were clipped");
+  add(steady.skipped, "skipped");
   return fmt::format(
       "<p>The plan predicted {} for a step in the middle of a run; measured were {}, of no step that is like "
       "it{}{}.</p>",
-      ms_words(help.step_ms), ms_words(steady.step_ms), why.empty() ? "" : ": of " + steps + " ", fmt::join(why, ", "));
+      ms_words(help.step_ms), ms_words(steady.step_ms),
+      why.empty() ? "" : fmt::format(": of these {} steps ", steady.steps), fmt::join(why, ", "));
 }
 
-std::string planned_words(const RunData& run, const Steady& steady, const std::optional<WouldHelp>& help) {
+std::string planned_words(const Steady& steady, const std::optional<WouldHelp>& help) {
   const std::optional<double> off = off_prediction(steady);
-  if (!off) return help && !run.steps.empty() ? unplanned_words(run, steady, *help) : "";
+  if (!off) return help && steady.steps > 0 ? unplanned_words(steady, *help) : "";
   return fmt::format("<p>The plan predicted {} a step; measured were {} ({:+.0f} %).</p>",
                      ms_words(*steady.predicted_step_ms), ms_words(*steady.measured_as_predicted_ms), 100 * *off);
 }
@@ -332,7 +336,7 @@ std::string report_page(const RunData& run, const std::optional<Timeline>& timel
       html_escaped(run.name), kReportStyle, html_escaped(run.name), html_escaped(run.folder));
   html += tiles(run, steady);
   html += section("What bound it", fmt::format("<p class=\"verdict\">{}</p>{}", html_escaped(what_bound(steady, help)),
-                                               planned_words(run, steady, help)));
+                                               planned_words(steady, help)));
   if (help) html += section("What would help, by the planner's prediction", help_table(*help, steady));
   html += "<div class=\"pair\">" + section("Loss", line_chart(loss)) +
           section("Throughput, tokens/s", line_chart(speed)) + "</div>";

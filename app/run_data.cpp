@@ -206,6 +206,9 @@ Steady steady_figures(const RunData& run) {
     return means.empty() ? std::nullopt : std::optional(median(means));
   };
   Steady steady;
+  steady.steps = std::ssize(steps);
+  steady.skipped = std::ranges::count(steps, true, &StepFiguresOfRun::skipped);
+  steady.undone = std::ranges::count_if(steps, [](const auto& step) { return step.undone && !step.skipped; });
   steady.rarer_commits = rarer_commits(run, steps);
   steady.steps_of_mean = static_cast<int64_t>(together);
   steady.step_ms = over_steps([](const auto& step) { return std::optional(step.step_ms); }).value_or(0);

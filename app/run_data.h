@@ -62,6 +62,7 @@ struct Steady {
   double step_ms = 0, tokens_per_s = 0;
   std::optional<double> predicted_step_ms, drive_ms;
   std::optional<double> measured_as_predicted_ms;  // step_ms of the steps alone that have a prediction
+  int64_t steps = 0, undone = 0, skipped = 0;      // undone: and not skipped
   int64_t steps_of_mean = 1;                       // the commit interval, where the run has come through a whole one
   StepLaneFigures lanes;
 };

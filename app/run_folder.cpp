@@ -271,8 +271,9 @@ bool RunFolder::has_gone_on_elsewhere(std::span<const fs::path> stores) const {
 void RunFolder::refuse_if_elsewhere(std::span<const fs::path> stores) const {
   if (!has_gone_on_elsewhere(stores)) return;
   throw ConfigError(fmt::format(
-      "{}: the run has gone on in another folder, which has trained on the store in {} since (one of the two is a copy "
-      "of the other): use that one; where it is gone, remove {} to use this one, whose metrics end before that",
+      "{}: a run in another folder, of which one is a copy of the other, has opened the store in {} to train on it "
+      "since this one did: use that one; to use this one all the same (that one is gone, or the store is a copy that "
+      "was made later than the folder), remove {}",
       folder_.string(), joined(stores), store_number_file().string()));
 }
 

@@ -232,10 +232,11 @@ FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const 
         fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), joined(stores)));
   }
   folder.check_store(stores);
-  try {
-    folder.refuse_if_elsewhere(stores);
-  } catch (const ConfigError& elsewhere) {  // reading takes nothing from either
-    say(log, LogLevel::kWarning, elsewhere.what());
+  if (folder.has_gone_on_elsewhere(stores)) {  // reading takes nothing from either
+    say(log, LogLevel::kWarning,
+        fmt::format("{}: the store in {} is read as a run in another folder has left it, of which one is a copy of the "
+                    "other",
+                    folder.path().string(), joined(stores)));
   }
   return {std::move(config), std::move(stores)};
 }

@@ -53,16 +53,19 @@ std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log)
   return store;
 }
 
-// What is wrong with it; empty: it is whole.
-std::string damage_of(RecordStore& store, int64_t step, Console& console) {
-  std::string damage;
+struct Damage {
+  std::string words;  // empty: it is whole
+  bool is_read = true;
+};
+Damage damage_of(RecordStore& store, int64_t step, Console& console) {
+  Damage damage;
   try {
     store.verify(step,
                  [&](int64_t done, int64_t all) { console.progress(done, all, fmt::format("reading step {}", step)); });
   } catch (const CorruptionError& error) {
-    damage = error.what();
+    damage.words = error.what();
   } catch (const IoError& error) {
-    damage = fmt::format("step {} cannot be read: {}", step, error.what());
+    damage = {.words = fmt::format("step {} cannot be read: {}", step, error.what()), .is_read = false};
   }
   console.finish_progress();
   return damage;
@@ -85,16 +88,15 @@ Verified run_verify(const std::string& path, Console& console) {
   bool any_whole = false;
   for (const int64_t step : store->openable_steps()) {
     const bool last = step == store->committed().step;
-    const std::string damage = damage_of(*store, step, console);
-    if (!damage.empty()) {
-      console.print(damage);
+    const Damage damage = damage_of(*store, step, console);
+    if (!damage.words.empty()) {
+      console.print(damage.words);
       if (last) end = Verified::kDamaged;
-      if (!last && end == Verified::kWhole) {
-        console.print(
-            fmt::format("steps after {} write over step {} before they are committed: a run that was cut off leaves it "
-                        "so, which is "
-                        "no damage",
-                        store->committed().step, step));
+      if (!last && damage.is_read) {
+        console.print(fmt::format(
+            "steps after {} write over step {} before they are committed: where the run was cut off this is no damage, "
+            "and where it ended the drive has changed it",
+            store->committed().step, step));
       }
       continue;
     }

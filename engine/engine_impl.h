@@ -180,7 +180,7 @@ class Engine::Impl final : public LaneWork {
  private:
   void open_store(const ParameterSource& source);
   void probe(StoreOptions& store_options) const;
-  void open_step();
+  void check_from_step(const RecordStore* found) const;
   int node_near_device() const;
   void charge_ledger();
   void make_host_arena(int near_device);

@@ -137,15 +137,14 @@ void Engine::Impl::make_host_arena(int near_device) {
   });
 }
 
-// Goes back to the step before the last committed one, if that is asked for.
-void Engine::Impl::open_step() {
-  const std::vector<int64_t> steps = store ? store->openable_steps() : std::vector<int64_t>();
-  if (std::ranges::find(steps, *options.from_step) == steps.end()) {
-    throw ConfigError(fmt::format("{}: there is no step {} to go on from; what is committed there: {}",
-                                  options.store.folder.string(), *options.from_step,
-                                  steps.empty() ? "nothing" : fmt::format("step {}", fmt::join(steps, ", and step "))));
-  }
-  store->open_step(*options.from_step);
+// Whether the step to go back to is there, where one is asked for.
+void Engine::Impl::check_from_step(const RecordStore* found) const {
+  if (!options.from_step) return;
+  const std::vector<int64_t> steps = found != nullptr ? found->openable_steps() : std::vector<int64_t>();
+  if (std::ranges::find(steps, *options.from_step) != steps.end()) return;
+  throw ConfigError(fmt::format("{}: there is no step {} to go on from; what is committed there: {}",
+                                options.store.folder.string(), *options.from_step,
+                                steps.empty() ? "nothing" : fmt::format("step {}", fmt::join(steps, ", and step "))));
 }
 
 // The host arena is still empty: it is the memory that the store will use, and already counted.
@@ -191,6 +190,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   store_options.log = options.log;
   store_options.accept = [this](const RecordStore& found) {
     check_progress(found, plan.options.progress_bytes);
+    check_from_step(&found);
     if (options.accept_store) options.accept_store(found.committed());
   };
   if (options.from_step) store_options.unread = StoreOptions::Unread::kPassedOver;
@@ -201,7 +201,8 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   if (probes && (!opens || all_drives_are_there(store_options))) probe(store_options);
   if (opens) store = RecordStore::open(plan.geometry, identity, store_options);
   if (options.open == OpenMode::kOpen && !store) refuse_empty(store_options.folder);
-  if (options.from_step) open_step();
+  check_from_step(store.get());  // of one to which nothing was ever committed
+  if (options.from_step) store->open_step(*options.from_step);
   if (options.open == OpenMode::kResume && (!store || store->committed().step == 0)) {
     store.reset();  // initial values may be of another seed: whoever wrote them never came to a step
     say(options.log, LogLevel::kWarning,

@@ -238,9 +238,15 @@ std::string Plan::table() const {
   for (const MoveRow& row : moves) {
     if (row.bytes > 0) text += fmt::format("{:<12} {:<34} {:>12}\n", row.link, row.what, format_bytes(row.bytes));
   }
-  text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} steps\n",
+  const auto every = [](int interval) {
+    return interval == 1 ? "every step" : fmt::format("every {} steps", interval);
+  };
+  const std::string other =
+      other_commits ? fmt::format("; {}: {:.1f} ms predicted", every(other_commits->interval), other_commits->step_ms)
+                    : "";
+  text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} steps{}\n",
                       chunks.size(), geometry.chunk_elements(), commit_interval, commit_interval == 1 ? "" : "s",
-                      commit_interval + 1);
+                      commit_interval + 1, other);
   return text + "homes: " + homes_words() + "\n";
 }
 

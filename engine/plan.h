@@ -47,7 +47,7 @@ struct PlanOptions {
   // 0: auto: 1 when any state's home is NVMe, or where updates that were early may have to be undone (kSpeculative,
   // kReplay), else kCommitRarely; where speeds are known and not all state is at home
   // on NVMe, the other one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a
-  // seventh. In place of kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted to
+  // twentieth. In place of kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted to
   // add 3 % to a step or less, or the largest of them of which so many steps are predicted to take a minute or less.
   int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
@@ -151,6 +151,12 @@ struct Plan {
   int64_t host_arena_bytes = 0;
   int64_t table_bytes = 0;  // programs, the store's table, queues: host memory beside the mapping
   int commit_interval = 1;
+  // Where `auto` chose the interval by speeds: the other one, and what a step is predicted to take with it.
+  struct OtherCommits {
+    int interval = 1;
+    double step_ms = 0;
+  };
+  std::optional<OtherCommits> other_commits;
   int64_t disk_bytes = 0;
   double written_bytes_per_step = 0;  // to the drives: records with their padding, tables of commits
   int64_t undone_bytes = 0;           // that a step writes besides, whose updates in the backward are undone

@@ -156,7 +156,7 @@ std::optional<PlanSearch::Candidate> PlanSearch::attempt(const Choice& choice) {
   Choice made = choice;
   made.commit_interval = plan.commit_interval;
   made_.emplace_back(step_ms, made);
-  return Candidate{choice, std::move(plan), step_ms};
+  return Candidate{choice, std::move(plan), step_ms, attempted->step_ms};
 }
 
 // What a step of this choice's plan would take in the mean, but for what its tables need more or less than those
@@ -303,11 +303,12 @@ void PlanSearch::consider_behind_read_ahead(Candidate& best) {
 // Homes are chosen for early updates where there are any: with none the way leads to others.
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
-  const bool may_defer = options_.update == UpdateMode::kAuto && !options_.speculated_share;
+  const bool may_defer =
+      options_.update == UpdateMode::kAuto && !options_.speculated_share && start.plan.any_speculated();
   Choice deferred = start.choice;
   deferred.speculated_share = 0;
   Candidate best = best_by_steps(std::move(start));
-  if (!may_defer || !best.plan.any_speculated()) return best;
+  if (!may_defer) return best;
   std::optional<Candidate> there = attempt(deferred);
   if (!there) return best;
   Candidate other = best_by_steps(std::move(*there));
@@ -431,15 +432,19 @@ PlanSearch::Candidates PlanSearch::candidates_like(const PlanSearch& few_search,
 
 std::optional<PlanSearch::Candidate> PlanSearch::best() {
   const FewPieces few = options_.speeds ? in_few_pieces(model_, options_) : FewPieces{};
-  Candidates found;
+  Candidates found, best_of_few;
   if (few.fewer) {
     PlanSearch among_few(few.model, few.options);
-    const Candidates best_of_few = among_few.candidates();
+    best_of_few = among_few.candidates();
     found = candidates_like(among_few, best_of_few);
   } else {
     found = candidates();
   }
-  return other_is_worth_it(found) ? std::move(found.other) : std::move(found.first);
+  const bool takes_other = other_is_worth_it(found);
+  const std::optional<Candidate>& left = takes_other ? found.first : found.other ? found.other : best_of_few.other;
+  std::optional<Candidate>& taken = takes_other ? found.other : found.first;
+  if (taken && left) taken->plan.other_commits = {left->plan.commit_interval, left->unclipped_ms};
+  return std::move(taken);
 }
 
 }  // namespace sluice

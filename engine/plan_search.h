@@ -48,7 +48,8 @@ class PlanSearch {
   struct Candidate {
     Choice choice;
     Plan plan;
-    double step_ms = 0;  // mean_ms; 0: no speeds are known
+    double step_ms = 0;       // mean_ms; 0: no speeds are known
+    double unclipped_ms = 0;  // of a step that is not clipped
   };
   // Nothing where the budgets cannot hold it.
   std::optional<Candidate> best();

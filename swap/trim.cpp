@@ -93,8 +93,9 @@ std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> fol
   SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
   const std::vector<Found> found = find_and_lock(folders, rank);
   check_one_store(found, number);
-  std::vector<TrimmedStore> trimmed;
-  for (const Found& each : found) trimmed.push_back({.folder = each.folder, .bytes = give_back(each.drive)});
+  // The first drive's, which tells most of a store, goes last.
+  std::vector<TrimmedStore> trimmed(found.size());
+  for (size_t i = found.size(); i-- > 0;) trimmed[i] = {found[i].folder, give_back(found[i].drive)};
   return trimmed;
 }
 

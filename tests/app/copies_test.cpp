@@ -72,7 +72,7 @@ TEST_F(CopiesTest, a_copy_of_a_run_that_was_moved_and_has_gone_on_takes_nothing_
   fs::rename(file("run"), file("moved"));
   ASSERT_EQ(train("moved", on("drive", {"--steps", "3", "--resume"})).exit_code, 0);
   const std::string store = text_in("drive/sluice-0.swap"), claim = text_in("copy/store.json");
-  const std::string words = file("copy") + ": the run has gone on in another folder";
+  const std::string words = file("copy") + ": a run in another folder, of which one is a copy of the other, has opened";
   const Ended refused = train("copy", on("drive", {"--steps", "4", "--resume"}));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.last_error_line(), AllOf(HasSubstr(words), HasSubstr(file("copy/store.json"))));
@@ -83,11 +83,47 @@ TEST_F(CopiesTest, a_copy_of_a_run_that_was_moved_and_has_gone_on_takes_nothing_
   EXPECT_EQ(text_in("copy/store.json"), claim);
   const Ended read = sluice({"checkpoint", "verify", "@copy"});
   EXPECT_EQ(read.exit_code, 0);
-  EXPECT_THAT(read.err, HasSubstr(words));
+  EXPECT_THAT(read.err, HasSubstr("is read as a run in another folder has left it"));
   EXPECT_EQ(train("moved", on("drive", {"--steps", "4", "--resume"})).exit_code, 0);
   fs::remove(file("copy/store.json"));  // as it says, of a folder that came from a backup
   EXPECT_EQ(train("copy", on("drive", {"--steps", "5", "--resume"})).exit_code, 0);
-  EXPECT_THAT(train("moved", on("drive", {"--steps", "6", "--resume"})).last_error_line(), HasSubstr("has gone on"));
+  EXPECT_THAT(train("moved", on("drive", {"--steps", "6", "--resume"})).last_error_line(),
+              HasSubstr("has opened the store"));
+}
+
+TEST_F(CopiesTest, a_copy_in_which_a_command_is_refused_takes_nothing_from_the_run) {
+  ASSERT_EQ(train("run", on("drive", {"--steps", "4"})).exit_code, 0);
+  copy("run", "copy");
+  fs::rename(file("run"), file("moved"));
+  const std::string claim = text_in("copy/store.json");
+  const Ended refused = train("copy", on("drive", {"--steps", "5", "--resume", "--from-step", "1"}));
+  EXPECT_THAT(refused.last_error_line(), HasSubstr("there is no step 1 to go on from"));
+  EXPECT_EQ(text_in("copy/store.json"), claim);
+  const Ended more = train("moved", on("drive", {"--steps", "5", "--resume"}));
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+}
+
+// The first drive tells whose the store is.
+TEST_F(CopiesTest, a_copy_of_a_run_on_two_drives_that_was_moved_and_has_gone_on_takes_neither) {
+  const auto on_both = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", "sluice.nvme=" + Json({file("one"), file("two")}).dump()});
+    return more;
+  };
+  ASSERT_EQ(train("run", on_both({"--steps", "2"})).exit_code, 0);
+  copy("run", "copy");
+  fs::rename(file("run"), file("moved"));
+  ASSERT_EQ(train("moved", on_both({"--steps", "3", "--resume"})).exit_code, 0);
+  const auto trim = [this] { return sluice({"checkpoint", "trim", "@copy", "--yes"}); };
+  EXPECT_THAT(trim().last_error_line(), HasSubstr("has opened the store"));
+  fs::rename(file("one"), file("not mounted"));
+  EXPECT_THAT(trim().last_error_line(), AllOf(HasSubstr(file("one")), HasSubstr("remove by hand")));
+  EXPECT_TRUE(fs::exists(file("two/sluice-0.swap")));
+  fs::rename(file("not mounted"), file("one"));
+  const Ended over = train("copy", on_both({"--steps", "1", "--overwrite"}));
+  EXPECT_EQ(over.exit_code, 0) << over.err;
+  for (const char* drive : {"one", "two"}) {
+    EXPECT_THAT(over.err, HasSubstr(file(drive) + ": the store there is to be replaced; it belongs to no run in"));
+  }
 }
 
 TEST_F(CopiesTest, a_run_whose_store_came_from_a_backup_goes_on) {

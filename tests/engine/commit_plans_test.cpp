@@ -1,5 +1,7 @@
 // Plans that choose the commit interval and which updates are early.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
 
 #include "engine/predict.h"
 #include "tests/engine/homes_fixture.h"
@@ -80,7 +82,12 @@ TEST_F(Commits, auto_commits_rarely_where_that_spares_5_percent_of_a_step_and_no
       return predict(model_, make_plan(model_, with), *wish.speeds).step_ms;
     };
     const double ratio = step_ms(kCommitRarely) / step_ms(1);
-    const int taken = make_plan(model_, wish).commit_interval;
+    const Plan plan = make_plan(model_, wish);
+    const int taken = plan.commit_interval;
+    ASSERT_TRUE(plan.other_commits);
+    EXPECT_EQ(plan.other_commits->interval == 1, taken > 1);
+    EXPECT_LT(std::abs(plan.other_commits->step_ms / step_ms(plan.other_commits->interval) - 1), 0.02) << compute_ms;
+    EXPECT_THAT(plan.table(), ::testing::HasSubstr(taken > 1 ? "; every step: " : " steps; every "));
     if (ratio > 0.96 && ratio < 0.99) {
       ++too_little;
       EXPECT_EQ(taken, 1) << ratio;
