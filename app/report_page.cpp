@@ -60,11 +60,13 @@ std::string predicted_help(const WouldHelp& help) {
   return fmt::format("By the planner's prediction none of these would help: {}.", fmt::join(predicted, ", "));
 }
 
+bool is_predicted(const std::optional<WouldHelp>& help) {
+  return help && std::ranges::any_of(help->offers, [](const Help& each) { return each.step_ms.has_value(); });
+}
+
 std::string help_words(LaneGroup group, const Steady& steady, const std::optional<WouldHelp>& help) {
-  const bool is_predicted =
-      help && std::ranges::any_of(help->offers, [](const Help& each) { return each.step_ms.has_value(); });
   const Advice advice = advice_for(group);
-  std::string words = is_predicted ? predicted_help(*help) : advice.offered;
+  std::string words = is_predicted(help) ? predicted_help(*help) : advice.offered;
   if (!words.empty() && *advice.others != '\0') words += " ";
   words += advice.others;
   if (group == LaneGroup::kNvme && steady.rarer_commits == Steady::RarerCommits::kHelp)
@@ -170,19 +172,18 @@ std::optional<double> off_prediction(const Steady& steady) {
   return *steady.measured_as_predicted_ms / *steady.predicted_step_ms - 1;
 }
 
-// Of a run whose machine's speeds were known.
+// Of a run whose machine's speeds were known, and of steps none of which had the work that was predicted.
 std::string unplanned_words(const Steady& steady, const WouldHelp& help) {
   std::vector<std::string> why;
   const auto add = [&](int64_t count, const char* what) {
-    if (count > 0) why.push_back(fmt::format("{} {}", count, what));
+    if (count > 0) why.push_back(fmt::format("{} of {} {}", count, steady.steps, what));
   };
-  add(steady.undone, "had the updates of their backward undone, as their gradients were clipped");
-  add(steady.skipped, "skipped");
+  add(steady.undone, "ran updates in the backward that were undone");
+  add(steady.skipped, "updated nothing (skipped)");
   return fmt::format(
-      "<p>The plan predicted {} for a step in the middle of a run; measured were {}, of no step that is like "
+      "<p>The plan predicted {} for a step in the middle of a run; measured were {}, of steps that are not like "
       "it{}{}.</p>",
-      ms_words(help.step_ms), ms_words(steady.step_ms),
-      why.empty() ? "" : fmt::format(": of these {} steps ", steady.steps), fmt::join(why, ", "));
+      ms_words(help.step_ms), ms_words(steady.step_ms), why.empty() ? "" : ": ", fmt::join(why, ", "));
 }
 
 std::string planned_words(const Steady& steady, const std::optional<WouldHelp>& help) {
@@ -223,7 +224,7 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
   if (std::abs(off_prediction(steady).value_or(0)) > kFarOff) {
     html += fmt::format(
         "<p>Steps took {} where {} were predicted: the machine was busy when its speeds were measured, or "
-        "is now, and these offers are as wrong as that.</p>",
+        "is now, or its speeds are another one's (--machine); these offers are as wrong as that.</p>",
         ms_words(*steady.measured_as_predicted_ms), ms_words(*steady.predicted_step_ms));
   }
   return html +
@@ -305,7 +306,7 @@ std::string what_bound(const Steady& steady, const std::optional<WouldHelp>& hel
         help ? "" : "Whether more memory would let them wait less, sluice plan says (what would help). ", helps);
   }
   std::string text = fmt::format("The step was bound by {}: {}. {}", resource, busy_words(bound, steady), helps);
-  if (bound.first.group == LaneGroup::kCompute) {
+  if (bound.first.group == LaneGroup::kCompute && !is_predicted(help)) {
     text += fmt::format(
         " Another drive, or memory for more of the state, would save {} of a step at best: their work hides behind the "
         "compute already. Memory that keeps a block's graph saves compute itself.",

@@ -241,9 +241,9 @@ std::string Plan::table() const {
   const auto every = [](int interval) {
     return interval == 1 ? "every step" : fmt::format("every {} steps", interval);
   };
-  const std::string other =
-      other_commits ? fmt::format("; {}: {:.1f} ms predicted", every(other_commits->interval), other_commits->step_ms)
-                    : "";
+  const std::string other = other_commits ? fmt::format("; {}: {:.{}f} ms predicted", every(other_commits->interval),
+                                                        other_commits->step_ms, other_commits->step_ms < 10 ? 3 : 1)
+                                          : "";
   text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} steps{}\n",
                       chunks.size(), geometry.chunk_elements(), commit_interval, commit_interval == 1 ? "" : "s",
                       commit_interval + 1, other);

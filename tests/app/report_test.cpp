@@ -221,8 +221,8 @@ TEST_F(ReportTest, says_what_it_was_that_kept_steps_from_being_as_predicted) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(
       text_in("run/report.html"),
-      testing::AllOf(testing::HasSubstr("of no step that is like it"),
-                     testing::ContainsRegex("of these ([0-9]+) steps [0-9]+ had the updates of their backward")));
+      testing::AllOf(testing::HasSubstr("of steps that are not like it: "),
+                     testing::ContainsRegex("([0-9]+) of ([0-9]+) ran updates in the backward that were undone")));
 }
 
 // The planner is asked about four things; what binds has general advice of its own.
