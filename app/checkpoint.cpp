@@ -105,14 +105,22 @@ void run_export(const ExportCommand& command, Console& console) {
 
 namespace {
 
-// The first drive alone knows whether a run in another folder has gone on with the store.
-void refuse_if_unknown(const RunFolder& folder, const std::vector<fs::path>& stores) {
-  if (find_store(stores.front()) == StoreExists::kYes || find_store(stores) == StoreExists::kNo) return;
-  throw ConfigError(fmt::format(
-      "{}: the first drive's part of the store, {}, is not there, and it alone tells whether a run in "
-      "another folder has gone on with the store: bring it back, or, where it is gone, remove by hand what "
-      "is left in {}",
-      folder.path().string(), store_path(stores.front(), 0).string(), joined(std::span(stores).subspan(1))));
+// A drive that is not mounted keeps its part, which could not be trimmed later: the first drive alone tells whether a
+// run in another folder has gone on with the store.
+void check_drives_of_trimmed(const RunFolder& folder, const std::vector<fs::path>& stores) {
+  if (find_store(stores) == StoreExists::kNo) return;
+  const auto refuse = [&](const fs::path& missing, const char* why) {
+    throw ConfigError(fmt::format(
+        "{}: {} is not there{}: bring it back (is its drive mounted?), or, where it is gone, remove by hand "
+        "what is left in {}",
+        folder.path().string(), missing.string(), why, joined(stores)));
+  };
+  if (find_store(stores.front()) == StoreExists::kNo)
+    refuse(store_path(stores.front(), 0), ", which alone tells whether a run in another folder has gone on with it");
+  std::error_code unknown;
+  for (const fs::path& store : stores) {
+    if (!fs::exists(store, unknown)) refuse(store, ", a folder of the store");
+  }
 }
 
 }  // namespace
@@ -132,7 +140,7 @@ void run_trim(const TrimCommand& command, Console& console) {
                     "folder by hand",
                     command.folder, original->string(), joined(stores)));
   }
-  refuse_if_unknown(folder, stores);
+  check_drives_of_trimmed(folder, stores);
   folder.refuse_if_elsewhere(stores);
   const std::vector<TrimmedStore> trimmed = trim_stores(stores, folder.store_number());
   for (const auto& [store, freed] : trimmed)

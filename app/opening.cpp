@@ -60,7 +60,7 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
   const bool run = holds == RunFolder::Holds::kRun, elsewhere = folder.has_gone_on_elsewhere(stores);
   const auto is_its_own = [&](const fs::path& store) {
     const std::optional<uint64_t> own = folder.store_number(), number = RecordStore::store_number(store);
-    return run && !elsewhere && own && number.value_or(*own) == *own;
+    return run && own && number.value_or(*own) == *own;
   };
   for (const fs::path& store : stores) {
     if (find_store(store) == StoreExists::kNo) continue;
@@ -69,6 +69,15 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
           fmt::format("{}: the store there is to be replaced, and is that of the run in {}, of which {} is a copy: to "
                       "keep it, stop this one and name another folder in sluice.nvme",
                       store.string(), original->string(), folder.path().string()));
+      continue;
+    }
+    if (elsewhere) {
+      say(log, LogLevel::kWarning,
+          fmt::format(
+              "{}: the store there is to be replaced, and a run in another folder has gone on with it, of which {} "
+              "is a copy, or which is a copy of that: to keep it, stop this one and name another folder in "
+              "sluice.nvme",
+              store.string(), folder.path().string()));
       continue;
     }
     if (store == folder.path() || is_its_own(store)) continue;

@@ -129,6 +129,12 @@ TEST_F(CommandsTest, what_a_process_left_that_was_killed_as_it_put_a_file_in_its
 TEST_F(CommandsTest, trim_names_a_drive_that_has_no_part_of_the_store_any_more) {
   const Json drives = {file("one"), file("two")};
   ASSERT_EQ(train("run", {"--steps", "1", "--set", "sluice.nvme=" + drives.dump()}).exit_code, 0);
+  fs::rename(file("two"), file("not mounted"));
+  const Ended refused = sluice({"checkpoint", "trim", "@run", "--yes"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.last_error_line(), testing::HasSubstr(file("two") + " is not there, a folder of the store"));
+  EXPECT_TRUE(fs::exists(file("one/sluice-0.swap")));
+  fs::rename(file("not mounted"), file("two"));
   fs::remove(file("two/sluice-0.swap"));
   const Ended ended = sluice({"checkpoint", "trim", "@run", "--yes"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
