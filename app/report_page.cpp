@@ -229,8 +229,8 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
   }
   return html +
          "<p class=\"quiet\">Predicted when training last began, for a step in the middle of a run, each alone and all "
-         "else as it was; more "
-         "drives are taken to be like those there. <code>sluice plan --what-if</code> predicts others.</p>";
+         "else as it was; more drives are taken to be like those there. <code>sluice plan --what-if</code> predicts "
+         "others.</p>";
 }
 
 std::string memory_table(const RunData& run) {

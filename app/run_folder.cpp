@@ -59,17 +59,25 @@ Json checksums_of(const SortedJson& file) {
            part({"/data", "/seed", "/train_batch_size", "/sluice/compute_threads", "/sluice/loss_tile_tokens"})}};
 }
 
-// Which store is a run's; no object where nothing is written down.
-SortedJson claim_in(const fs::path& file) { return SortedJson::parse(read_file(file).value_or(""), nullptr, false); }
+// What a run has written down of its store; empty where it has not.
+struct Claim {
+  std::optional<uint64_t> number;
+  std::vector<uint32_t> openers;  // the numbers under which it has opened it
+  std::optional<std::string> run;
+};
 
-// Under which numbers the run has opened its store.
-std::vector<uint32_t> openers_in(const fs::path& file) {
-  const SortedJson claim = claim_in(file);
-  std::vector<uint32_t> openers;
-  for (const SortedJson& opener : claim.is_object() ? claim.value("openers", SortedJson()) : SortedJson()) {
-    if (opener.is_number_unsigned()) openers.push_back(opener.get<uint32_t>());
+Claim claim_in(const fs::path& file) {
+  const SortedJson json = SortedJson::parse(read_file(file).value_or(""), nullptr, false);
+  Claim claim;
+  if (!json.is_object()) return claim;
+  const SortedJson number = json.value("number", SortedJson()), run = json.value("run", SortedJson());
+  if (number.is_number_unsigned() && number != 0u)
+    claim.number = number.get<uint64_t>();  // 0: it could not be read once
+  if (run.is_string()) claim.run = run.get<std::string>();
+  for (const SortedJson& opener : json.value("openers", SortedJson())) {
+    if (opener.is_number_unsigned()) claim.openers.push_back(opener.get<uint32_t>());
   }
-  return openers;
+  return claim;
 }
 
 std::string key_path(std::string pointer) {
@@ -212,7 +220,8 @@ void RunFolder::forget() const { remove_file(config_file()); }
 void RunFolder::claim_store(const std::vector<fs::path>& stores, uint32_t opener) const {
   const std::optional<uint64_t> number = RecordStore::store_number(stores.front());
   if (!number) return remove_file(store_number_file());  // the file has gone meanwhile: nothing will be committed to it
-  std::vector<uint32_t> openers = number == store_number() ? openers_in(store_number_file()) : std::vector<uint32_t>();
+  const Claim before = claim_in(store_number_file());
+  std::vector<uint32_t> openers = number == before.number ? before.openers : std::vector<uint32_t>();
   if (std::ranges::find(openers, opener) == openers.end()) openers.push_back(opener);
   PendingFile file(store_number_file());
   const SortedJson claim = {{"number", *number}, {"openers", openers}, {"run", fs::canonical(folder_).string()}};
@@ -221,23 +230,17 @@ void RunFolder::claim_store(const std::vector<fs::path>& stores, uint32_t opener
   file.publish();
 }
 
-std::optional<uint64_t> RunFolder::store_number() const {
-  const SortedJson json = claim_in(store_number_file());
-  if (!json.contains("number") || !json["number"].is_number_unsigned()) return std::nullopt;
-  const auto number = json["number"].get<uint64_t>();
-  return number == 0 ? std::nullopt : std::optional(number);  // 0: it could not be read once
-}
+std::optional<uint64_t> RunFolder::store_number() const { return claim_in(store_number_file()).number; }
 
 std::optional<fs::path> RunFolder::copied_from(std::span<const fs::path> stores) const {
-  const SortedJson claim = claim_in(store_number_file());
-  if (!claim.contains("run") || !claim["run"].is_string()) return std::nullopt;
-  const RunFolder claimed(claim["run"].get<std::string>());
+  const Claim claim = claim_in(store_number_file());
+  if (!claim.run) return std::nullopt;
+  const RunFolder claimed(*claim.run);
   std::error_code error;
   if (fs::equivalent(claimed.path(), folder_, error)) return std::nullopt;
   try {
     if (claimed.holds() != Holds::kRun) return std::nullopt;
-    const std::optional<uint64_t> own = store_number();
-    if (own && claimed.store_number().value_or(*own) != *own) return std::nullopt;
+    if (claim.number && claimed.store_number().value_or(*claim.number) != *claim.number) return std::nullopt;
     return claimed.may_have_store_in(stores) ? std::optional(claimed.path()) : std::nullopt;
   } catch (const Error&) {  // it may not be looked into
     return std::nullopt;
@@ -264,8 +267,8 @@ bool RunFolder::has_gone_on_elsewhere(std::span<const fs::path> stores) const {
   const std::optional<uint64_t> own = store_number();
   if (!own || RecordStore::store_number(stores.front()) != own) return false;
   const uint32_t last = RecordStore::last_opener(stores.front()).value_or(0);
-  const std::vector<uint32_t> openers = openers_in(store_number_file());
-  return last != 0 && std::ranges::find(openers, last) == openers.end();
+  const Claim claim = claim_in(store_number_file());  // after the store: a run that begins beside this writes it before
+  return last != 0 && std::ranges::find(claim.openers, last) == claim.openers.end();
 }
 
 void RunFolder::refuse_if_elsewhere(std::span<const fs::path> stores) const {

@@ -78,9 +78,9 @@ class RunFolder {
   // another folder's claim, and a run with that store is there still. Of a run that was moved nullopt, and so where the
   // other folder may not be looked into.
   std::optional<std::filesystem::path> copied_from(std::span<const std::filesystem::path> stores) const;
-  // Of a store's folders, the first drive's first. Whether a run in another folder has opened the store to train on it
-  // since this one did: a copy of this folder, or
-  // the one that this is a copy of. The store tells, wherever that folder is now; where it does not, no.
+  // Of a store's folders, the first drive's first: whether a run in another folder has opened the store to train on it
+  // since this one did, a copy of this folder or the one that this is a copy of. The store tells, wherever that folder
+  // is now; where it does not, no.
   bool has_gone_on_elsewhere(std::span<const std::filesystem::path> stores) const;
   void refuse_if_elsewhere(std::span<const std::filesystem::path> stores) const;  // with a ConfigError
   // Of a folder that is locked: files that a process left which was killed as it put them in their places.

@@ -234,12 +234,15 @@ void PlanSearch::consider_from(const Choice& start, Candidate& best) {
   if (found.step_ms < best.step_ms) best = std::move(found);
 }
 
+bool PlanSearch::may_choose_gradients() const {
+  return free_to_choose(options_.placement.gradient) && options_.update != UpdateMode::kReplay;
+}
+
 bool PlanSearch::may_move_gradients(const Plan& plan) const {
   const auto may_move = [](const ChunkHomes& homes) {
     return homes.gradient == Home::kHost || homes.gradient == Home::kNvme;
   };
-  return free_to_choose(options_.placement.gradient) && options_.update != UpdateMode::kReplay &&
-         std::ranges::any_of(plan.chunks, may_move);
+  return may_choose_gradients() && std::ranges::any_of(plan.chunks, may_move);
 }
 
 PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
@@ -261,14 +264,11 @@ PlanSearch::Candidate PlanSearch::best_on_device(Candidate start) {
 
 // Prices know what lanes have to do, and not how long they wait for each other.
 void PlanSearch::consider_whole(const Choice& start, Candidate& best) {
-  std::vector<Choice> choices, starts = {best.choice};
-  const auto add_start = [&](Choice choice) {
-    starts.push_back(choice);
-    if (!free_to_choose(options_.placement.gradient) || options_.update == UpdateMode::kReplay) return;
-    choice.named.gradient = shares_on_device(1);  // what is elsewhere may leave the device to them
-    starts.push_back(choice);
-  };
-  add_start(start);
+  std::vector<Choice> choices, starts = {best.choice, start};
+  if (may_choose_gradients()) {  // what is elsewhere may leave the device to them
+    starts.push_back(start);
+    starts.back().named.gradient = shares_on_device(1);
+  }
   const auto add = [&](HomeShares Placement::*group, HomeKind home) {
     if (!free_to_choose(options_.placement.*group)) return;
     for (const Choice& from : starts) {

@@ -100,6 +100,7 @@ class PlanSearch {
   Candidate best_homes(Candidate start);
   // Takes the best of the homes from there in place of `best` where it is shorter.
   void consider_from(const Choice& start, Candidate& best);
+  bool may_choose_gradients() const;  // nobody has named their home, and they are kept
   // Whether gradients may leave host memory to the update ring. How deep that is, and so how much a backward reads
   // ahead, is nothing that prices know: plans with gradients elsewhere are compared.
   bool may_move_gradients(const Plan& plan) const;
