@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <random>
 
@@ -97,6 +98,7 @@ class Training {
   std::optional<SampleOrder> order_;
   std::vector<int32_t> sample_prompt_;  // empty: nothing is sampled at the end
   std::unique_ptr<Engine> engine_;
+  std::shared_future<Plan> plan_;           // valid where speeds are known, until the engine has it
   std::future<std::vector<Offer>> offers_;  // valid where speeds are known; ends before what it reads
   StepPredictions predictions_{{}};
   std::unique_ptr<MetricsFile> metrics_;
@@ -133,15 +135,15 @@ void Training::make_the_plan() {
   const WorkspaceNeed workspace = find_workspace(setup_, console_.log());
   plan_options_ = plan_options(setup_, workspace.memory);
   say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());
-  const Plan plan =
-      make_plan(setup_.model.spec(), *plan_options_);  // what does not fit is refused before a drive is tried
-  if (!opening_.goes_on()) check_free_space(stores, plan.disk_bytes);
+  const Plan in_order = make_plan(setup_.model.spec(), *plan_options_);  // before a drive is tried
+  if (!opening_.goes_on()) check_free_space(stores, in_order.disk_bytes);
   plan_options_->speeds =
       find_speeds(setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}}, console_.log());
   if (!plan_options_->speeds) return;
-  // For a large model this takes seconds: while the text is read and the store is made, and no longer.
-  offers_ = std::async(std::launch::async, [&model = setup_.model.spec(), options = *plan_options_] {
-    return what_would_help(model, options, make_plan(model, options));
+  // For a large model these take seconds: while the text is read and the store is made, and no longer.
+  plan_ = std::async(std::launch::async, make_plan, std::cref(setup_.model.spec()), *plan_options_).share();
+  offers_ = std::async(std::launch::async, [&model = setup_.model.spec(), options = *plan_options_, plan = plan_] {
+    return what_would_help(model, options, plan.get());
   });
 }
 
@@ -218,6 +220,7 @@ void Training::make_store_folder(const fs::path& store) {
 
 EngineOptions Training::options_of_engine() {
   EngineOptions options = engine_options(setup_, *plan_options_, opening_.stores(), console_.log());
+  if (plan_.valid()) options.made_plan = {*plan_options_, plan_.get()};
   options.open = opening_.mode;
   options.from_step = options_.from_step;
   options.probe_io = ProbeIo::kYes;
@@ -257,6 +260,7 @@ void Training::open_engine() {
     for (const fs::path& store : opening_.stores()) make_store_folder(store);
   }
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), first_values());
+  plan_ = {};  // it has its own
   console_.finish_progress();
   data_->keep();
   setup_.model.use_memory(*engine_);

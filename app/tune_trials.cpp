@@ -34,6 +34,7 @@ class Trials {
 
   void run(Trial& trial, const Log& log, const std::string& words) {
     EngineOptions engine = engine_options(*trial.setup, trial.plan, options_.drives, log);
+    engine.made_plan = trial.made_plan;
     engine.max_norm = 0;
     engine.loss_scale = {};
     engine.store.make_queue = options_.make_queue;
@@ -42,6 +43,7 @@ class Trials {
                    [&](int64_t done, int64_t total) {
                      tell(creation_ms(trial) * static_cast<double>(done) / static_cast<double>(total), words);
                    });
+    if (!trial.made_plan) trial.made_plan = {trial.plan, run.engine().plan()};
     done_ms_ += creation_ms(trial);
     const Compute compute = trial.setup->model.compute(options_.tokens);
     const auto steps_ms = [&](int count) {
@@ -84,6 +86,7 @@ Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOpti
   Trial trial{.candidate = candidate,
               .setup = &setup,
               .plan = plan,
+              .made_plan = {},
               .chunk_elements = made.geometry.chunk_elements(),
               .disk_bytes = made.disk_bytes,
               .commit_interval = made.commit_interval,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "app/console.h"
@@ -13,9 +14,10 @@ namespace sluice {
 
 struct Trial {
   TuneCandidate candidate;
-  RunSetup* setup = nullptr;   // with the candidate's micro-batches; outlives the trial
-  PlanOptions plan;            // of a run whose steps are not clipped, as predictions are
-  int64_t chunk_elements = 0;  // that the plan has
+  RunSetup* setup = nullptr;          // with the candidate's micro-batches; outlives the trial
+  PlanOptions plan;                   // of a run whose steps are not clipped, as predictions are
+  std::optional<MadePlan> made_plan;  // by the first of its runs
+  int64_t chunk_elements = 0;         // that the plan has
   int64_t disk_bytes = 0;
   int commit_interval = 1;
   std::vector<double> steps_ms;  // measured, means over commit intervals; run_trials() fills it

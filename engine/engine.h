@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,6 +108,9 @@ enum class OpenMode : uint8_t {
 
 struct EngineOptions {
   PlanOptions plan;
+  // Of the engine's model. Taken where it was asked of the very options that `plan` comes to with the store's folders
+  // and chunks; else a plan is made.
+  std::optional<MadePlan> made_plan;
   OpenMode open = OpenMode::kCreate;
   StoreOptions store;  // folder, queue
   // Where the store's backend is kAuto: the backend and, unless the store's block_bytes is said to stay, the size of

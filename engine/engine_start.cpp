@@ -27,6 +27,12 @@ PlanOptions plan_for_store(const EngineOptions& options) {
   return plan;
 }
 
+Plan plan_of(const ModelSpec& model, EngineOptions& options) {
+  const PlanOptions asked = plan_for_store(options);
+  if (options.made_plan && options.made_plan->asked == asked) return std::move(options.made_plan->plan);
+  return make_plan(model, asked);
+}
+
 void refuse_existing(const EngineOptions& options) {
   if (options.open != OpenMode::kCreate || find_store(options.store.folders()) == StoreExists::kNo) return;
   throw ConfigError(
@@ -72,7 +78,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
       uses(model),
       topology(options.make_topology()),
       near(*topology, node_near_device()),
-      plan(make_plan(model, plan_for_store(options))),
+      plan(plan_of(model, options)),
       groups(plan.geometry, options.adam, options.groups),
       order_steps(static_cast<size_t>(groups.count())),
       early_steps(order_steps) {

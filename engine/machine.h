@@ -51,12 +51,14 @@ struct VisitTime {
   double forward_ms = 0, backward_ms = 0;
   // Where the forward keeps its graph, and the backward need not compute it again.
   double keeping_forward_ms = 0, kept_backward_ms = 0;
+  bool operator==(const VisitTime&) const = default;
 };
 
 // A machine running a model.
 struct StepSpeeds {
   MachineSpeeds machine;
   std::vector<VisitTime> visits;  // as many as the model has
+  bool operator==(const StepSpeeds&) const = default;
 };
 
 }  // namespace sluice

@@ -47,8 +47,8 @@ struct PlanOptions {
   // 0: auto: 1 when any state's home is NVMe, or where updates that were early may have to be undone (kSpeculative,
   // kReplay), else kCommitRarely; where speeds are known and not all state is at home
   // on NVMe, the other one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a
-  // twentieth. In place of kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted to
-  // add 3 % to a step or less, or the largest of them of which so many steps are predicted to take a minute or less.
+  // twentieth. In place of kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted
+  // to add 3 % to a step or less, or the largest of them of which so many steps are predicted to take a minute or less.
   int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
   bool clips = true;  // gradients may be clipped: under kAuto a plan then serves steps that are, too
@@ -58,6 +58,7 @@ struct PlanOptions {
   int drives = 1;                          // of the store; an engine counts its folders
   int64_t progress_bytes = 4096;           // what Engine::set_progress may carry, 1 MiB at the most; of the host budget
   Placement placement;
+  bool operator==(const PlanOptions&) const = default;
   RecordFormat format() const { return {precision, optimizer, moments}; }
   AdamFormat adam_format() const { return {precision, gradient_dtype, moments}; }
 };
@@ -202,6 +203,12 @@ struct Plan {
 
  private:
   OpenSlot open_slot(int slot) const { return slot >= 0 ? open_slots[slot] : OpenSlot{.home = Home::kNowhere}; }
+};
+
+// A plan of one's model, and what it was asked of: to look for it takes seconds for a large one.
+struct MadePlan {
+  PlanOptions asked;
+  Plan plan;
 };
 
 // What a store that keeps this plan's records takes of the host.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <tuple>
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "engine/at_once.h"
 #include "engine/planner.h"
 
 namespace sluice {
@@ -52,31 +54,46 @@ class Search {
       at = best_along(at, &TuneSettings::chunk, space_.chunk_elements.size());
       if (at == before) break;
     }
-    if (predict_once(at)) return;
+    if (predicted_.at(at)) return;
+    std::vector<TuneSettings> pairs;
     for (size_t chunk = 1; chunk < space_.chunk_elements.size(); ++chunk) {
-      for (size_t split = 1; split < space_.device_bytes.size(); ++split) predict_once({batching, chunk, split});
+      for (size_t split = 1; split < space_.device_bytes.size(); ++split) pairs.push_back({batching, chunk, split});
     }
+    predict_all(pairs, Counts::kNo);
   }
 
   TuneSettings best_along(TuneSettings best, size_t TuneSettings::*axis, size_t count) {
-    TuneSettings other = best;
-    for (size_t i = 0; i < count; ++i) {
-      other.*axis = i;
-      const std::optional<double> ms = predict_once(other), best_ms = predict_once(best);
+    std::vector<TuneSettings> line(count, best);
+    for (size_t i = 0; i < count; ++i) line[i].*axis = i;
+    predict_all(line, Counts::kYes);
+    for (const TuneSettings& other : line) {
+      const std::optional<double> ms = predicted_.at(other), best_ms = predicted_.at(best);
       if (ms && (!best_ms || *ms < *best_ms)) best = other;
-      ++done_;
-      tell();
     }
     return best;
   }
 
-  std::optional<double> predict_once(const TuneSettings& settings) {
-    const auto [at, is_new] = predicted_.try_emplace(settings);
-    if (!is_new) return at->second;
-    const PlanOptions options = options_of(space_, settings, base_);
-    const ModelSpec& model = space_.batchings[settings.batching].model;
-    if (const auto plan = find_plan(model, options)) at->second = plan->busiest.value().step_ms;
-    return at->second;
+  // Each once.
+  enum class Counts : uint8_t { kYes, kNo };  // for the progress
+  void predict_all(const std::vector<TuneSettings>& all, Counts counts) {
+    std::mutex one_at_a_time;
+    at_once(all.size(), [&](size_t i) {
+      std::unique_lock lock(one_at_a_time);
+      const auto [at, is_new] = predicted_.try_emplace(all[i]);
+      if (is_new) {
+        lock.unlock();
+        const std::optional<double> ms = predict(all[i]);
+        lock.lock();
+        at->second = ms;
+      }
+      if (counts == Counts::kYes) ++done_;
+      tell();
+    });
+  }
+
+  std::optional<double> predict(const TuneSettings& settings) const {
+    const auto plan = find_plan(space_.batchings[settings.batching].model, options_of(space_, settings, base_));
+    return plan ? std::optional(plan->busiest.value().step_ms) : std::nullopt;
   }
 
   int64_t of_a_batching() const {

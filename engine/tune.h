@@ -46,8 +46,8 @@ struct TuneSearch {
   int64_t unfit = 0;                      // settings looked at that the budgets cannot hold
 };
 // For each size of micro-batches: the best split with the chunks as they are, the best chunks with that split, and both
-// once more; where nothing fits on that way, every pair. `progress` is told how many of how many predictions are done;
-// what it throws passes through.
+// once more; where nothing fits on that way, every pair. `progress` is told how many of how many predictions are done,
+// from several threads, never from two at once; what it throws passes through.
 TuneSearch search_settings(const TuneSpace& space, const PlanOptions& base,
                            const std::function<void(int64_t, int64_t)>& progress);
 

@@ -1,11 +1,9 @@
 #include "engine/what_if.h"
 
 #include <algorithm>
-#include <atomic>
-#include <future>
-#include <thread>
 
 #include "core/errors.h"
+#include "engine/at_once.h"
 #include "engine/predict.h"
 #include "swap/record_store.h"
 
@@ -128,16 +126,7 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
     offer.step_ms = changed_plan->busiest.value().step_ms;
     offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
   };
-  // Plans of large models take seconds each. Half of the cores: others may be at work, or be measured.
-  const auto worker_count = std::clamp<size_t>(std::thread::hardware_concurrency() / 2, 1, offers.size());
-  std::atomic<size_t> next = 0;
-  std::vector<std::future<void>> workers;
-  while (workers.size() < worker_count) {
-    workers.push_back(std::async(std::launch::async, [&] {
-      for (size_t i = next++; i < offers.size(); i = next++) fill(offers[i]);
-    }));
-  }
-  for (std::future<void>& each : workers) each.get();
+  at_once(offers.size(), [&](size_t i) { fill(offers[i]); });
   std::stable_sort(offers.begin(), offers.end(),
                    [](const Offer& a, const Offer& b) { return a.micro_batches_per_s > b.micro_batches_per_s; });
   return offers;

@@ -40,6 +40,24 @@ TEST_F(Lifecycle, a_resumed_run_ends_like_one_that_never_stopped_whatever_homes_
   }
 }
 
+TEST_F(Lifecycle, a_plan_made_before_is_taken_where_it_was_asked_of_the_same_options) {
+  const auto chunk_elements = [this](const PlanOptions& asked) {
+    EngineOptions with = options();
+    with.open = OpenMode::kOverwrite;
+    PlanOptions other = asked;
+    other.chunk_elements = 512;
+    with.made_plan = MadePlan{asked, make_plan(model_, other)};
+    return engine(with)->geometry().chunk_elements();
+  };
+  const PlanOptions asked = options().plan;
+  const int64_t searched = make_plan(model_, asked).geometry.chunk_elements();
+  ASSERT_NE(searched, 512);
+  EXPECT_EQ(chunk_elements(asked), 512);
+  PlanOptions others = asked;
+  others.host_bytes += 4096;
+  EXPECT_EQ(chunk_elements(others), searched) << "of another budget";
+}
+
 TEST_F(Lifecycle, a_drained_step_is_what_a_resume_finds) {
   EngineOptions with = options();
   with.plan.commit_interval = 10;
