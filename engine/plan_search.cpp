@@ -23,7 +23,7 @@ constexpr int kFewMicroBatches = 8;
 constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
 constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
 constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
-constexpr int kRarerIntervals[] = {20, 50, 100, 200, 500, 1000};
+constexpr int kRareIntervals[] = {kCommitRarely, 20, 50, 100, 200, 500, 1000};
 // Of the steps of a run whose updates may be early, so many are taken to be clipped: with more of them they wait.
 constexpr double kClippedShare = static_cast<double>(Speculation::kTooManyWrong) / Speculation::kWindow;
 constexpr double kFullLane = 0.95;  // of a step: a lane that is busy so long leaves little to gain
@@ -338,37 +338,55 @@ PlanSearch::Candidate PlanSearch::best_by_steps(Candidate start) {
 }
 
 // The other interval that `auto` may take. With a commit in every step there can be early updates; with rare ones what
-// is at home off the drive is seldom written. Where all state is at home there, it is written in every step anyway.
-std::optional<int> PlanSearch::other_interval(const Plan& plan) const {
+// is at home off the drive is seldom written. Where there is no other home for state than the drive, it is written in
+// every step anyway.
+std::optional<int> PlanSearch::other_interval(const Candidate& first) const {
+  const Plan& plan = first.plan;
   if (options_.commit_interval != 0) return std::nullopt;
   if (plan.commit_interval > 1) return 1;
   const bool early_asked_for = options_.update == UpdateMode::kSpeculative || options_.update == UpdateMode::kReplay;
   const bool all_on_nvme = std::ranges::all_of(plan.chunks, [](const ChunkHomes& c) { return c.state == Home::kNvme; });
-  return early_asked_for || all_on_nvme ? std::nullopt : std::optional(kCommitRarely);
+  const bool chosen = first.choice.homes == HomesBy::kSpeeds || !first.choice.named.state.empty();
+  return early_asked_for || (all_on_nvme && !chosen) ? std::nullopt : std::optional(kCommitRarely);
 }
 
-// A commit is done when the step after it is: nothing but rarer ones hides what it takes beyond that step.
+// What a step of this plan is predicted to take where none commits.
+double PlanSearch::without_commits_ms(const Candidate& rare) const {
+  Plan twice = rare.plan;
+  twice.commit_interval *= 2;
+  const double twice_ms = predicted_step_ms(model_, twice, *options_.speeds, unclipped_kind(twice));
+  return 2 * twice_ms - rare.unclipped_ms;
+}
+
+// A commit is done when the step after it is: nothing but rarer ones hides what it takes beyond that step. Other homes
+// may be the best where hardly a step commits.
 PlanSearch::Candidate PlanSearch::with_rarer_commits(Candidate start) {
   if (options_.commit_interval != 0 || start.plan.commit_interval != kCommitRarely) return start;
-  Plan twice = start.plan;
-  twice.commit_interval = 2 * kCommitRarely;
-  const double half_ms = start.step_ms - predicted_step_ms(model_, twice, *options_.speeds, unclipped_kind(twice));
-  const double commit_ms = 2 * half_ms * kCommitRarely, others_ms = start.step_ms - 2 * half_ms;
-  Choice choice = start.choice;
-  for (const int next : kRarerIntervals) {
-    if (commit_ms <= kCommitsMayTake * others_ms * choice.commit_interval) break;
-    if (next * others_ms > kMostLostMs) break;
-    choice.commit_interval = next;
+  int most = kCommitRarely;
+  for (const int interval : kRareIntervals) {
+    if (interval * without_commits_ms(start) <= kMostLostMs) most = interval;
   }
-  consider({{choice}}, start);
-  return start;
+  Choice rarest = start.choice;
+  rarest.commit_interval = most;
+  std::optional<Candidate> there = most > kCommitRarely ? attempt(rarest) : std::nullopt;
+  if (!there) return start;
+  const Candidate rare = best_homes(std::move(*there));
+  const double enough_ms = (1 + kCommitsMayTake) * without_commits_ms(rare);
+  for (const int interval : kRareIntervals) {
+    if (start.step_ms <= enough_ms) return start;
+    if (interval == most) break;
+    std::vector<Choice> choices = {start.choice, rare.choice};
+    for (Choice& choice : choices) choice.commit_interval = interval;
+    consider(choices, start);
+  }
+  return rare.step_ms < start.step_ms ? rare : start;
 }
 
 PlanSearch::Candidates PlanSearch::candidates() {
   Candidates found{attempt(first()), std::nullopt};
   if (!found.first || !options_.speeds) return found;
   found.first = with_rarer_commits(best_like(std::move(*found.first)));
-  const std::optional<int> interval = other_interval(found.first->plan);
+  const std::optional<int> interval = other_interval(*found.first);
   if (!interval) return found;
   Choice choice = first();
   choice.commit_interval = *interval;
