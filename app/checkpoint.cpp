@@ -128,12 +128,6 @@ void check_drives_of_trimmed(const RunFolder& folder, const std::vector<fs::path
 void run_trim(const TrimCommand& command, Console& console) {
   const RunFolder folder(command.folder);
   const std::vector<std::filesystem::path> stores = folder.stores(folder.load(RunFolder::For::kItsStore));
-  if (command.consent == TrimCommand::Consent::kNotGiven) {
-    throw ConfigError(
-        fmt::format("{}: without its store in {} the run can neither be resumed nor exported nor generated from; "
-                    "export what is to be kept, and say --yes",
-                    command.folder, joined(stores)));
-  }
   if (const std::optional<std::filesystem::path> original = folder.copied_from(stores)) {
     throw ConfigError(
         fmt::format("{}: is a copy of the run in {}, whose store in {} it would remove: trim that one, or remove this "
@@ -142,6 +136,14 @@ void run_trim(const TrimCommand& command, Console& console) {
   }
   check_drives_of_trimmed(folder, stores);
   folder.refuse_if_elsewhere(stores);
+  if (const std::string lost = folder.lost_claim_words(stores); !lost.empty())
+    throw ConfigError(lost + ": make sure that none has, remove that file and trim again");
+  if (command.consent == TrimCommand::Consent::kNotGiven) {
+    throw ConfigError(
+        fmt::format("{}: without its store in {} the run can neither be resumed nor exported nor generated from; "
+                    "export what is to be kept, and say --yes",
+                    command.folder, joined(stores)));
+  }
   const std::vector<TrimmedStore> trimmed = trim_stores(stores, folder.store_number());
   for (const auto& [store, freed] : trimmed)
     console.print(fmt::format("{}: {} ({} bytes) given back", store.string(), format_bytes(freed), freed));

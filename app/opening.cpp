@@ -218,19 +218,11 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     folder.check_store(opening.stores());
     check_no_copy(folder, opening.stores());
     folder.refuse_if_elsewhere(opening.stores());
+    if (const std::string lost = folder.lost_claim_words(opening.stores()); !lost.empty())
+      say(log, LogLevel::kWarning, lost);
     take_over(opening, log);
   }
   return opening;
-}
-
-void check_each_drive(const std::vector<fs::path>& stores) {
-  for (size_t i = 0; i < stores.size(); ++i) {
-    if (find_store(stores[i]) == StoreExists::kYes) continue;
-    throw ConfigError(
-        fmt::format("drive {} of the store is missing: there is no {}; is the drive mounted? bring it back, or begin "
-                    "again with --overwrite",
-                    i, store_path(stores[i], 0).string()));
-  }
 }
 
 void check_own_store(const Opening& opening, int64_t step) {

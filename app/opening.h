@@ -29,9 +29,6 @@ struct Opening {
 // Changes nothing on any drive. Throws ConfigError where what is there is not as the options say.
 Opening open_folder(const TrainOptions& options, const Log& log);
 
-// Throws ConfigError for the first of a store's drives that is not there: its folder may be, and the drive not mounted.
-void check_each_drive(const std::vector<std::filesystem::path>& stores);
-
 // Of a store that is locked by now. A run has its configuration in its folder before its first step, so that a store
 // which has come to one where there is none is another run's. Throws ConfigError.
 void check_own_store(const Opening& opening, int64_t step);

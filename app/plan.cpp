@@ -15,6 +15,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/zero_memory.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
@@ -223,6 +224,7 @@ void run_plan(const PlanCommand& command, Console& console) {
   }
   const WorkspaceNeed workspace =
       is_elsewhere(named) ? estimate_workspace(setup) : find_workspace(setup, console.log());
+  if (!is_elsewhere(named)) warn_of_no_drives(store_drives(setup.config), console.log());
   PlanOptions options = plan_options_for(setup, named, workspace.memory);
   options.speeds = find_speeds(
       setup, workspace,

@@ -275,9 +275,18 @@ void RunFolder::refuse_if_elsewhere(std::span<const fs::path> stores) const {
   if (!has_gone_on_elsewhere(stores)) return;
   throw ConfigError(fmt::format(
       "{}: a run in another folder, of which one is a copy of the other, has opened the store in {} to train on it "
-      "since this one did: use that one; to use this one all the same (that one is gone, or the store is a copy that "
-      "was made later than the folder), remove {}",
+      "since this one did: use that one; to use this one all the same (that one is gone, this folder comes from a "
+      "backup, or the store is a copy that was made later than the folder), remove {}",
       folder_.string(), joined(stores), store_number_file().string()));
+}
+
+std::string RunFolder::lost_claim_words(std::span<const fs::path> stores) const {
+  const std::optional<std::string> text = read_file(store_number_file());
+  if (!text || SortedJson::parse(*text, nullptr, false).is_object()) return "";
+  return fmt::format(
+      "{}: nothing in it can be understood, so whether a run in another folder has gone on with the "
+      "store in {} cannot be told",
+      store_number_file().string(), joined(stores));
 }
 
 void RunFolder::remove_leftovers() const {
@@ -361,6 +370,16 @@ void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log
   compare("train_micro_batch_size_per_gpu", before.batch.micro, now.batch.micro);
   compare("sluice.compute_threads", before.sluice.compute_threads, now.sluice.compute_threads);
   compare("sluice.loss_tile_tokens", before.sluice.loss_tile_tokens, now.sluice.loss_tile_tokens);
+}
+
+void check_each_drive(const std::vector<fs::path>& stores) {
+  for (size_t i = 0; i < stores.size(); ++i) {
+    if (find_store(stores[i]) == StoreExists::kYes) continue;
+    throw ConfigError(
+        fmt::format("drive {} of the store is missing: there is no {}; is the drive mounted? bring it back, or begin "
+                    "again with --overwrite",
+                    i, store_path(stores[i], 0).string()));
+  }
 }
 
 std::string joined(std::span<const fs::path> folders, std::string_view between) {

@@ -83,6 +83,8 @@ class RunFolder {
   // is now; where it does not, no.
   bool has_gone_on_elsewhere(std::span<const std::filesystem::path> stores) const;
   void refuse_if_elsewhere(std::span<const std::filesystem::path> stores) const;  // with a ConfigError
+  // Where what was written down is damaged; else empty.
+  std::string lost_claim_words(std::span<const std::filesystem::path> stores) const;
   // Of a folder that is locked: files that a process left which was killed as it put them in their places.
   void remove_leftovers() const;
   // Throws ConfigError where another store than that lies in any of its folders now.
@@ -105,6 +107,9 @@ void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log
 
 // Their names, for messages.
 std::string joined(std::span<const std::filesystem::path> folders, std::string_view between = ", ");
+
+// Throws ConfigError for the first of a store's drives that is not there: its folder may be, and the drive not mounted.
+void check_each_drive(const std::vector<std::filesystem::path>& stores);
 
 // Folders of a store whose run is not known: those of the configuration, or the current one.
 std::vector<std::filesystem::path> store_drives(const RunConfig& config);

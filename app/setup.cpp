@@ -231,7 +231,9 @@ FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const 
     throw ConfigError(
         fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), joined(stores)));
   }
+  check_each_drive(stores);
   folder.check_store(stores);
+  if (const std::string lost = folder.lost_claim_words(stores); !lost.empty()) say(log, LogLevel::kWarning, lost);
   if (folder.has_gone_on_elsewhere(stores)) {  // reading takes nothing from either
     say(log, LogLevel::kWarning,
         fmt::format("{}: the store in {} is read as a run in another folder has left it, of which one is a copy of the "

@@ -21,6 +21,7 @@
 #include "core/pending_file.h"
 #include "data/dataset.h"
 #include "offload/device.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
@@ -199,6 +200,7 @@ void Tuning::add_batching(int64_t samples) {
   std::optional<StepSpeeds> speeds;
   if (setups_.empty()) {
     drives_ = store_drives(setup->config);
+    warn_of_no_drives(drives_, console_.log());
     base_ = plan_options(*setup, workspace.memory);
     speeds = find_speeds(*setup, workspace, {.machine = {}, .folders = drives_, .waiting_ms = {}}, console_.log());
     if (!speeds) throw ConfigError(fmt::format("{}: no step time can be predicted here", command_.config));

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "app/commands.h"
-#include "app/opening.h"
 #include "app/setup.h"
 #include "core/errors.h"
 #include "engine/store_identity.h"
@@ -37,7 +36,6 @@ constexpr int kDepth = 32;
 
 std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log) {
   auto [config, folders] = find_run(folder, RunFolder::For::kItsStore, {}, log);
-  check_each_drive(folders);
   const std::optional<StoreIdentity> found = RecordStore::identify(folders.front());
   if (!found) refuse_unknown(folders.front());
   const RunSetup setup = set_up(std::move(config), log);

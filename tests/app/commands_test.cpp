@@ -134,6 +134,14 @@ TEST_F(CommandsTest, trim_names_a_drive_that_has_no_part_of_the_store_any_more) 
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.last_error_line(), testing::HasSubstr(file("two") + " is not there, a folder of the store"));
   EXPECT_TRUE(fs::exists(file("one/sluice-0.swap")));
+  for (const std::vector<std::string>& reading :
+       {std::vector<std::string>{"generate", "@run", "--prompt", "line", "--tokens", "2"},
+        std::vector<std::string>{"checkpoint", "verify", "@run"},
+        std::vector<std::string>{"checkpoint", "export", "@run", "@exported"}}) {
+    EXPECT_THAT(sluice(reading).last_error_line(),
+                testing::StartsWith("sluice: drive 1 of the store is missing: there is no " +
+                                    file("two/sluice-0.swap") + "; is the drive mounted?"));
+  }
   fs::rename(file("not mounted"), file("two"));
   fs::remove(file("two/sluice-0.swap"));
   const Ended ended = sluice({"checkpoint", "trim", "@run", "--yes"});

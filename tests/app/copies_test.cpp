@@ -79,6 +79,7 @@ TEST_F(CopiesTest, a_copy_of_a_run_that_was_moved_and_has_gone_on_takes_nothing_
   const Ended trimmed = sluice({"checkpoint", "trim", "@copy", "--yes"});
   EXPECT_EQ(trimmed.exit_code, 2);
   EXPECT_THAT(trimmed.last_error_line(), HasSubstr(words));
+  EXPECT_EQ(sluice({"checkpoint", "trim", "@copy"}).last_error_line(), trimmed.last_error_line()) << "--yes is no help";
   EXPECT_TRUE(text_in("drive/sluice-0.swap") == store);
   EXPECT_EQ(text_in("copy/store.json"), claim);
   const Ended read = sluice({"checkpoint", "verify", "@copy"});
@@ -169,6 +170,22 @@ TEST_F(CopiesTest, a_run_whose_claim_names_a_folder_that_cannot_be_read_goes_on)
   fs::create_directory(file("run/store.json"));  // reading it fails
   const Ended more = train("copy", on("drive", {"--steps", "3", "--resume"}));
   EXPECT_EQ(more.exit_code, 0) << more.err;
+}
+
+TEST_F(CopiesTest, a_damaged_claim_is_said_and_trim_waits_for_it_to_be_removed) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
+  const std::string words = file("run/store.json") + ": nothing in it can be understood";
+  const auto trim = [this] { return sluice({"checkpoint", "trim", "@run", "--yes"}); };
+  for (const size_t zeros : {0, 100}) {  // as after a power cut
+    std::ofstream(file("run/store.json")) << std::string(zeros, '\0');
+    EXPECT_THAT(sluice({"checkpoint", "verify", "@run"}).err, HasSubstr(words));
+    EXPECT_THAT(trim().last_error_line(), AllOf(HasSubstr(words), HasSubstr("remove that file and trim again")));
+  }
+  const Ended more = train("run", {"--steps", "3", "--resume"});
+  EXPECT_EQ(more.exit_code, 0);
+  EXPECT_THAT(more.err, HasSubstr(words));
+  EXPECT_TRUE(json_in("run/store.json").contains("openers")) << "mended";
+  EXPECT_EQ(trim().exit_code, 0);
 }
 
 // As it was written by versions before: whose it is cannot be told.
