@@ -24,6 +24,7 @@
 #include "bench/step_bench.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
@@ -200,6 +201,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   const auto between = [&requests] { stop_where_asked(requests); };
   const WorkspaceNeed workspace = find_workspace(setup, console.log());
   const std::vector<fs::path> drives = store_drives(setup.config);
+  warn_of_no_drives(drives, console.log());
   PlanOptions plan = plan_options(setup, workspace.memory);
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
   check_free_space(drives, make_plan(setup.model.spec(), plan).disk_bytes);

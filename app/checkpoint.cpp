@@ -136,8 +136,7 @@ void run_trim(const TrimCommand& command, Console& console) {
   }
   check_drives_of_trimmed(folder, stores);
   folder.refuse_if_elsewhere(stores);
-  if (const std::string lost = folder.lost_claim_words(stores); !lost.empty())
-    throw ConfigError(lost + ": make sure that none has, remove that file and trim again");
+  if (find_store(stores) == StoreExists::kYes) folder.check_claim(stores, console.log());
   if (command.consent == TrimCommand::Consent::kNotGiven) {
     throw ConfigError(
         fmt::format("{}: without its store in {} the run can neither be resumed nor exported nor generated from; "

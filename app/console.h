@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Not copyable: the log refers to it. print() and progress() from one thread; the log from any.
+// Not copyable: the log refers to it. print() and progress() from one thread at a time; the log from any.
 class Console {
  public:
   Console();

@@ -145,10 +145,7 @@ void check_resumed_store(const RunConfig& before, const RunFolder& folder, const
                                   folder.path().string(), joined(stores_before), joined(stores),
                                   named_by(stores_before)));
   }
-  throw ConfigError(
-      fmt::format("{}: the run's store is not in {} any more: it was trimmed or removed, or its drive is not mounted; "
-                  "bring it back, or begin again with --overwrite",
-                  folder.path().string(), joined(stores_before)));
+  folder.refuse_without_store(stores_before);
 }
 
 // Its steps would go into the store of the run that was copied.
@@ -218,8 +215,7 @@ Opening open_folder(const TrainOptions& options, const Log& log) {
     folder.check_store(opening.stores());
     check_no_copy(folder, opening.stores());
     folder.refuse_if_elsewhere(opening.stores());
-    if (const std::string lost = folder.lost_claim_words(opening.stores()); !lost.empty())
-      say(log, LogLevel::kWarning, lost);
+    folder.check_claim(opening.stores(), log);
     take_over(opening, log);
   }
   return opening;

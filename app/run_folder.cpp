@@ -61,14 +61,18 @@ Json checksums_of(const SortedJson& file) {
 
 // What a run has written down of its store; empty where it has not.
 struct Claim {
+  bool is_lost = false;  // the file is there, and nothing in it can be understood
   std::optional<uint64_t> number;
   std::vector<uint32_t> openers;  // the numbers under which it has opened it
   std::optional<std::string> run;
 };
 
 Claim claim_in(const fs::path& file) {
-  const SortedJson json = SortedJson::parse(read_file(file).value_or(""), nullptr, false);
+  const std::optional<std::string> text = read_file(file);
   Claim claim;
+  if (!text) return claim;
+  const SortedJson json = SortedJson::parse(*text, nullptr, false);
+  claim.is_lost = !json.is_object() || !json.value("number", SortedJson()).is_number_unsigned();
   if (!json.is_object()) return claim;
   const SortedJson number = json.value("number", SortedJson()), run = json.value("run", SortedJson());
   if (number.is_number_unsigned() && number != 0u)
@@ -175,12 +179,23 @@ RunFolder::Holds RunFolder::holds() const {
 
 RunConfig RunFolder::load(For what, std::span<const std::string> overrides) const {
   if (holds() != Holds::kRun) {
+    if (store_number() || find_store(folder_) == StoreExists::kYes) {
+      throw ConfigError(fmt::format(
+          "{}: the run's {} is gone (or is not a run's), and other files of it are there: bring that back, or "
+          "begin again with train --overwrite",
+          folder_.string(), config_file().filename().string()));
+    }
     throw ConfigError(fmt::format(
         "{}: no run is there ({} is missing, or not a run's); train one with `sluice train CONFIG --out {}`",
         folder_.string(), config_file().filename().string(), folder_.string()));
   }
   const std::string name = config_file().string(), text = read_file(config_file()).value_or("");
   Json object = Json::parse(text, nullptr, false);
+  if (object.is_discarded()) {
+    throw ConfigError(fmt::format(
+        "{}: is damaged: no JSON as a run writes it: bring the file back, or begin again with train --overwrite",
+        name));
+  }
   if (!object.is_object() || !object.contains(kChecksum)) return parse_config(text, name, overrides);
   const Json written = object[kChecksum], now = checksums_of(SortedJson::parse(text));
   object.erase(kChecksum);
@@ -192,8 +207,7 @@ RunConfig RunFolder::load(For what, std::span<const std::string> overrides) cons
   if (model || training) {
     throw ConfigError(fmt::format(
         "{}: has been damaged or changed: {} there is not what the run was trained with, by its checksum: bring the "
-        "file "
-        "back, or begin again with --overwrite",
+        "file back, or begin again with train --overwrite",
         name, model ? "the model or its precision" : "data, seed, batch, compute_threads or loss_tile_tokens"));
   }
   return parse_config(object.dump(2), name, overrides);
@@ -281,12 +295,26 @@ void RunFolder::refuse_if_elsewhere(std::span<const fs::path> stores) const {
 }
 
 std::string RunFolder::lost_claim_words(std::span<const fs::path> stores) const {
-  const std::optional<std::string> text = read_file(store_number_file());
-  if (!text || SortedJson::parse(*text, nullptr, false).is_object()) return "";
+  if (!claim_in(store_number_file()).is_lost) return "";
   return fmt::format(
-      "{}: nothing in it can be understood, so whether a run in another folder has gone on with the "
-      "store in {} cannot be told",
+      "{}: nothing in it can be understood: it cannot be told whether the store in {} is this run's still, "
+      "or another run has been begun there or has gone on with it",
       store_number_file().string(), joined(stores));
+}
+
+void RunFolder::check_claim(std::span<const fs::path> stores, const Log& log) const {
+  const std::string lost = lost_claim_words(stores);
+  if (lost.empty()) return;
+  std::error_code error;
+  if (stores.size() == 1 && fs::equivalent(stores.front(), folder_, error)) return say(log, LogLevel::kWarning, lost);
+  throw ConfigError(lost + ": make sure that it is, remove that file and say this again");
+}
+
+void RunFolder::refuse_without_store(std::span<const fs::path> stores) const {
+  throw ConfigError(
+      fmt::format("{}: the run's store is not in {} any more: it was trimmed or removed, or its drive is not mounted; "
+                  "bring it back, or begin again with train --overwrite",
+                  folder_.string(), joined(stores)));
 }
 
 void RunFolder::remove_leftovers() const {
@@ -377,7 +405,7 @@ void check_each_drive(const std::vector<fs::path>& stores) {
     if (find_store(stores[i]) == StoreExists::kYes) continue;
     throw ConfigError(
         fmt::format("drive {} of the store is missing: there is no {}; is the drive mounted? bring it back, or begin "
-                    "again with --overwrite",
+                    "again with train --overwrite",
                     i, store_path(stores[i], 0).string()));
   }
 }

@@ -83,8 +83,11 @@ class RunFolder {
   // is now; where it does not, no.
   bool has_gone_on_elsewhere(std::span<const std::filesystem::path> stores) const;
   void refuse_if_elsewhere(std::span<const std::filesystem::path> stores) const;  // with a ConfigError
-  // Where what was written down is damaged; else empty.
+  // For people, where what was written down is damaged; else empty.
   std::string lost_claim_words(std::span<const std::filesystem::path> stores) const;
+  // Throws ConfigError where it is, or, of a store in this very folder, where no other run can be begun, warns.
+  void check_claim(std::span<const std::filesystem::path> stores, const Log& log) const;
+  [[noreturn]] void refuse_without_store(std::span<const std::filesystem::path> stores) const;  // with a ConfigError
   // Of a folder that is locked: files that a process left which was killed as it put them in their places.
   void remove_leftovers() const;
   // Throws ConfigError where another store than that lies in any of its folders now.

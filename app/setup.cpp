@@ -227,10 +227,7 @@ FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const 
   config.sluice.trace.clear();  // of the training
   config.model = without_folder(config.model);
   std::vector<fs::path> stores = folder.stores(config);
-  if (find_store(stores) == StoreExists::kNo) {
-    throw ConfigError(
-        fmt::format("{}: the run's store is not there; it was made in {}", folder.path().string(), joined(stores)));
-  }
+  if (find_store(stores) == StoreExists::kNo) folder.refuse_without_store(stores);
   check_each_drive(stores);
   folder.check_store(stores);
   if (const std::string lost = folder.lost_claim_words(stores); !lost.empty()) say(log, LogLevel::kWarning, lost);

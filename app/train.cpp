@@ -135,14 +135,15 @@ void Training::make_the_plan() {
   const WorkspaceNeed workspace = find_workspace(setup_, console_.log());
   plan_options_ = plan_options(setup_, workspace.memory);
   say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());
-  const Plan in_order = make_plan(setup_.model.spec(), *plan_options_);  // before a drive is tried
+  const Plan in_order = make_plan(setup_.model.spec(), *plan_options_);  // throws where nothing fits
   if (!opening_.goes_on()) check_free_space(stores, in_order.disk_bytes);
   plan_options_->speeds =
       find_speeds(setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}}, console_.log());
   if (!plan_options_->speeds) return;
   // For a large model these take seconds: while the text is read and the store is made, and no longer.
-  plan_ = std::async(std::launch::async, make_plan, std::cref(setup_.model.spec()), *plan_options_).share();
-  offers_ = std::async(std::launch::async, [&model = setup_.model.spec(), options = *plan_options_, plan = plan_] {
+  constexpr auto kAtOnce = std::launch::async | std::launch::deferred;  // later where no thread can be had
+  plan_ = std::async(kAtOnce, make_plan, std::cref(setup_.model.spec()), *plan_options_).share();
+  offers_ = std::async(kAtOnce, [&model = setup_.model.spec(), options = *plan_options_, plan = plan_] {
     return what_would_help(model, options, plan.get());
   });
 }

@@ -149,6 +149,7 @@ class Tuning {
     config.data.path.clear();     // made-up tokens take as long
     if (command_.data.empty()) return config;
     config.data.path = fs::absolute(command_.data).lexically_normal();
+    check_is_there(config.data);
     return config;
   }
   std::function<void(int64_t, int64_t)> progress(const std::string& words) {

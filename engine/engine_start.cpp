@@ -29,7 +29,9 @@ PlanOptions plan_for_store(const EngineOptions& options) {
 
 Plan plan_of(const ModelSpec& model, EngineOptions& options) {
   const PlanOptions asked = plan_for_store(options);
-  if (options.made_plan && options.made_plan->asked == asked) return std::move(options.made_plan->plan);
+  std::optional<MadePlan> made = std::exchange(options.made_plan, std::nullopt);
+  if (made && made->asked == asked) return std::move(made->plan);
+  if (made) say(options.log, LogLevel::kInfo, "a plan is made anew: the one at hand was asked of other options");
   return make_plan(model, asked);
 }
 

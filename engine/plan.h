@@ -45,10 +45,10 @@ struct PlanOptions {
   int micro_batches = 1;       // gradient accumulation
   int64_t chunk_elements = 0;  // 0: derived from the host budget; smaller where speeds say that it makes steps shorter
   // 0: auto: 1 when any state's home is NVMe, or where updates that were early may have to be undone (kSpeculative,
-  // kReplay), else kCommitRarely; where speeds are known and not all state is at home
-  // on NVMe, the other one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a
-  // twentieth. In place of kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted
-  // to add 3 % to a step or less, or the largest of them of which so many steps are predicted to take a minute or less.
+  // kReplay), else kCommitRarely; where speeds are known and `placement` does not ask for all state on NVMe, the other
+  // one if a step is then predicted to be clearly shorter: 1 by a hundredth, kCommitRarely by a twentieth. In place of
+  // kCommitRarely the least of 20, 50, 100, 200, 500 and 1000 with which commits are predicted to add 3 % to a step or
+  // less, or the largest of them of which so many steps are predicted to take a minute or less.
   int commit_interval = 0;
   UpdateMode update = UpdateMode::kAuto;
   bool clips = true;  // gradients may be clipped: under kAuto a plan then serves steps that are, too

@@ -99,16 +99,17 @@ FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options) {
   return few;
 }
 
-// A guess: of the last plan of its kind, or the most that any needed of those with its early updates, or of all.
+// A guess: of the last plan of its kind, or the most that any needed of those with its commits and early updates, or
+// with either, or of all.
 int64_t PlanSearch::table_bytes_like(const Choice& choice) const {
   const Kind wanted = kind_of(choice);
   if (const auto found = table_bytes_.find(wanted); found != table_bytes_.end()) return found->second;
-  int64_t most = 0, most_like = 0;
+  std::pair<int, int64_t> best;  // how much alike, bytes
   for (const auto& [kind, bytes] : table_bytes_) {
-    most = std::max(most, bytes);
-    if (std::get<1>(kind) == std::get<1>(wanted)) most_like = std::max(most_like, bytes);
+    const int alike = 2 * (std::get<1>(kind) == std::get<1>(wanted)) + (std::get<0>(kind) == std::get<0>(wanted));
+    best = std::max(best, {alike, bytes});
   }
-  return most_like > 0 ? most_like : most;
+  return best.second;
 }
 
 PlanSearch::Wish PlanSearch::wish_for(const Choice& choice) {
@@ -338,16 +339,15 @@ PlanSearch::Candidate PlanSearch::best_by_steps(Candidate start) {
 }
 
 // The other interval that `auto` may take. With a commit in every step there can be early updates; with rare ones what
-// is at home off the drive is seldom written. Where there is no other home for state than the drive, it is written in
-// every step anyway.
-std::optional<int> PlanSearch::other_interval(const Candidate& first) const {
-  const Plan& plan = first.plan;
+// is at home off the drive is seldom written. State that is to be on the drive is written in every step anyway.
+std::optional<int> PlanSearch::other_interval(const Plan& plan) const {
   if (options_.commit_interval != 0) return std::nullopt;
   if (plan.commit_interval > 1) return 1;
   const bool early_asked_for = options_.update == UpdateMode::kSpeculative || options_.update == UpdateMode::kReplay;
-  const bool all_on_nvme = std::ranges::all_of(plan.chunks, [](const ChunkHomes& c) { return c.state == Home::kNvme; });
-  const bool chosen = first.choice.homes == HomesBy::kSpeeds || !first.choice.named.state.empty();
-  return early_asked_for || (all_on_nvme && !chosen) ? std::nullopt : std::optional(kCommitRarely);
+  const HomeShares& state = options_.placement.state;
+  const bool stays_on_nvme =
+      !state.empty() && std::ranges::all_of(state, [](const HomeShare& each) { return each.home == HomeKind::kNvme; });
+  return early_asked_for || stays_on_nvme ? std::nullopt : std::optional(kCommitRarely);
 }
 
 // What a step of this plan is predicted to take where none commits.
@@ -358,40 +358,39 @@ double PlanSearch::without_commits_ms(const Candidate& rare) const {
   return 2 * twice_ms - rare.unclipped_ms;
 }
 
-// A commit is done when the step after it is: nothing but rarer ones hides what it takes beyond that step. Other homes
-// may be the best where hardly a step commits.
-PlanSearch::Candidate PlanSearch::with_rarer_commits(Candidate start) {
-  if (options_.commit_interval != 0 || start.plan.commit_interval != kCommitRarely) return start;
-  int most = kCommitRarely;
+// A commit is done when the step after it is: nothing but rarer ones hides what it takes beyond that step.
+PlanSearch::Candidate PlanSearch::best_of_interval(Candidate start) {
+  if (options_.commit_interval != 0 || start.plan.commit_interval != kCommitRarely) return best_like(std::move(start));
+  const double without_ms = without_commits_ms(start);
+  int rarest = kCommitRarely;
   for (const int interval : kRareIntervals) {
-    if (interval * without_commits_ms(start) <= kMostLostMs) most = interval;
+    if (interval * without_ms <= kMostLostMs) rarest = interval;
   }
-  Choice rarest = start.choice;
-  rarest.commit_interval = most;
-  std::optional<Candidate> there = most > kCommitRarely ? attempt(rarest) : std::nullopt;
-  if (!there) return start;
-  const Candidate rare = best_homes(std::move(*there));
-  const double enough_ms = (1 + kCommitsMayTake) * without_commits_ms(rare);
+  Choice choice = start.choice;
+  choice.commit_interval = rarest;
+  std::optional<Candidate> there = attempt(choice);
+  Candidate best = best_like(there ? std::move(*there) : std::move(start));
+  const double enough_ms = (1 + kCommitsMayTake) * without_commits_ms(best);
+  choice = best.choice;
   for (const int interval : kRareIntervals) {
-    if (start.step_ms <= enough_ms) return start;
-    if (interval == most) break;
-    std::vector<Choice> choices = {start.choice, rare.choice};
-    for (Choice& choice : choices) choice.commit_interval = interval;
-    consider(choices, start);
+    if (interval >= best.plan.commit_interval) break;
+    choice.commit_interval = interval;
+    std::optional<Candidate> more_often = attempt(choice);
+    if (more_often && more_often->step_ms <= enough_ms) return std::move(*more_often);
   }
-  return rare.step_ms < start.step_ms ? rare : start;
+  return best;
 }
 
 PlanSearch::Candidates PlanSearch::candidates() {
   Candidates found{attempt(first()), std::nullopt};
   if (!found.first || !options_.speeds) return found;
-  found.first = with_rarer_commits(best_like(std::move(*found.first)));
-  const std::optional<int> interval = other_interval(*found.first);
+  found.first = best_of_interval(std::move(*found.first));
+  const std::optional<int> interval = other_interval(found.first->plan);
   if (!interval) return found;
   Choice choice = first();
   choice.commit_interval = *interval;
   found.other = attempt(choice);
-  if (found.other) found.other = with_rarer_commits(best_like(std::move(*found.other)));
+  if (found.other) found.other = best_of_interval(std::move(*found.other));
   return found;
 }
 

@@ -111,11 +111,11 @@ class PlanSearch {
   void consider_whole(const Choice& start, Candidate& best);
   // With host memory for other state, where there is a choice.
   void consider_behind_read_ahead(Candidate& best);
-  std::optional<int> other_interval(const Candidate& first) const;
+  std::optional<int> other_interval(const Plan& plan) const;
   double without_commits_ms(const Candidate& rare) const;
-  // With as many more steps from commit to commit as it takes for them to be a small part of the time, where `auto` may
-  // choose and a crash then loses little; `start` where that is no shorter.
-  Candidate with_rarer_commits(Candidate start);
+  // The best plan that commits as often as `start`, and where `auto` may choose and that is rarely, as rarely as it takes
+  // for commits to be a small part of the time, where a crash then loses little.
+  Candidate best_of_interval(Candidate start);
 
   const ModelSpec& model_;
   const PlanOptions& options_;

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <tuple>
 
+#include "core/at_once.h"
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "engine/at_once.h"
 #include "engine/planner.h"
 
 namespace sluice {
@@ -28,8 +29,9 @@ class Search {
 
   TuneSearch run() {
     for (size_t batching = 0; batching < space_.batchings.size(); ++batching) {
+      told_at_most_ = static_cast<int64_t>(batching + 1) * of_a_batching();
       descend(batching);
-      done_ = static_cast<int64_t>(batching + 1) * of_a_batching();
+      done_ = told_at_most_;
       tell();
     }
     TuneSearch found;
@@ -59,13 +61,13 @@ class Search {
     for (size_t chunk = 1; chunk < space_.chunk_elements.size(); ++chunk) {
       for (size_t split = 1; split < space_.device_bytes.size(); ++split) pairs.push_back({batching, chunk, split});
     }
-    predict_all(pairs, Counts::kNo);
+    predict_all(pairs);
   }
 
   TuneSettings best_along(TuneSettings best, size_t TuneSettings::*axis, size_t count) {
     std::vector<TuneSettings> line(count, best);
     for (size_t i = 0; i < count; ++i) line[i].*axis = i;
-    predict_all(line, Counts::kYes);
+    predict_all(line);
     for (const TuneSettings& other : line) {
       const std::optional<double> ms = predicted_.at(other), best_ms = predicted_.at(best);
       if (ms && (!best_ms || *ms < *best_ms)) best = other;
@@ -74,21 +76,19 @@ class Search {
   }
 
   // Each once.
-  enum class Counts : uint8_t { kYes, kNo };  // for the progress
-  void predict_all(const std::vector<TuneSettings>& all, Counts counts) {
+  void predict_all(const std::vector<TuneSettings>& all) {
+    std::vector<TuneSettings> fresh;
+    std::ranges::copy_if(all, std::back_inserter(fresh), [&](const auto& each) { return !predicted_.contains(each); });
+    done_ += std::ssize(all) - std::ssize(fresh);
+    std::vector<std::optional<double>> steps_ms(fresh.size());
     std::mutex one_at_a_time;
-    at_once(all.size(), [&](size_t i) {
-      std::unique_lock lock(one_at_a_time);
-      const auto [at, is_new] = predicted_.try_emplace(all[i]);
-      if (is_new) {
-        lock.unlock();
-        const std::optional<double> ms = predict(all[i]);
-        lock.lock();
-        at->second = ms;
-      }
-      if (counts == Counts::kYes) ++done_;
+    at_once(fresh.size(), half_of_the_cores(), [&](size_t i) {
+      steps_ms[i] = predict(fresh[i]);
+      const std::lock_guard lock(one_at_a_time);
+      ++done_;
       tell();
     });
+    for (size_t i = 0; i < fresh.size(); ++i) predicted_.emplace(fresh[i], steps_ms[i]);
   }
 
   std::optional<double> predict(const TuneSettings& settings) const {
@@ -100,14 +100,15 @@ class Search {
     return static_cast<int64_t>(kRounds * (space_.device_bytes.size() + space_.chunk_elements.size()));
   }
   void tell() const {
-    if (progress_) progress_(done_, of_a_batching() * static_cast<int64_t>(space_.batchings.size()));
+    if (progress_)
+      progress_(std::min(done_, told_at_most_), of_a_batching() * static_cast<int64_t>(space_.batchings.size()));
   }
 
   const TuneSpace& space_;
   const PlanOptions& base_;
   const std::function<void(int64_t, int64_t)>& progress_;
   std::map<TuneSettings, std::optional<double>> predicted_;  // nothing: does not fit
-  int64_t done_ = 0;
+  int64_t done_ = 0, told_at_most_ = 0;  // where every pair of a batching is tried, that is more than was foreseen
 };
 
 std::vector<int64_t> given_first(int64_t given, std::vector<int64_t> values) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/at_once.h"
 #include "core/errors.h"
-#include "engine/at_once.h"
 #include "engine/predict.h"
 #include "swap/record_store.h"
 
@@ -126,7 +126,7 @@ std::vector<Offer> what_would_help(const ModelSpec& model, const PlanOptions& op
     offer.step_ms = changed_plan->busiest.value().step_ms;
     offer.micro_batches_per_s = offer.resources.micro_batches / *offer.step_ms * 1e3;
   };
-  at_once(offers.size(), [&](size_t i) { fill(offers[i]); });
+  at_once(offers.size(), half_of_the_cores(), [&](size_t i) { fill(offers[i]); });  // seconds each for a large model
   std::stable_sort(offers.begin(), offers.end(),
                    [](const Offer& a, const Offer& b) { return a.micro_batches_per_s > b.micro_batches_per_s; });
   return offers;

@@ -350,6 +350,30 @@ TEST_F(RefusalsTest, a_run_whose_configuration_is_damaged_can_be_begun_again) {
   begin_again();
 }
 
+TEST_F(RefusalsTest, what_is_missing_or_damaged_in_a_runs_folder_is_named_with_what_to_do) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const std::string config = text_in("run/config.json");
+  const auto each_says = [this](const std::string& words) {
+    for (const std::vector<std::string>& reading :
+         {std::vector<std::string>{"checkpoint", "verify", "@run"},
+          std::vector<std::string>{"checkpoint", "export", "@run", "@out"},
+          std::vector<std::string>{"generate", "@run", "--prompt", "x", "--tokens", "1"}}) {
+      const Ended ended = sluice(reading);
+      EXPECT_EQ(ended.exit_code, 2);
+      EXPECT_THAT(ended.last_error_line(), HasSubstr(words)) << reading.front();
+    }
+  };
+  std::ofstream(file("run/config.json")) << config.substr(0, config.size() / 2);
+  each_says(file("run/config.json") + ": is damaged: no JSON as a run writes it: bring the file back, or begin again");
+  std::ofstream(file("run/config.json")) << "{}";
+  each_says(file("run") + ": the run's config.json is gone (or is not a run's)");
+  fs::remove(file("run/config.json"));
+  each_says(file("run") + ": the run's config.json is gone (or is not a run's)");
+  std::ofstream(file("run/config.json")) << config;
+  fs::remove(file("run/sluice-0.swap"));
+  each_says(file("run") + ": the run's store is not in " + file("run") + " any more");
+}
+
 // The numbers of closed streams are given to the next files that are opened.
 TEST_F(RefusalsTest, closed_standard_streams_cost_no_file_its_content) {
   for (const char* closed : {"2>&-", ">&- 2>&-", "<&- >&- 2>&-"}) {
