@@ -381,6 +381,23 @@ PlanSearch::Candidate PlanSearch::best_of_interval(Candidate start) {
   return best;
 }
 
+// A step's time grows with the share of steps that commit.
+PlanSearch::Candidate PlanSearch::with_rarer_commits(Candidate start) {
+  Choice choice = start.choice;
+  choice.commit_interval = start.plan.commit_interval;
+  if (options_.commit_interval != 0 || choice.commit_interval == 1) return start;
+  const double without_ms = without_commits_ms(start);
+  const double commit_ms = (start.unclipped_ms - without_ms) * choice.commit_interval;
+  for (const int interval : kRareIntervals) {
+    if (interval <= choice.commit_interval) continue;
+    if (commit_ms <= kCommitsMayTake * without_ms * choice.commit_interval) break;
+    if (interval * without_ms > kMostLostMs) break;
+    choice.commit_interval = interval;
+  }
+  if (choice.commit_interval != start.plan.commit_interval) consider({{choice}}, start);
+  return start;
+}
+
 PlanSearch::Candidates PlanSearch::candidates() {
   Candidates found{attempt(first()), std::nullopt};
   if (!found.first || !options_.speeds) return found;
@@ -444,6 +461,9 @@ PlanSearch::Candidates PlanSearch::candidates_like(const PlanSearch& few_search,
     if (found.first->choice != plain) consider({{plain}}, *found.first);
   }
   if (few.other && other_is_worth_it(few)) found.other = attempt_like(few_search, *few.other);
+  for (std::optional<Candidate>* each : {&found.first, &found.other}) {
+    if (*each) *each = with_rarer_commits(std::move(**each));  // in many pieces commits may take longer
+  }
   return found;
 }
 

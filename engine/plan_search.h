@@ -116,6 +116,8 @@ class PlanSearch {
   // The best plan that commits as often as `start`, and where `auto` may choose and that is rarely, as rarely as it takes
   // for commits to be a small part of the time, where a crash then loses little.
   Candidate best_of_interval(Candidate start);
+  // The same with as many more steps from commit to commit as that takes; `start` where it is no shorter.
+  Candidate with_rarer_commits(Candidate start);
 
   const ModelSpec& model_;
   const PlanOptions& options_;

@@ -123,6 +123,7 @@ TEST_F(PredictionTest, is_printed_before_the_first_step_and_stands_beside_what_e
   const Ended ended = train("run");
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.out, testing::HasSubstr("nvme binds"));
+  EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("a plan is made anew"))) << "the engine takes the one at hand";
   const std::vector<Json> lines = metrics("run");
   Json before = lines.front();
   for (const Json& line : lines) {
