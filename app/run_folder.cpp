@@ -72,11 +72,11 @@ Claim claim_in(const fs::path& file) {
   Claim claim;
   if (!text) return claim;
   const SortedJson json = SortedJson::parse(*text, nullptr, false);
-  claim.is_lost = !json.is_object() || !json.value("number", SortedJson()).is_number_unsigned();
-  if (!json.is_object()) return claim;
+  claim.is_lost = !json.is_object();
+  if (claim.is_lost) return claim;
   const SortedJson number = json.value("number", SortedJson()), run = json.value("run", SortedJson());
-  if (number.is_number_unsigned() && number != 0u)
-    claim.number = number.get<uint64_t>();  // 0: it could not be read once
+  claim.is_lost = !number.is_number_unsigned();
+  if (!claim.is_lost && number != 0u) claim.number = number.get<uint64_t>();  // 0: it could not be read once
   if (run.is_string()) claim.run = run.get<std::string>();
   for (const SortedJson& opener : json.value("openers", SortedJson())) {
     if (opener.is_number_unsigned()) claim.openers.push_back(opener.get<uint32_t>());

@@ -90,6 +90,15 @@ HomeShares shares_on_device(double share) {
   return shares;
 }
 
+// The rarest commits with which a crash loses a minute at the most, of steps that take so long without them.
+int rarest_interval(double without_commits_ms) {
+  int rarest = kCommitRarely;
+  for (const int interval : kRareIntervals) {
+    if (interval * without_commits_ms <= kMostLostMs) rarest = interval;
+  }
+  return rarest;
+}
+
 }  // namespace
 
 FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options) {
@@ -361,13 +370,8 @@ double PlanSearch::without_commits_ms(const Candidate& rare) const {
 // A commit is done when the step after it is: nothing but rarer ones hides what it takes beyond that step.
 PlanSearch::Candidate PlanSearch::best_of_interval(Candidate start) {
   if (options_.commit_interval != 0 || start.plan.commit_interval != kCommitRarely) return best_like(std::move(start));
-  const double without_ms = without_commits_ms(start);
-  int rarest = kCommitRarely;
-  for (const int interval : kRareIntervals) {
-    if (interval * without_ms <= kMostLostMs) rarest = interval;
-  }
   Choice choice = start.choice;
-  choice.commit_interval = rarest;
+  choice.commit_interval = rarest_interval(without_commits_ms(start));
   std::optional<Candidate> there = attempt(choice);
   Candidate best = best_like(there ? std::move(*there) : std::move(start));
   const double enough_ms = (1 + kCommitsMayTake) * without_commits_ms(best);
@@ -388,11 +392,10 @@ PlanSearch::Candidate PlanSearch::with_rarer_commits(Candidate start) {
   if (options_.commit_interval != 0 || choice.commit_interval == 1) return start;
   const double without_ms = without_commits_ms(start);
   const double commit_ms = (start.unclipped_ms - without_ms) * choice.commit_interval;
+  const int rarest = rarest_interval(without_ms);
   for (const int interval : kRareIntervals) {
-    if (interval <= choice.commit_interval) continue;
-    if (commit_ms <= kCommitsMayTake * without_ms * choice.commit_interval) break;
-    if (interval * without_ms > kMostLostMs) break;
-    choice.commit_interval = interval;
+    if (commit_ms <= kCommitsMayTake * without_ms * choice.commit_interval || interval > rarest) break;
+    choice.commit_interval = std::max(choice.commit_interval, interval);
   }
   if (choice.commit_interval != start.plan.commit_interval) consider({{choice}}, start);
   return start;
