@@ -17,6 +17,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/median.h"
+#include "core/signal_handlers.h"
 #include "swap/advice.h"
 #include "swap/drive.h"
 #include "swap/drive_folders.h"
@@ -57,6 +58,22 @@ std::string advice_for(int error_number, const std::filesystem::path& folder, in
   }
 }
 
+// Nothing stays behind however the process ends; where the file system knows only files with names, short of SIGKILL in
+// the moment for which this one has one. -1: errno says why not.
+int open_without_name(const std::filesystem::path& folder) {
+  constexpr int kFlags = O_DIRECT | O_CLOEXEC;
+  const int nameless = open(folder.c_str(), O_TMPFILE | O_RDWR | kFlags, 0600);
+  if (nameless >= 0) return nameless;
+  const SignalsHeld held;
+  std::string name = (folder / "sluice-scratch-XXXXXX").string();
+  const int file = mkostemp(name.data(), kFlags);
+  const int error_number = errno;
+  // Where there is no direct I/O the file is made before that is refused.
+  if (file >= 0 || error_number == EINVAL) unlink(name.c_str());
+  errno = error_number;
+  return file;
+}
+
 }  // namespace
 
 ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
@@ -72,12 +89,8 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) fail("creation of the folder", error.value());
-  std::string name = (folder / "sluice-scratch-XXXXXX").string();
-  file_ = mkostemp(name.data(), O_DIRECT | O_CLOEXEC);
-  const int error_number = errno;
-  // Where there is no direct I/O the file is made before that is refused.
-  if (file_ >= 0 || error_number == EINVAL) unlink(name.c_str());
-  if (file_ < 0) fail("open", error_number);
+  file_ = open_without_name(folder);
+  if (file_ < 0) fail("open", errno);
   if (direct_io_alignment(file_) == 0) {
     close(file_);
     fail("direct I/O", EOPNOTSUPP);

@@ -1,8 +1,11 @@
 // Bare requests: how drives share a queue and a memory, what errors say, and that scratch files leave nothing behind.
 #include "swap/bare_io.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -192,6 +195,21 @@ TEST(BareRequest, that_fails_ends_its_run_when_no_other_one_is_in_flight) {
       EXPECT_EQ(run_bare(*queue, smaller).bytes, 16 * kBlock);
     }
   }
+}
+
+// A process may be killed at any moment.
+TEST(ScratchFiles, never_have_a_name_where_the_file_system_knows_files_without) {
+  const TempFolder folder;
+  const int nameless = open(folder.path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (nameless < 0) GTEST_SKIP() << "this file system knows only files with names";
+  close(nameless);
+  const int names = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(inotify_add_watch(names, folder.path().c_str(), IN_CREATE), 0);
+  const ScratchFile scratch(folder.path(), kBlock);
+  alignas(inotify_event) char event[4096];
+  EXPECT_EQ(read(names, event, sizeof event), -1) << "a name came into the folder";
+  EXPECT_EQ(errno, EAGAIN);
+  close(names);
 }
 
 TEST(ScratchFiles, leave_no_file_where_there_is_no_direct_io) {
