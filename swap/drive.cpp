@@ -324,10 +324,10 @@ void Drive::grow(int64_t to) {
   refuse_allocation(to, error_number);
 }
 
-// Whatever could refuse the space refuses it here: a file system without allocation, a quota, a limit of the process.
+// Whatever could refuse the space refuses it here: a file system without allocation, a quota, a limit of the process. Of
+// an empty file, too: beside it there may be one with a store.
 void Drive::reserve(int64_t bytes) {
   if (bytes > most_file_bytes()) refuse_allocation(bytes, EFBIG);
-  if (this->bytes() == 0) return;  // there is nothing that could be lost
   reserves_ = Reserves::kBeyondItsEnd;
   if (retried([this, bytes] { return fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, bytes); }) != 0) {
     refuse_allocation(bytes, errno);

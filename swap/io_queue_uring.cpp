@@ -61,13 +61,8 @@ class UringQueue final : public IoQueue {
   // The kernel may still write into the callers' memory: waits for what is in flight.
   ~UringQueue() override {
     try {
-      std::array<IoCompletion, 16> dropped;
-      while (in_the_ring() > 0) {
-        do_flush();
-        if (reap(dropped) == 0 && wait_for_events() == Event::kInterrupt) take_interrupt();
-      }
-    } catch (const std::exception& error) {
-      say(log_, LogLevel::kError, fmt::format("closing io_uring: {}", error.what()));
+      close_down();
+    } catch (...) {  // of the log
     }
     io_uring_queue_exit(&ring_);
     close(wake_);
@@ -127,7 +122,26 @@ class UringQueue final : public IoQueue {
     buffers_ = std::move(buffers);
   }
 
+  void close_down() {
+    try {
+      std::array<IoCompletion, 16> dropped;
+      while (in_the_ring() > 0) {
+        do_flush();
+        if (reap(dropped) == 0 && wait_for_events() == Event::kInterrupt) take_interrupt();
+      }
+    } catch (const std::exception& error) {
+      wait_until_quiet();
+      say(log_, LogLevel::kError, fmt::format("closing io_uring: {}", error.what()));
+    }
+  }
+
   int in_the_ring() const { return depth() - static_cast<int>(free_.size()); }
+
+  // Until the kernel is through with all that it has been given, and so with its memory. It is not asked anything.
+  void wait_until_quiet() const {
+    const auto given = [&] { return in_the_ring() - static_cast<int>(io_uring_sq_ready(&ring_)); };
+    while (static_cast<int>(io_uring_cq_ready(&ring_)) < given()) sched_yield();
+  }
 
   void prepare(int slot) {
     const IoRequest& request = requests_[static_cast<size_t>(slot)];
@@ -164,7 +178,10 @@ class UringQueue final : public IoQueue {
         continue;
       }
       const bool may_pass = submitted == 0 || is_transient(-submitted) || submitted == -EBUSY;
-      if (!may_pass || tries == kMostIoTries) refuse("io_uring_enter", submitted == 0 ? EAGAIN : -submitted);
+      if (!may_pass || tries == kMostIoTries) {
+        wait_until_quiet();  // who hears of this may give up the memory of requests
+        refuse("io_uring_enter", submitted == 0 ? EAGAIN : -submitted);
+      }
       sched_yield();
     }
   }

@@ -288,7 +288,12 @@ size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
   while (count < completions.size()) {
     std::array<TransferEnd, 8> ends;
     const size_t room = std::min(ends.size(), completions.size() - count);
-    const size_t ended = impl_->transfers.poll(std::span(ends).first(room), count > 0 ? Wait::kNo : wait);
+    size_t ended = 0;
+    try {
+      ended = impl_->transfers.poll(std::span(ends).first(room), count > 0 ? Wait::kNo : wait);
+    } catch (...) {
+      if (count == 0) throw;  // else what has ended is told first; a queue that is broken stays so
+    }
     if (ended == 0) break;
     for (const TransferEnd& end : std::span(ends).first(ended)) {
       if (end.owner != Impl::kCommitOwner) {

@@ -87,7 +87,7 @@ void RecordStore::Impl::burn_generation() {
   for (int i = 0; i < 2; ++i) {
     try {
       run_block(IoOp::kRead, kOpeningOffset[i]);
-      read_opening(block.span(), openings[i]);
+      if (read_opening(block.span(), openings[i]) == BlockState::kDamaged) all_read = false;
     } catch (const IoError& error) {
       say(options.log, LogLevel::kWarning, error.what());
       all_read = false;

@@ -59,6 +59,16 @@ class BlockReader {
     const int64_t second = kTablesOffset + StoreLayout::table_area_bytes(2 * identity.chunk_count);
     return superblocks_are_blank(fingerprint_of(identity)) && !begun_table(read(second, block_));
   }
+  // ... and all of that can be read. What cannot is the store's to look at (RecordStore::Impl::load): it may have
+  // steps.
+  bool has_surely_no_steps(const StoreIdentity& identity) {
+    try {
+      return has_no_steps(identity);
+    } catch (const IoError& error) {
+      say(log_, LogLevel::kWarning, error.what());
+      return false;
+    }
+  }
   // Whether a creation that was cut off may have left this file: it is empty, or as long as it will be, and headers are
   // durable before anything else is written.
   bool holds_nothing(uint64_t fingerprint) {
@@ -189,7 +199,7 @@ std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string
   refuse_wrong_place(path, copies.header.place, 0);
   // The other drives' headers are durable before the first superblock is written.
   const size_t drives = copies.header.place.weights.size();
-  if (drives > 1 && reader.has_no_steps(identity)) return std::nullopt;
+  if (drives > 1 && reader.has_surely_no_steps(identity)) return std::nullopt;
   return copies;
 }
 

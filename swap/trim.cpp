@@ -81,7 +81,9 @@ int64_t give_back(const Drive& drive) {
     throw IoError({.action = "stat", .path = path.string(), .error_number = errno});
   }
   remove_file(path);
-  // The file has no name any more: what is not punched out is freed as it is closed.
+  // What is not punched out is freed as it is closed. A file that has another name is kept by somebody.
+  struct stat now {};
+  if (fstat(drive.file(), &now) != 0 || now.st_nlink > 0) return 0;
   retried([&] { return fallocate(drive.file(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, status.st_size); });
   return status.st_blocks * kStatBlockBytes;
 }

@@ -21,7 +21,7 @@ void require(int result, const std::filesystem::path& at) {
 
 MountedDrive::MountedDrive(Kind kind, std::filesystem::path at, int64_t bytes) : kind_(kind), at_(std::move(at)) {
   std::filesystem::create_directory(at_);
-  if (kind_ != Kind::kExt4) {
+  if (kind_ != Kind::kExt4 && kind_ != Kind::kExt3) {
     const std::string type = kind_ == Kind::kMemory ? "tmpfs" : "ramfs";
     const std::string size = kind_ == Kind::kMemory ? "size=" + std::to_string(bytes) : "";
     if (mount("sluice-test", at_.c_str(), type.c_str(), 0, size.c_str()) != 0)
@@ -31,7 +31,8 @@ MountedDrive::MountedDrive(Kind kind, std::filesystem::path at, int64_t bytes) :
   const std::string image = at_.string() + ".image";
   std::ofstream(image).close();
   std::filesystem::resize_file(image, static_cast<uintmax_t>(bytes));
-  const std::string make = "PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q " + image + " >" + image + ".log 2>&1";
+  const std::string without = kind_ == Kind::kExt3 ? "-O ^extent,^64bit " : "";
+  const std::string make = "PATH=$PATH:/sbin:/usr/sbin mkfs.ext4 -q " + without + image + " >" + image + ".log 2>&1";
   if (std::system(make.c_str()) != 0) {
     reason_ = "no ext4 can be made in a file here";
   } else {

@@ -13,6 +13,7 @@ class MountedDrive {
     kMemory,  // tmpfs: gone with its bytes when it is unmounted
     kRam,     // ramfs: has no direct I/O, and no size
     kExt4,    // in the file `at`.image beside the folder: it outlives an unmount
+    kExt3,    // the same without extents: it has room and allocates none of it beforehand
   };
   MountedDrive(Kind kind, std::filesystem::path at, int64_t bytes);
   ~MountedDrive();

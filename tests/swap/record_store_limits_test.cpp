@@ -136,6 +136,20 @@ TEST_F(StoreAtItsLimits, a_creation_refused_by_its_queue_gives_back_what_it_has_
   expect_step(*open(), run_, 4);
 }
 
+TEST_F(StoreAtItsLimits, a_creation_that_a_further_drive_refuses_leaves_the_store_of_the_first_whole) {
+  const MountedDrive drive(MountedDrive::Kind::kExt3, folder_.path() / "drive", 64 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  write_step(*create(), run_, 4);
+  const int64_t blocks = blocks_of_file();
+  StoreOptions two = options();
+  two.more_folders = {drive.path()};
+  two.drive_weights = {1, 1};
+  EXPECT_EQ(failure_of([&] { RecordStore::create(run_.geometry, run_.identity, two); }).details.error_number,
+            EOPNOTSUPP);
+  EXPECT_EQ(blocks_of_file(), blocks);
+  expect_step(*open(), run_, 4);
+}
+
 TEST_F(StoreAtItsLimits, options_that_no_store_can_have_are_a_programmers_error_and_cost_nothing) {
   write_step(*create(), run_, 4);
   const auto refused = [&](const std::function<void(StoreOptions&)>& change) {

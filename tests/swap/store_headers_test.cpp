@@ -22,6 +22,22 @@ TEST_P(StoreHeaders, lie_twice_on_every_drive) {
   EXPECT_EQ(lines_.text(), "");
 }
 
+// What the drive does not give is judged with the rest of the store, on however many drives it lies.
+TEST_P(StoreHeaders, are_enough_to_go_on_where_one_superblock_is_given_to_nobody) {
+  write_step(*open(), run_, 1);
+  for (DriveImage& image : drives_->images) image.mark();
+  StoreOptions passing = options();
+  passing.unread = StoreOptions::Unread::kPassedOver;
+  std::vector<int64_t> steps;
+  for (const int64_t offset : kSuperblockOffset) {
+    faults_->list = {{.op = IoOp::kRead, .times = int64_t{1} << 40, .at = offset, .error_number = EIO}};
+    steps.push_back(RecordStore::open(run_.geometry, run_.identity, passing)->committed().step);
+    faults_->list.clear();
+    take_back();
+  }
+  EXPECT_THAT(steps, testing::UnorderedElementsAre(0, 1));
+}
+
 TEST_P(StoreHeaders, with_any_byte_of_one_copy_flipped_open_and_that_copy_is_mended) {
   for (int drive = 0; drive < GetParam(); ++drive) {
     const Bytes whole = copy_of(drive, 0);

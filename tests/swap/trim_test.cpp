@@ -56,6 +56,18 @@ TEST_F(Trim, gives_back_every_block_of_a_store_and_removes_it) {
   EXPECT_EQ(status.st_blocks, 0) << "its blocks are not given back";
 }
 
+// As a backup made of links has it.
+TEST_F(Trim, leaves_its_bytes_to_who_has_given_the_file_another_name) {
+  write_step(*create(), run_, 0);
+  const std::filesystem::path kept = folder_.path() / "kept", elsewhere = folder_.path() / "elsewhere";
+  std::filesystem::create_hard_link(file(), kept);
+  EXPECT_EQ(trim().front().bytes, 0) << "nothing is freed";
+  EXPECT_FALSE(std::filesystem::exists(file()));
+  std::filesystem::create_directory(elsewhere);
+  std::filesystem::rename(kept, elsewhere / "sluice-0.swap");
+  expect_step(*RecordStore::open(run_.geometry, run_.identity, {.folder = elsewhere}), run_, 0);
+}
+
 TEST_F(Trim, removes_a_store_behind_a_link_and_the_link) {
   write_step(*create(), run_, 0);
   const std::filesystem::path target = folder_.path() / "elsewhere", link = folder_.path() / "link";
