@@ -272,5 +272,17 @@ TEST_P(StoreTables, behind_an_opening_that_cannot_be_read_no_number_is_used_twic
   EXPECT_GT(std::max(superblock(0).generation, superblock(1).generation), std::max(burnt[0], burnt[1]) + 1);
 }
 
+TEST_P(StoreTables, behind_an_opening_that_is_damaged_no_number_is_used_twice) {
+  for (int openings = 0; openings < 4; ++openings) open();
+  OpeningBlock openings[2];
+  for (int i : {0, 1}) read_opening(block_at(0, kOpeningOffset[i]), openings[i]);
+  const int newer = openings[0].generation > openings[1].generation ? 0 : 1;
+  Bytes block = block_at(0, kOpeningOffset[newer]);
+  block[9] ^= std::byte{1};
+  image(0).write(kOpeningOffset[newer], block);
+  write_step(*open(), run_, 3);
+  EXPECT_GT(std::max(superblock(0).generation, superblock(1).generation), openings[newer].generation + 1);
+}
+
 }  // namespace
 }  // namespace sluice
