@@ -14,6 +14,7 @@
 #include "app/console.h"
 #include "app/device_kinds.h"
 #include "app/measured_folders.h"
+#include "app/name_option.h"
 #include "app/whole_number.h"
 #include "bench/copy_bench.h"
 #include "core/bytes.h"
@@ -106,7 +107,8 @@ void add_bench_copy(CLI::App& bench) {
   copy->add_option("--size", arguments->size, "Bytes of host and of device memory; half of it goes each way")
       ->capture_default_str();
   copy->add_option("--path", arguments->folder,
-                   "Folder of a drive: also measures the way from there to the device; half of --size is taken");
+                   "Folder of a drive: also measures the way from there to the device; half of --size is taken")
+      ->check(check_name);
   copy->add_option("--rounds", options.rounds, "Of which the best is taken")
       ->check(whole_number(1, 1000))
       ->capture_default_str();

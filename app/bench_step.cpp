@@ -14,6 +14,7 @@
 #include "app/console.h"
 #include "app/device_option.h"
 #include "app/machine_file.h"
+#include "app/name_option.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
 #include "app/setup.h"
@@ -272,7 +273,8 @@ void add_bench_step(CLI::App& bench, int& exit_code) {
                    "In place of the compute, waits that use no CPU: so long for a visit's forward of a micro-batch, "
                    "3 times for its backward, 4 times for the last visit")
       ->check(check_wait);
-  command->add_option("--machine", options->machine, "Predict with the speeds of this JSON file (README)");
+  command->add_option("--machine", options->machine, "Predict with the speeds of this JSON file (README)")
+      ->check(check_name);
   command->add_option("--rounds", options->rounds, "Rounds of steps and replays (default: 3)")
       ->check(whole_number(1, 1000));
   command->add_option("--steps", options->steps, "Measured steps in a round (default: 3)")

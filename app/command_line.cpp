@@ -13,6 +13,7 @@
 #include "app/commands.h"
 #include "app/console.h"
 #include "app/device_option.h"
+#include "app/name_option.h"
 #include "app/train.h"
 #include "app/whole_number.h"
 #include "core/errors.h"
@@ -37,7 +38,6 @@ std::string joined(std::string text) {
 // What other libraries append to theirs (stack traces) helps nobody here.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string check_name(const std::string& text) { return text.empty() ? "a name is needed" : ""; }
 std::string check_temperature(const std::string& text) {
   double value = 0;
   return CLI::detail::lexical_cast(text, value) && value >= 0 ? "" : text + " is not a number, 0 or more";

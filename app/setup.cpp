@@ -11,6 +11,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/topology.h"
+#include "data/dataset.h"
 #include "data/utf8.h"
 #include "libtorch/compute_device.h"
 #include "libtorch/process.h"
@@ -35,11 +36,24 @@ MachineFacts this_machine(DeviceKind device) {
           .cores = usable_cores(*make_topology())};
 }
 
+// What train would refuse by the name of a key that nobody wrote.
+void check_derived_vocabulary(const DataOptions& data) {
+  if (data.tokenizer != TokenizerKind::kSentencePiece) return;
+  const int64_t least = least_vocabulary(data.tokenizer);
+  if (data.vocab_size >= least && data.vocab_size <= kMaxSentencePieceVocabulary) return;
+  throw ConfigError(
+      fmt::format("data.vocab_size, not given, is model.vocab_size {}: sentencepiece takes {} to {} entries",
+                  data.vocab_size, least, kMaxSentencePieceVocabulary));
+}
+
 // A vocabulary that the data's tokenizer may use up to.
 void check_vocabulary(RunConfig& config, int64_t model_vocabulary) {
   DataOptions& data = config.data;
   const bool byte = data.tokenizer == TokenizerKind::kByte;
-  if (data.vocab_size == 0) data.vocab_size = byte ? 256 : model_vocabulary;
+  if (data.vocab_size == 0) {
+    data.vocab_size = byte ? 256 : model_vocabulary;
+    check_derived_vocabulary(data);
+  }
   const int64_t ids = byte ? 256 : data.vocab_size;
   if (ids <= model_vocabulary) return;
   throw ConfigError(fmt::format(
@@ -194,6 +208,21 @@ void say_what_planning_takes(const ModelSpec& model, const PlanOptions& options,
   say(log, LogLevel::kInfo,
       fmt::format("planning steps of {} micro-batches in {} visits: this can take minutes", options.micro_batches,
                   visits));
+}
+
+void warn_of_run(const RunConfig& config, const Dataset& data, int64_t steps, const Log& log) {
+  if (config.data.validation_fraction > 0 && data.validation_samples() < config.batch.micro) {
+    say(log, LogLevel::kWarning,
+        fmt::format("data.validation_fraction {} keeps back {} samples, and a micro-batch has {}: there will be no "
+                    "validation loss",
+                    config.data.validation_fraction, data.validation_samples(), config.batch.micro));
+  }
+  if (const auto rate = rate_after_end(config.schedule, config.optimizer.learning_rate, steps)) {
+    say(log, LogLevel::kWarning,
+        fmt::format("scheduler.params.total_num_steps is {} and the run has {} steps: after the schedule's end the "
+                    "learning rate is {:g}; give --steps, or a larger number there",
+                    config.schedule.total_steps, steps, *rate));
+  }
 }
 
 EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, const std::vector<fs::path>& stores,

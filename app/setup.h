@@ -13,6 +13,8 @@
 
 namespace sluice {
 
+class Dataset;
+
 // As a run's files write a path down: absolute, without . and .. and a slash at its end. Throws ConfigError where it is
 // not UTF-8, as those files are.
 std::string absolute_text(const std::filesystem::path& path);
@@ -47,6 +49,8 @@ WorkspaceNeed estimate_workspace(const RunSetup& setup);
 PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory);
 // Where plans of these options may take minutes. Before they are made: nothing else is heard until then.
 void say_what_planning_takes(const ModelSpec& model, const PlanOptions& options, const Log& log);
+// Of a run of so many steps over this data: what comes out otherwise than its configuration may have been meant.
+void warn_of_run(const RunConfig& config, const Dataset& data, int64_t steps, const Log& log);
 // The part of an engine's options that follows from the configuration.
 EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan,
                              const std::vector<std::filesystem::path>& stores, const Log& log);

@@ -192,12 +192,7 @@ void Training::read_data() {
       fmt::format("{} tokens by {}; {} samples of {} to train on, {} to validate on; {} steps an epoch",
                   data_->tokens(), data_->tokenizer().describe(), data_->training_samples(),
                   setup_.config.data.sequence_length, data_->validation_samples(), order_->steps_per_epoch()));
-  if (setup_.config.data.validation_fraction > 0 && data_->validation_samples() < batch().micro) {
-    say(console_.log(), LogLevel::kWarning,
-        fmt::format("data.validation_fraction {} keeps back {} samples, and a micro-batch has {}: there will be no "
-                    "validation loss",
-                    setup_.config.data.validation_fraction, data_->validation_samples(), batch().micro));
-  }
+  warn_of_run(setup_.config, *data_, steps_, console_.log());
 }
 
 // The later step is given up as the store is opened: what could end the run just after that is looked at before.

@@ -102,6 +102,7 @@ constexpr DeepSpeedKey kDeepSpeedKeys[] = {
     {"zero_optimization.zenflow", kNotThere, "ZenFlow"},
     {"communication_data_type", kNotNeeded, kOneRank},
     {"seq_parallel_communication_data_type", kNotNeeded, kOneRank},
+    {"seq_parallel_comm_data_type", kNotNeeded, kOneRank},  // its name before 0.16.5
     {"prescale_gradients", kNotNeeded, kOneRank},
     {"gradient_predivide_factor", kNotNeeded, kOneRank},
     {"gradient_allreduce_op", kNotNeeded, kOneRank},

@@ -132,10 +132,17 @@ void read_endurance(const ConfigReader& reader, EnduranceConfig& endurance) {
   read("endurance.days", endurance.days);
 }
 
+// As DeepSpeed writes a path that nobody gave.
+bool is_empty_text(const ConfigReader& reader, const std::string& path) {
+  const Json* value = reader.find(path);
+  return value != nullptr && *value == "";
+}
+
 // Defaults are DeepSpeed's (deepspeed/monitor/config.py).
 void read_tensorboard(const ConfigReader& reader, std::string& folder) {
   std::string output_path, job_name = "DeepSpeedJobName";
-  reader.text("tensorboard.output_path", output_path);
+  const std::string path = "tensorboard.output_path";
+  if (!is_empty_text(reader, path)) reader.text(path, output_path);
   reader.text("tensorboard.job_name", job_name);
   reader.flag("tensorboard.enabled", [&](bool yes) {
     if (yes) folder = (std::filesystem::path(output_path.empty() ? "." : output_path) / job_name).string();
@@ -203,10 +210,11 @@ void read_offload(const ConfigReader& reader, RunConfig& config) {
     enum class Tier { kNone, kCpu, kNvme } tier = Tier::kNone;
     std::string folder;
     reader.choice<Tier>(of + ".device", tier, {{"none", Tier::kNone}, {"cpu", Tier::kCpu}, {"nvme", Tier::kNvme}});
-    reader.text(of + ".nvme_path", folder);
+    const std::string path = of + ".nvme_path";
+    if (tier == Tier::kNvme || !is_empty_text(reader, path)) reader.text(path, folder);
     if (folder.empty()) continue;
     if (named || tier != Tier::kNvme) {
-      config.notes.push_back(fmt::format("not needed: \"{}.nvme_path\": {}", of,
+      config.notes.push_back(fmt::format("not needed: \"{}\": {}", path,
                                          named ? "sluice.nvme names the drives" : "\"device\" is not \"nvme\""));
     } else if (std::ranges::none_of(folders, [&](const auto& other) { return are_one_folder(folder, other); })) {
       folders.push_back(folder);
@@ -221,6 +229,14 @@ void read_clipping(const ConfigReader& reader, RunConfig& config) {
   if (reader.find(kClipping) != nullptr || reader.find("zero_optimization") == nullptr) return;
   config.notes.push_back(fmt::format(
       "\"{}\" is not given: nothing is clipped, as in DeepSpeed before 0.19.3; later ones clip at 1", kClipping));
+}
+
+// After the schedule is read, which may set the rate. DeepSpeed has no optimizer of its own without a type.
+void say_default_optimizer(const ConfigReader& reader, RunConfig& config) {
+  constexpr std::string_view kType = "optimizer.type";
+  if (reader.find(kType) != nullptr) return;
+  config.notes.push_back(fmt::format("\"{}\" is not given: AdamW, with lr {:g} and weight_decay {:g}", kType,
+                                     config.optimizer.learning_rate, config.optimizer.weight_decay));
 }
 
 std::string read_model(const ConfigReader& reader) {
@@ -253,6 +269,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   derive_batch(config.batch, name);
   read_optimizer(reader, config);
   read_schedule(reader, config);
+  say_default_optimizer(reader, config);
   read_clipping(reader, config);
   reader.flag("bf16.enabled", [&](bool yes) { config.precision = yes ? Precision::kBf16 : Precision::kFp32; });
   read_fp16(reader, config);

@@ -57,4 +57,10 @@ double learning_rate_at(const ScheduleConfig& schedule, double constant, int64_t
   return schedule.min_lr + (schedule.max_lr - schedule.min_lr) * share_at(schedule, k);
 }
 
+std::optional<double> rate_after_end(const ScheduleConfig& schedule, double constant, int64_t steps) {
+  const bool ends = schedule.kind == ScheduleKind::kWarmupDecay || schedule.kind == ScheduleKind::kWarmupCosine;
+  if (!ends || steps <= schedule.total_steps + 1) return std::nullopt;  // the first step has no place in it
+  return learning_rate_at(schedule, constant, schedule.total_steps + 1);
+}
+
 }  // namespace sluice

@@ -32,5 +32,7 @@ struct ScheduleConfig {
 //                  end_ratio + (1 - end_ratio) * (1 + cos(pi * p)) / 2, p = (k - w + 1) / max(1, total - w), 1 at most
 // So the first two steps have the least rate (kWarmupCosine: 0, and then that of min_ratio).
 double learning_rate_at(const ScheduleConfig& schedule, double constant, int64_t applied);
+// The rate that all further steps have, where a run of so many steps goes on after the schedule has ended.
+std::optional<double> rate_after_end(const ScheduleConfig& schedule, double constant, int64_t steps);
 
 }  // namespace sluice

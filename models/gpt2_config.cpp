@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,8 +59,9 @@ void Gpt2Config::validate() const {
         fmt::format("model.activation_function is \"{}\": \"gelu_new\" (the tanh form of GELU) is what there is",
                     activation_function));
   }
-  if (!(layer_norm_epsilon > 0)) {
-    throw ConfigError(fmt::format("model.layer_norm_epsilon is {}: a number above 0", layer_norm_epsilon));
+  if (!(layer_norm_epsilon >= std::numeric_limits<float>::min())) {  // less is 0 in fp32
+    throw ConfigError(fmt::format("model.layer_norm_epsilon is {}: a number above 0, 1.2e-38 at the least as in fp32",
+                                  layer_norm_epsilon));
   }
   if (!(initializer_range >= 0)) {
     throw ConfigError(fmt::format("model.initializer_range is {}: a number, 0 or more", initializer_range));

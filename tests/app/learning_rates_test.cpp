@@ -45,6 +45,24 @@ TEST_F(SkippedSteps, take_no_rate_of_the_schedule) {
   EXPECT_GT(skipped, 0);
 }
 
+class EndedSchedule : public CommandTest {};
+
+TEST_F(EndedSchedule, is_warned_of_where_steps_are_left) {
+  for (const std::string steps : {"7", "8"}) {
+    const Ended ended = train("run", {"--set",
+                                      R"(scheduler={"type": "WarmupDecayLR", "params": {"warmup_max_lr": 1e-3,
+                        "warmup_num_steps": 2, "total_num_steps": 6}})",
+                                      "--steps", steps, "--overwrite"});
+    ASSERT_EQ(ended.exit_code, 0) << ended.err;
+    const std::vector<Json> lines = metrics("run");
+    const bool is_over = ended.err.find(
+                             "total_num_steps is 6 and the run has 8 steps: after the schedule's end the "
+                             "learning rate is 0;") != std::string::npos;
+    EXPECT_EQ(is_over, steps == "8") << ended.err;
+    EXPECT_EQ(lines[std::stoul(steps) - 1]["lr"].get<double>() == 0, is_over);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Schedules, LearningRates,
     testing::Values(Scheduled{"warm_up_by_the_logarithm",

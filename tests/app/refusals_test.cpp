@@ -108,6 +108,8 @@ TEST_F(RefusalsTest, a_name_that_is_empty_is_not_taken_for_none) {
   EXPECT_EQ(sluice({"report", ""}).exit_code, 2);
   EXPECT_EQ(sluice({"tune", "@run.json", "--data", ""}).exit_code, 2);
   EXPECT_EQ(sluice({"train", "@run.json", "--sample", ""}).exit_code, 2);
+  expect_refused(sluice({"bench", "step", "@run.json", "--machine", ""}), 2, "--machine: a name is needed");
+  expect_refused(sluice({"bench", "copy", "--path", ""}), 2, "--path: a name is needed");
 }
 
 TEST_F(RefusalsTest, an_integer_is_read_as_it_is_written_or_not_at_all) {
@@ -297,6 +299,15 @@ TEST_F(RefusalsTest, commands_on_a_folder_without_a_run_name_it) {
 
 TEST_F(RefusalsTest, a_tokenizer_with_more_ids_than_the_model_is_refused) {
   expect_refused(train("run", {"--set", "model.vocab_size=100"}), 2, "gives 256 ids and model.vocab_size is 100");
+}
+
+TEST_F(RefusalsTest, a_vocabulary_of_the_model_alone_that_sentencepiece_cannot_have_is_refused) {
+  const std::string words = "data.vocab_size, not given, is model.vocab_size 256: sentencepiece takes 300 to 1000000";
+  const std::vector<std::string> small = {"--set", "data.tokenizer=sentencepiece", "--set", "model.vocab_size=256"};
+  expect_refused(train("run", small), 2, words);
+  std::vector<std::string> plan = {"plan", "@run.json", "--machine", "@machine.json"};
+  plan.insert(plan.end(), small.begin(), small.end());
+  expect_refused(sluice(plan), 2, words);
 }
 
 // Its store is on another drive, where no lock of the first one's is met.

@@ -151,6 +151,8 @@ const Case kBadValues[] = {
      R"(run.json: "tensorboard.enabled" is "yes"; allowed: true or false)"},
     {"tensorboard_in_no_folder", "tensorboard={\"enabled\": true, \"output_path\": 3}",
      R"(run.json: "tensorboard.output_path" is 3; allowed: a folder)"},
+    {"a_drive_without_a_name", R"(zero_optimization.offload_param={"device":"nvme","nvme_path":""})",
+     R"(run.json: "zero_optimization.offload_param.nvme_path" is ""; allowed: a folder)"},
     {"endurance_without_days", "endurance.terabytes_written=600",
      R"(run.json: "endurance.days" is missing; allowed: a number above 0 and below 1e12: how long the drives are to last)"},
     {"endurance_without_a_rating", "endurance.days=365",

@@ -119,6 +119,11 @@ TEST(DeepSpeedFiles, a_key_that_is_not_there_is_refused_unless_it_asks_for_nothi
   }
 }
 
+TEST(DeepSpeedFiles, an_older_name_of_a_key_that_is_not_needed_loads_too) {
+  for (const char* key : {"seq_parallel_communication_data_type", "seq_parallel_comm_data_type"})
+    EXPECT_EQ(refusal_of(kBatch, {as_override(key, "fp32")}), "no error");
+}
+
 TEST(DeepSpeedFiles, null_is_as_if_the_key_were_not_given) {
   const std::string keys = kBatch + R"(, "gradient_clipping": null, "optimizer": null, "bf16": {"enabled": null},
       "sluice": {"host_memory": null}, "zero_optimization": null, "aio": null)";

@@ -141,6 +141,8 @@ TEST(GoodFiles, tensorboard_is_written_where_it_is_enabled_in_deepspeeds_folder)
   EXPECT_EQ(folder(R"({"enabled": true, "output_path": "/logs/"})"), "/logs/DeepSpeedJobName");
   EXPECT_EQ(folder(R"({"enabled": true, "job_name": "a/b"})"), "./a/b");
   EXPECT_EQ(folder(R"({"output_path": "/logs", "job_name": "demo"})"), "");
+  EXPECT_EQ(folder(R"({"enabled": false, "output_path": ""})"), "");
+  EXPECT_EQ(folder(R"({"enabled": true, "output_path": ""})"), "./DeepSpeedJobName");
   EXPECT_EQ(folder("null"), "");
 }
 
@@ -154,21 +156,24 @@ TEST(GoodFiles, drives_are_those_of_the_engines_section_before_those_of_the_offl
                     R"(zero_optimization.offload_param={"device": "nvme", "nvme_path": "/d/./"})"}),
               testing::ElementsAre("/d"));
   EXPECT_TRUE(nvme({offload + R"({"device": "cpu", "nvme_path": "/d"})"}).empty());
+  EXPECT_TRUE(nvme({offload + R"({"device": "cpu", "nvme_path": ""})"}).empty());
   EXPECT_THAT(
       parse(kSmallest, {offload + R"({"device": "cpu", "nvme_path": "/d"})"}).notes,
       testing::Contains("not needed: \"zero_optimization.offload_optimizer.nvme_path\": \"device\" is not \"nvme\""));
 }
 
 TEST(GoodFiles, a_vocabulary_that_the_byte_tokenizer_does_not_have_is_said_not_to_be_needed) {
-  EXPECT_THAT(parse(kSmallest, {"data.vocab_size=300"}).notes,
-              testing::ElementsAre(testing::HasSubstr("the byte tokenizer has 256 ids")));
-  EXPECT_TRUE(parse(kSmallest, {"data.vocab_size=256"}).notes.empty());
+  const auto notes = [](const std::string& key) { return parse(kSmallest, {"optimizer.type=Lion", key}).notes; };
+  EXPECT_THAT(notes("data.vocab_size=300"), testing::ElementsAre(testing::HasSubstr("the byte tokenizer has 256 ids")));
+  EXPECT_TRUE(notes("data.vocab_size=256").empty());
   EXPECT_THAT(parse(kFull, {"data.vocab_size=300"}).notes,
               testing::Not(testing::Contains(testing::HasSubstr("256 ids"))));
 }
 
 TEST(GoodFiles, what_a_loss_scale_that_stays_does_not_need_is_said) {
-  const auto notes = [](const std::string& fp16) { return parse(kSmallest, {"fp16=" + fp16}).notes; };
+  const auto notes = [](const std::string& fp16) {
+    return parse(kSmallest, {"optimizer.type=Lion", "fp16=" + fp16}).notes;
+  };
   EXPECT_THAT(notes(R"({"enabled": true, "loss_scale": 128, "hysteresis": 3, "min_loss_scale": 2})"),
               testing::ElementsAre("not needed: \"fp16.hysteresis\": \"fp16.loss_scale\" 128 stays as it is",
                                    "not needed: \"fp16.min_loss_scale\": \"fp16.loss_scale\" 128 stays as it is"));

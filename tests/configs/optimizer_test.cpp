@@ -80,6 +80,21 @@ TEST(OptimizerSection, says_what_pytorchs_users_would_not_expect_of_the_decay) {
   EXPECT_THAT(with("AdamW", R"({"weight_decay": 0})").notes, IsEmpty());
 }
 
+TEST(OptimizerSection, without_a_type_is_adamw_and_a_note_says_so) {
+  const auto notes = [](const std::string& key) {
+    const std::vector<std::string> overrides{key};
+    return parse_config(R"({"model": {}, "data": {"sequence_length": 8}, "train_batch_size": 1})", "run.json",
+                        overrides)
+        .notes;
+  };
+  const std::string said = "\"optimizer.type\" is not given: AdamW, with ";
+  EXPECT_THAT(notes("seed=1"), ElementsAre(said + "lr 0.001 and weight_decay 0"));
+  EXPECT_THAT(notes(R"(optimizer.params={"lr": 0.5, "weight_decay": 0.1})"),
+              ElementsAre(said + "lr 0.5 and weight_decay 0.1"));
+  EXPECT_THAT(notes(R"(scheduler={"type": "WarmupLR", "params": {"warmup_max_lr": 0.25}})"),
+              ElementsAre(said + "lr 0.25 and weight_decay 0"));
+}
+
 TEST(OptimizerSection, has_the_decay_of_pytorchs_adamw_where_that_is_asked_for) {
   for (const std::string type : {"AdamW", "Adam"}) {
     const RunConfig config = with(type, R"({"torch_adam": true})");

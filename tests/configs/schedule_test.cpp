@@ -13,7 +13,8 @@ namespace sluice {
 namespace {
 
 RunConfig with_scheduler(double lr, const std::string& scheduler) {
-  const std::vector<std::string> overrides{"optimizer.params.lr=" + std::to_string(lr), "scheduler=" + scheduler};
+  const std::vector<std::string> overrides{"optimizer.type=Lion", "optimizer.params.lr=" + std::to_string(lr),
+                                           "scheduler=" + scheduler};
   return parse_config(R"({"model": {}, "data": {"sequence_length": 8}, "train_batch_size": 1})", "run.json", overrides);
 }
 

@@ -75,6 +75,11 @@ TEST(ModelSection, passes_over_what_a_config_json_has_beside_the_shape_and_says_
   EXPECT_EQ(model_section_text(section), model_section_text(read_model_section(R"({"type": "gpt2", "n_layer": 3})")));
 }
 
+TEST(ModelSection, takes_pruned_heads_that_name_none) {
+  for (const char* none : {R"({"type": "gpt2", "pruned_heads": {}})", R"({"type": "gpt2", "pruned_heads": null})"})
+    EXPECT_EQ(refusal_of(none), "nothing was refused");
+}
+
 TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
   const std::pair<std::string, std::string> cases[] = {
       {"[]", "model must be a JSON object, as {\"type\": \"gpt2\", ...}"},
@@ -89,6 +94,8 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
       {R"({"type": "gpt2", "n_layer": 0})", "model.n_layer is 0: a positive integer, 16384 at the most"},
       {R"({"type": "gpt2", "layer_norm_epsilon": 1e39})",
        "model.layer_norm_epsilon is 1e+39: allowed is a number above 0 that fp32 holds"},
+      {R"({"type": "gpt2", "layer_norm_epsilon": 1e-300})",
+       "model.layer_norm_epsilon is 1e-300: a number above 0, 1.2e-38 at the least as in fp32"},
       {R"({"type": "gpt2", "n_inner": 0})", "model.n_inner is 0: allowed is a positive integer or null (4 x n_embd)"},
       {R"({"type": "gpt2", "vocab_size": 1000000000000})",
        "model.vocab_size is 1000000000000: a positive integer, 67108864"},
@@ -99,6 +106,9 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
        "model.attn_pdrop=0"},
       {R"({"type": "gpt2", "reorder_and_upcast_attn": true})",
        "model.reorder_and_upcast_attn is true: allowed is false"},
+      {R"({"type": "gpt2", "pruned_heads": {"0": [1]}})",
+       "model.pruned_heads is {\"0\":[1]}: allowed is {} or null, a model with all of its heads; another value in a "
+       "file is overridden with --set model.pruned_heads=..."},
       {R"({"type": "gpt2", "tiling": 4})", "model.tiling is 4: allowed is {\"linear\": tiles, \"embedding\": tiles}"},
       {R"({"type": "gpt2", "tiling": {"heads": 4}})", "model.tiling is {\"heads\":4}: allowed is {\"linear\": tiles"},
       {R"({"type": "gpt2", "tiling": {"linear": 2.5}})", "model.tiling is {\"linear\":2.5}: allowed is"},
