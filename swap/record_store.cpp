@@ -284,6 +284,7 @@ void RecordStore::commit(const StepState& state, uint64_t tag) {
 }
 
 size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
+  if (impl_->poll_error) std::rethrow_exception(std::exchange(impl_->poll_error, nullptr));
   size_t count = 0;
   while (count < completions.size()) {
     std::array<TransferEnd, 8> ends;
@@ -292,7 +293,8 @@ size_t RecordStore::poll(std::span<StoreCompletion> completions, Wait wait) {
     try {
       ended = impl_->transfers.poll(std::span(ends).first(room), count > 0 ? Wait::kNo : wait);
     } catch (...) {
-      if (count == 0) throw;  // else what has ended is told first; a queue that is broken stays so
+      if (count == 0) throw;
+      impl_->poll_error = std::current_exception();  // what has ended is told first
     }
     if (ended == 0) break;
     for (const TransferEnd& end : std::span(ends).first(ended)) {

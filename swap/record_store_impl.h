@@ -141,6 +141,7 @@ struct RecordStore::Impl {
   int64_t pending_table_bytes = 0;
   uint64_t commit_tag = 0;
   int writes_in_flight = 0;
+  std::exception_ptr poll_error;  // of the queue, met after transfers that had ended
   int64_t written_bytes = 0;
   Stage stage = Stage::kIdle;
   std::exception_ptr failed;  // a write or a commit: nothing more is written or committed
