@@ -38,6 +38,7 @@ def parts(options):
     yield "adam_peers", [options.peers, HERE / "peers/adam.py", "--sluice", sluice]
     yield "sizes", [python, HERE / "step_sizes.py", "--sluice", sluice, "--drive", drive]
     yield "prediction", [python, HERE / "prediction.py", "--sluice", sluice, "--drive", drive]
+    yield "commit_intervals", [python, HERE / "commit_intervals.py", "--sluice", sluice, "--drive", drive]
     side = [options.peers, HERE / "peers/side_by_side.py", "--sluice", sluice, "--drive", drive, "--rounds", "2"]
     yield "peers", [*side, "--engines", "sluice-host", "sluice-nvme", "sluice-budgets", "plain", "zero"]
     yield "peers_not_clipped", [*side, "--engines", "sluice-host", "sluice-budgets", "plain", "--clipping", "100"]
