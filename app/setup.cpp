@@ -36,23 +36,15 @@ MachineFacts this_machine(DeviceKind device) {
           .cores = usable_cores(*make_topology())};
 }
 
-// What train would refuse by the name of a key that nobody wrote.
-void check_derived_vocabulary(const DataOptions& data) {
-  if (data.tokenizer != TokenizerKind::kSentencePiece) return;
-  const int64_t least = least_vocabulary(data.tokenizer);
-  if (data.vocab_size >= least && data.vocab_size <= kMaxSentencePieceVocabulary) return;
-  throw ConfigError(
-      fmt::format("data.vocab_size, not given, is model.vocab_size {}: sentencepiece takes {} to {} entries",
-                  data.vocab_size, least, kMaxSentencePieceVocabulary));
-}
-
 // A vocabulary that the data's tokenizer may use up to.
 void check_vocabulary(RunConfig& config, int64_t model_vocabulary) {
   DataOptions& data = config.data;
   const bool byte = data.tokenizer == TokenizerKind::kByte;
   if (data.vocab_size == 0) {
     data.vocab_size = byte ? 256 : model_vocabulary;
-    check_derived_vocabulary(data);
+    if (data.tokenizer == TokenizerKind::kSentencePiece) {  // train would name a key that nobody wrote
+      check_sentencepiece_vocabulary(data.vocab_size, "data.vocab_size, not given, is model.vocab_size");
+    }
   }
   const int64_t ids = byte ? 256 : data.vocab_size;
   if (ids <= model_vocabulary) return;

@@ -30,6 +30,13 @@ int64_t least_vocabulary(TokenizerKind kind) {
   check_failed("kind", __FILE__, __LINE__, "an unknown tokenizer");
 }
 
+void check_sentencepiece_vocabulary(int64_t entries, std::string_view said) {
+  const int64_t least = least_vocabulary(TokenizerKind::kSentencePiece);
+  if (entries >= least && entries <= kMaxSentencePieceVocabulary) return;
+  throw ConfigError(
+      fmt::format("{} {}: sentencepiece takes {} to {} entries", said, entries, least, kMaxSentencePieceVocabulary));
+}
+
 void validate(const DataOptions& options) {
   if (options.path.empty()) {
     throw ConfigError(fmt::format("data.path is not given: name a {}", options.tokenizer == TokenizerKind::kIds
@@ -50,10 +57,8 @@ void validate(const DataOptions& options) {
   if (options.tokenizer == TokenizerKind::kIds && vocabulary < least) {
     throw ConfigError(fmt::format("data.vocab_size is {}: the tokenizer's number of ids is 1 or more", vocabulary));
   }
-  if (options.tokenizer == TokenizerKind::kSentencePiece &&
-      (vocabulary < least || vocabulary > kMaxSentencePieceVocabulary)) {
-    throw ConfigError(fmt::format("data.vocab_size is {}: sentencepiece takes {} to {} entries", vocabulary, least,
-                                  kMaxSentencePieceVocabulary));
+  if (options.tokenizer == TokenizerKind::kSentencePiece) {
+    check_sentencepiece_vocabulary(vocabulary, "data.vocab_size is");
   }
 }
 

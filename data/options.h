@@ -24,6 +24,8 @@ constexpr int64_t kMaxSentencePieceVocabulary = 1000000;
 // "byte", "sentencepiece", "ids"
 std::string_view name_of(TokenizerKind kind);
 int64_t least_vocabulary(TokenizerKind kind);
+// Throws ConfigError where SentencePiece takes no such vocabulary; `said` tells whose it is: "data.vocab_size is".
+void check_sentencepiece_vocabulary(int64_t entries, std::string_view said);
 
 // Throws ConfigError naming the key, its value and what is allowed. Looks at no file.
 void validate(const DataOptions& options);

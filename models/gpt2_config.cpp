@@ -59,7 +59,7 @@ void Gpt2Config::validate() const {
         fmt::format("model.activation_function is \"{}\": \"gelu_new\" (the tanh form of GELU) is what there is",
                     activation_function));
   }
-  if (!(layer_norm_epsilon >= std::numeric_limits<float>::min())) {  // less is 0 in fp32
+  if (!(layer_norm_epsilon >= std::numeric_limits<float>::min())) {  // less may be 0 in fp32
     throw ConfigError(fmt::format("model.layer_norm_epsilon is {}: a number above 0, 1.2e-38 at the least as in fp32",
                                   layer_norm_epsilon));
   }
