@@ -15,7 +15,9 @@
 #include "core/clock.h"
 #include "core/median.h"
 #include "cpu_adam/adam.h"
+#include "cpu_adam/adam_out_of_place.h"
 #include "cpu_adam/adam_sums.h"
+#include "engine/probe_time.h"
 #include "offload/device.h"
 #include "swap/bare_io.h"
 #include "swap/io_queue.h"
@@ -64,12 +66,21 @@ struct UpdatedMemory {
       : gradient_bytes(elements * bytes_of(plan.gradient_dtype)),
         layouts{record_layout(plan.format(), Group::kWeights, elements),
                 record_layout(plan.format(), Group::kState, elements)},
-        memory(layouts[0].bytes + layouts[1].bytes + gradient_bytes) {
-    std::memset(memory.at(0), 0, static_cast<size_t>(memory.bytes()));
+        memory(2 * records_bytes() + gradient_bytes) {
+    std::memset(memory.at(0), kSmallValue, static_cast<size_t>(memory.bytes()));
   }
+  int64_t records_bytes() const { return layouts[0].bytes + layouts[1].bytes; }
+  std::byte* other_slot() const { return memory.at(memory.bytes() - records_bytes()); }
   int64_t gradient_bytes;
   RecordLayout layouts[2];
-  Arena memory;
+  Arena memory;  // records, their gradient, other records
+};
+
+// What an update of a chunk does is told by this.
+struct Updated {
+  Home weights, state;
+  bool moves;  // out of place: to the other slot in the backward
+  bool operator==(const Updated&) const = default;
 };
 
 }  // namespace
@@ -81,6 +92,7 @@ struct StepCeilings::Impl {
                .gradient = plan.options.gradient_dtype,
                .moments = plan.options.moments},
         kernel(summing_adam_simd(format)),
+        out_of_place(out_of_place_adam_simd(format)),
         threads(std::max(1, options.update_threads)),
         gpu(is_gpu(options.device)),
         step(adam_step(options.adam, 1, 1.0)),
@@ -119,12 +131,14 @@ struct StepCeilings::Impl {
   double cpu_ms(const StepLanes& replayed);
   double verify_ms(int64_t bytes) const;
   double copies_ms(const StepLanes& replayed);
-  double sweep_ms(const ChunkHomes& homes) const;
-  void update(UpdatedMemory& memory, const ChunkHomes& homes) const;
+  double sweep_ms(const Updated& chunk) const;
+  void update(UpdatedMemory& memory, const Updated& chunk) const;
+  int64_t elements_of(const Updated& chunk) const;
 
   const Plan& plan;
   AdamFormat format;
   SummingAdamKernel kernel;
+  OutOfPlaceAdamKernel out_of_place;
   int threads;
   bool gpu;  // computes, and updates what is at home in its memory
   AdamStep step;
@@ -189,57 +203,74 @@ double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
   return ms_since(begin) * static_cast<double>(wanted) / static_cast<double>(read_bytes + write_bytes);
 }
 
-// One sweep as engine/update_pass.cpp makes it for a chunk with these homes.
-void StepCeilings::Impl::update(UpdatedMemory& memory, const ChunkHomes& homes) const {
-  std::byte* const weights = memory.memory.at(0);
-  std::byte* const state = weights + memory.layouts[0].bytes;
-  const AdamPlanes planes =
-      planes_of_records(format, {memory.layouts[1], weights, state, state + memory.layouts[1].bytes});
+// One sweep as engine/update_pass.cpp makes it for such a chunk.
+void StepCeilings::Impl::update(UpdatedMemory& memory, const Updated& chunk) const {
+  const auto planes_of = [&](std::byte* weights) {
+    std::byte* const state = weights + memory.layouts[0].bytes;
+    return planes_of_records(format, {memory.layouts[1], weights, state, state + memory.layouts[1].bytes});
+  };
   uint32_t weights_in[kMaxPlanes] = {}, state_in[kMaxPlanes] = {}, weights_out[kMaxPlanes] = {},
            state_out[kMaxPlanes] = {};
   const bool commits = plan.commit_interval == 1;
-  const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
+  const bool weights_come = chunk.weights == Home::kNvme, state_comes = chunk.state == Home::kNvme;
   AdamSums sums;
   if (weights_come) sums.weights_in = weights_in;
   if (state_comes) sums.state_in = state_in;
   if (commits || weights_come) sums.weights_out = weights_out;
   if (commits || state_comes) sums.state_out = state_out;
-  kernel(step, planes, kUpdateElements, sums);
+  const AdamRun run{step, planes_of(memory.memory.at(0)), kUpdateElements};
+  if (chunk.moves) {
+    out_of_place(run.step, run.planes, planes_of(memory.other_slot()), run.elements);
+  } else {
+    kernel(run.step, run.planes, run.elements, sums);
+  }
 }
 
 // Of kUpdateElements by each thread.
-double StepCeilings::Impl::sweep_ms(const ChunkHomes& homes) const {
+double StepCeilings::Impl::sweep_ms(const Updated& chunk) const {
   std::vector<double> sweeps_ms;
   for (int i = 0; i < kSweeps; ++i) {
     const int64_t begin = now_ns();
     {
       std::vector<std::jthread> team;
-      for (const auto& memory : updated) team.emplace_back([&] { update(*memory, homes); });
+      for (const auto& memory : updated) team.emplace_back([&] { update(*memory, chunk); });
     }
     sweeps_ms.push_back(ms_since(begin));
   }
   return median(sweeps_ms);
 }
 
+int64_t StepCeilings::Impl::elements_of(const Updated& chunk) const {
+  int64_t elements = 0;
+  for (int c = 0; c < std::ssize(plan.chunks); ++c) {
+    const ChunkHomes& homes = plan.chunks[static_cast<size_t>(c)];
+    if (Updated{homes.weights, homes.state, plan.has_other_slot(c)} == chunk) {
+      elements += plan.geometry.chunks()[static_cast<size_t>(c)].elements;
+    }
+  }
+  return elements;
+}
+
 double StepCeilings::Impl::cpu_ms(const StepLanes& replayed) {
-  const auto chunks = plan.geometry.chunks();
   double ms = 0;
   int64_t update_bytes = 0;
+  const auto add = [&](const Updated& chunk) {
+    const int64_t elements = elements_of(chunk);
+    if (elements == 0) return;
+    for (const Group group : {Group::kWeights, Group::kState}) {
+      const int sweeps = chunk.state == Home::kDevice && plan.commit_interval == 1 ? 2 : 1;  // a seal of its own
+      update_bytes += sweeps * elements * bytes_per_element(plan.options.format(), group);
+    }
+    ms += sweep_ms(chunk) * static_cast<double>(elements) / static_cast<double>(threads * kUpdateElements);
+  };
   for (const Home weights : {Home::kDevice, Home::kHost, Home::kNvme}) {
     for (const Home state : {Home::kDevice, Home::kHost, Home::kNvme}) {
-      int64_t elements = 0;
-      for (size_t c = 0; c < chunks.size(); ++c) {
-        const ChunkHomes& homes = plan.chunks[c];
-        if (homes.weights == weights && homes.state == state) elements += chunks[c].elements;
+      for (const bool moves : {false, true}) {
+        const Updated chunk{weights, state, moves};
+        // A GPU's kernels' work: `bench adam --device cuda` has their ceiling.
+        if (gpu && state == Home::kDevice && elements_of(chunk) > 0) return 0;
+        add(chunk);
       }
-      if (elements == 0) continue;
-      if (gpu && state == Home::kDevice) return 0;  // its kernels' work: `bench adam --device cuda` has their ceiling
-      for (const Group group : {Group::kWeights, Group::kState}) {
-        const int sweeps = state == Home::kDevice && plan.commit_interval == 1 ? 2 : 1;  // a seal of its own
-        update_bytes += sweeps * elements * bytes_per_element(plan.options.format(), group);
-      }
-      ms += sweep_ms({.weights = weights, .state = state}) * static_cast<double>(elements) /
-            static_cast<double>(threads * kUpdateElements);
     }
   }
   return ms + verify_ms(replayed[Lane::kUpdate].bytes - update_bytes);

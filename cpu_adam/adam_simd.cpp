@@ -10,10 +10,12 @@
 
 #include <cmath>
 #include <span>
+#include <type_traits>
 
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "cpu_adam/adam.h"
+#include "cpu_adam/adam_out_of_place.h"
 #include "cpu_adam/adam_sums.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -45,95 +47,7 @@ HWY_INLINE F fused_multiply_add(F a, F b, F c) {
 #endif
 }
 
-template <Precision kPrecision>
-HWY_INLINE F load_master(const AdamPlanes& planes, int64_t i) {
-  const Floats df;
-  const Patterns du;
-  if constexpr (kPrecision == Precision::kBf16) {
-    const hn::RebindToSigned<Patterns> di;
-    const hn::Rebind<int16_t, Floats> dh;
-    const U high = load_float_bits<DType::kBf16>(du, planes.weights + i * 2);
-    const auto low = hn::PromoteTo(di, hn::LoadU(dh, planes.residual + i));
-    return hn::BitCast(df, hn::Add(high, hn::BitCast(du, low)));
-  } else if constexpr (kPrecision == Precision::kFp16) {
-    return hn::LoadU(df, planes.master + i);
-  } else {
-    return hn::BitCast(df, load_float_bits<DType::kFp32>(du, planes.weights + i * 4));
-  }
-}
-
-template <Precision kPrecision>
-HWY_INLINE void store_master(const AdamPlanes& planes, int64_t i, F master) {
-  const Floats df;
-  const Patterns du;
-  const U bits = hn::BitCast(du, master);
-  if constexpr (kPrecision == Precision::kBf16) {
-    const auto nan = magnitude_above(du, hn::And(bits, hn::Set(du, 0x7fffffffu)), 0x7f800000u);
-    const U quiet = hn::Or(bits, hn::Set(du, 0x400000u));
-    const U rounded = hn::Add(bits, hn::Set(du, 0x8000u));
-    store_halves(du, hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded)), planes.weights + i * 2);
-    // bits - (high << 16) modulo 2^16 is the low half itself.
-    store_low_halves(du, bits, planes.residual + i);
-  } else if constexpr (kPrecision == Precision::kFp16) {
-    hn::StoreU(master, df, planes.master + i);
-    store_float_bits<DType::kFp16>(du, bits, planes.weights + i * 2);
-  } else {
-    store_float_bits<DType::kFp32>(du, bits, planes.weights + i * 4);
-  }
-}
-
-// Two vectors that follow each other. Halves with one look for NaNs (or for infinities that cancel out, which need no
-// care) and each plane in one store: instructions bound the pass in cache.
-template <Precision kPrecision>
-HWY_INLINE void store_masters(const AdamPlanes& planes, int64_t i, F low, F high) {
-#if HWY_TARGET != HWY_SCALAR  // which has no pairs of lanes
-  if constexpr (kPrecision == Precision::kBf16) {
-    const Floats df;
-    const Patterns du;
-    const hn::Repartition<uint16_t, Patterns> dh;
-    if (HWY_LIKELY(hn::AllFalse(df, hn::IsNaN(hn::Add(low, high))))) {
-      const U low_bits = hn::BitCast(du, low), high_bits = hn::BitCast(du, high), half = hn::Set(du, 0x8000u);
-      const U low_rounded = hn::Add(low_bits, half), high_rounded = hn::Add(high_bits, half);
-      hn::StoreU(hn::ConcatOdd(dh, hn::BitCast(dh, high_rounded), hn::BitCast(dh, low_rounded)), dh,
-                 reinterpret_cast<uint16_t*>(planes.weights) + i);
-      hn::StoreU(hn::ConcatEven(dh, hn::BitCast(dh, high_bits), hn::BitCast(dh, low_bits)), dh,
-                 reinterpret_cast<uint16_t*>(planes.residual) + i);
-      return;
-    }
-  }
-#endif
-  store_master<kPrecision>(planes, i, low);
-  store_master<kPrecision>(planes, i + kLanes, high);
-}
-
-// A moment's vector at element i, from the plane of its dtype.
-template <DType kMoments>
-HWY_INLINE F load_moment(const float* wide, const uint16_t* halves, int64_t i) {
-  const Floats df;
-  const Patterns du;
-  if constexpr (kMoments == DType::kFp32) return hn::LoadU(df, wide + i);
-  return hn::BitCast(df, load_float_bits<DType::kBf16>(du, reinterpret_cast<const std::byte*>(halves + i)));
-}
-
-// rounding_bits (stochastic_rounding.h) of the elements from i on.
-HWY_INLINE U rounding_lanes(U key, const AdamPlanes& planes, int64_t i) {
-  const Patterns du;
-  const U elements = hn::Iota(du, static_cast<uint32_t>(planes.element + i));
-  U x = hn::Add(hn::Mul(elements, hn::Set(du, 0x9e3779b1u)), key);
-  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, 0x7feb352du));
-  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, 0x846ca68bu));
-  return hn::Xor(x, hn::ShiftRight<16>(x));
-}
-
-// bf16_by_chance (stochastic_rounding.h).
-HWY_INLINE void store_by_chance(F value, U chance, uint16_t* to) {
-  const Patterns du;
-  const U bits = hn::BitCast(du, value), magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
-  const U nan = hn::Or(bits, hn::Set(du, 0x400000u));
-  U rounded = hn::IfThenElse(magnitude_above(du, magnitude, 0x7f7effffu), bits, hn::Add(bits, chance));
-  rounded = hn::IfThenElse(magnitude_above(du, magnitude, 0x7f800000u), nan, rounded);
-  store_halves(du, hn::ShiftRight<16>(rounded), to);
-}
+#include "cpu_adam/plane_lanes.inl"
 
 struct StepLanes {
   F scale, decay, weight_decay, one_minus_beta1, beta2, one_minus_beta2, correction2, epsilon, step_size, momentum;
@@ -162,39 +76,41 @@ struct Lanes {
 
 // Two moments. m needs no look: from a non-finite m comes a non-finite p, whatever the denominator; and so does it from
 // a v below zero.
-template <AdamKind kKind, DType kMoments>
-HWY_INLINE Lanes with_two_moments(const StepLanes& step, const AdamPlanes& planes, int64_t i, Lanes from) {
+template <AdamKind kKind, DType kMoments, class Way>
+HWY_INLINE Lanes with_two_moments(const StepLanes& step, const Places<Way>& places, int64_t i, Lanes lanes) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
-  auto [p, g, top] = from;
+  const auto& [from, to] = places;
+  auto [p, g, top] = lanes;
   if constexpr (kKind == AdamKind::kAdamW) {
     p = hn::Mul(p, step.decay);
   } else {
     g = fused_multiply_add(step.weight_decay, p, g);
   }
-  F m = load_moment<kMoments>(planes.moment1, planes.half_moment1, i);
-  F v = load_moment<kMoments>(planes.moment2, planes.half_moment2, i);
+  F m = load_moment<kMoments>(from.moment1, from.half_moment1, i);
+  F v = load_moment<kMoments>(from.moment2, from.half_moment2, i);
   m = fused_multiply_add(step.one_minus_beta1, hn::Sub(g, m), m);
   v = fused_multiply_add(step.one_minus_beta2, hn::Mul(g, g), hn::Mul(step.beta2, v));
   const F den = hn::Add(hn::Div(hn::Sqrt(v), step.correction2), step.epsilon);
   p = hn::Sub(p, hn::Div(hn::Mul(step.step_size, m), den));
   if constexpr (kMoments == DType::kFp32) {
-    hn::StoreU(m, df, planes.moment1 + i);
-    hn::StoreU(v, df, planes.moment2 + i);
+    places.store(m, df, to.moment1 + i);
+    places.store(v, df, to.moment2 + i);
   } else {
-    const U chance = rounding_lanes(step.rounding_key, planes, i);
-    store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), planes.half_moment1 + i);
-    store_by_chance(v, hn::ShiftRight<16>(chance), planes.half_moment2 + i);
+    const U chance = rounding_lanes(step.rounding_key, from, i);
+    store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), to.half_moment1 + i);
+    store_by_chance(v, hn::ShiftRight<16>(chance), to.half_moment2 + i);
   }
   return {p, g, hn::Max(top, hn::BitCast(di, v))};
 }
 
-template <AdamKind kKind, DType kMoments>
-HWY_INLINE Lanes with_one_moment(const StepLanes& step, const AdamPlanes& planes, int64_t i, Lanes from) {
+template <AdamKind kKind, DType kMoments, class Way>
+HWY_INLINE Lanes with_one_moment(const StepLanes& step, const Places<Way>& places, int64_t i, Lanes lanes) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
-  auto [p, g, top] = from;
-  F m = load_moment<kMoments>(planes.moment1, planes.half_moment1, i);
+  const auto& [from, to] = places;
+  auto [p, g, top] = lanes;
+  F m = load_moment<kMoments>(from.moment1, from.half_moment1, i);
   if constexpr (kKind == AdamKind::kLion) {
     const F way = hn::Sub(g, m);
     const F c = fused_multiply_add(step.one_minus_beta1, way, m);
@@ -212,29 +128,29 @@ HWY_INLINE Lanes with_one_moment(const StepLanes& step, const AdamPlanes& planes
     }
   }
   if constexpr (kMoments == DType::kFp32) {
-    hn::StoreU(m, df, planes.moment1 + i);
+    places.store(m, df, to.moment1 + i);
   } else {
-    const U chance = rounding_lanes(step.rounding_key, planes, i);
-    store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), planes.half_moment1 + i);
+    const U chance = rounding_lanes(step.rounding_key, from, i);
+    store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), to.half_moment1 + i);
   }
   return {p, g, hn::Max(top, hn::And(hn::BitCast(di, m), hn::Set(di, 0x7fffffff)))};
 }
 
 // One vector at element i, whose new p is returned and not yet stored. `largest`: the greatest pattern so far of what
 // must be finite.
-template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
-HWY_INLINE F updated(const StepLanes& step, const AdamPlanes& planes, int64_t i, U& largest) {
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Way>
+HWY_INLINE F updated(const StepLanes& step, const Places<Way>& places, int64_t i, U& largest) {
   const Floats df;
   const Patterns du;
   const hn::RebindToSigned<Patterns> di;
-  const U gradient = load_float_bits<kGradient>(du, planes.gradient + i * bytes_of(kGradient));
-  Lanes lanes{.p = load_master<kPrecision>(planes, i),
+  const U gradient = load_float_bits<kGradient>(du, places.from.gradient + i * bytes_of(kGradient));
+  Lanes lanes{.p = load_master<kPrecision>(places.from, i),
               .g = hn::Mul(hn::BitCast(df, gradient), step.scale),
               .top = hn::BitCast(di, largest)};
   if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) {
-    lanes = with_two_moments<kKind, kMoments>(step, planes, i, lanes);
+    lanes = with_two_moments<kKind, kMoments>(step, places, i, lanes);
   } else {
-    lanes = with_one_moment<kKind, kMoments>(step, planes, i, lanes);
+    lanes = with_one_moment<kKind, kMoments>(step, places, i, lanes);
   }
   largest = hn::BitCast(du, hn::Max(lanes.top, hn::And(hn::BitCast(di, lanes.p), hn::Set(di, 0x7fffffff))));
   return lanes.p;
@@ -266,9 +182,9 @@ HWY_INLINE void prefetch_planes(const AdamPlanes& planes, int64_t i) {
   prefetch_block<bytes_of(kGradient)>(planes.gradient, i);
 }
 
-struct NoSums {};
 struct NoFolds {
-  HWY_INLINE NoFolds(const AdamPlanes&, NoSums) {}
+  template <class Way>
+  HWY_INLINE NoFolds(const AdamPlanes&, const Way&) {}
   HWY_INLINE void before(int64_t) {}
   HWY_INLINE void after(int64_t) {}
   HWY_INLINE void finish() {}
@@ -277,19 +193,21 @@ struct NoFolds {
 constexpr int64_t kBehind = 2 * kBlock;
 
 // Whole blocks from element 0 on; returns the elements done. `largest` as in updated().
-template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Folds, class Sums>
-HWY_INLINE int64_t update_blocks(const StepLanes& step, const AdamRun& run, const Sums& sums, U& largest) {
-  const AdamPlanes planes = run.planes;  // a copy of our own: the stores cannot change its pointers
-  Folds folds(planes, sums);
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Folds, class Way>
+HWY_INLINE int64_t update_blocks(const StepLanes& step, const AdamRun& run, const Way& way, U& largest) {
+  // Copies of our own: the stores cannot change their pointers.
+  const AdamPlanes from = run.planes, to = written(from, way);
+  const Places<Way> places{from, kStreams<Way> ? to : from};
+  Folds folds(from, way);
   int64_t i = 0;
   while (i + kBlock <= run.elements) {
-    prefetch_planes<kPrecision, kGradient, kMoments, kKind>(planes, i + kAhead);
+    prefetch_planes<kPrecision, kGradient, kMoments, kKind>(from, i + kAhead);
     folds.before(i);
     if (i >= kBehind) folds.after(i - kBehind);
     for (const int64_t end = i + kBlock; i < end; i += 2 * kLanes) {
-      const F low = updated<kPrecision, kGradient, kMoments, kKind>(step, planes, i, largest);
-      const F high = updated<kPrecision, kGradient, kMoments, kKind>(step, planes, i + kLanes, largest);
-      store_masters<kPrecision>(planes, i, low, high);
+      const F low = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i, largest);
+      const F high = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i + kLanes, largest);
+      store_masters<kPrecision>(places, i, low, high);
     }
   }
   for (int64_t behind = std::max<int64_t>(0, i - kBehind); behind < i; behind += kBlock) folds.after(behind);
@@ -303,19 +221,28 @@ HWY_INLINE bool all_finite(U largest) {
 }
 
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
-Finite update_range(const AdamRun& run, NoSums) {
+Finite update_range(const AdamRun& run, const InPlace& way) {
   const StepLanes step = lanes_of(run.step);
+  const Places<InPlace> places{run.planes, run.planes};
   U largest = hn::Zero(Patterns());
-  int64_t i = update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(step, run, NoSums(), largest);
+  int64_t i = update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(step, run, way, largest);
   for (; i + kLanes <= run.elements; i += kLanes) {
-    const F master = updated<kPrecision, kGradient, kMoments, kKind>(step, run.planes, i, largest);
-    store_master<kPrecision>(run.planes, i, master);
+    const F master = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i, largest);
+    store_master<kPrecision>(places, i, master);
   }
   const bool finite = all_finite(largest);
   if (i >= run.elements) return finite ? Finite::kYes : Finite::kNo;
   const AdamFormat format{kPrecision, kGradient, kMoments};
   const Finite tail = adam_scalar(format)(run.step, planes_at(run.planes, format, i), run.elements - i);
   return finite ? tail : Finite::kNo;
+}
+
+// Of whole blocks.
+template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
+Finite update_range(const AdamRun& run, const OutOfPlace& way) {
+  U largest = hn::Zero(Patterns());
+  update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(lanes_of(run.step), run, way, largest);
+  return all_finite(largest) ? Finite::kYes : Finite::kNo;
 }
 
 #if SLUICE_TARGET_FOLDS
@@ -335,33 +262,33 @@ Finite update_range(const AdamRun& run, const AdamSums& sums) {
 }
 #endif
 
-template <Precision kPrecision, DType kGradient, DType kMoments, class Sums>
-Finite update_kind(const AdamRun& run, const Sums& sums) {
+template <Precision kPrecision, DType kGradient, DType kMoments, class Way>
+Finite update_kind(const AdamRun& run, const Way& way) {
   switch (run.step.kind) {
     case AdamKind::kAdamW:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdamW>(run, sums);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdamW>(run, way);
     case AdamKind::kAdam:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdam>(run, sums);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdam>(run, way);
     case AdamKind::kAdagrad:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdagrad>(run, sums);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kAdagrad>(run, way);
     case AdamKind::kLion:
-      return update_range<kPrecision, kGradient, kMoments, AdamKind::kLion>(run, sums);
+      return update_range<kPrecision, kGradient, kMoments, AdamKind::kLion>(run, way);
     case AdamKind::kSgd:
       break;
   }
-  return update_range<kPrecision, kGradient, kMoments, AdamKind::kSgd>(run, sums);
+  return update_range<kPrecision, kGradient, kMoments, AdamKind::kSgd>(run, way);
 }
 
 template <Precision kPrecision, DType kGradient, DType kMoments>
 Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) {
-  return update_kind<kPrecision, kGradient, kMoments>({step, planes, elements}, NoSums());
+  return update_kind<kPrecision, kGradient, kMoments>({step, planes, elements}, InPlace());
 }
 
 template <Precision kPrecision, DType kGradient, DType kMoments>
 Finite update_and_sum(const AdamStep& step, const AdamPlanes& planes, int64_t elements, const AdamSums& sums) {
 #if SLUICE_TARGET_FOLDS
   const AdamRun run{step, planes, elements};
-  return takes_none(sums) ? update_kind<kPrecision, kGradient, kMoments>(run, NoSums())
+  return takes_none(sums) ? update_kind<kPrecision, kGradient, kMoments>(run, InPlace())
                           : update_kind<kPrecision, kGradient, kMoments>(run, sums);
 #else
   return update_in_tiles(update<kPrecision, kGradient, kMoments>, {kPrecision, kGradient, kMoments},
@@ -369,16 +296,42 @@ Finite update_and_sum(const AdamStep& step, const AdamPlanes& planes, int64_t el
 #endif
 }
 
+template <Precision kPrecision, DType kGradient, DType kMoments>
+Finite update_out_of_place(const AdamStep& step, const AdamPlanes& from, const AdamPlanes& to, int64_t elements) {
+  constexpr AdamFormat kFormat{kPrecision, kGradient, kMoments};
+  const int64_t head = std::min(elements, elements_before_a_line(kFormat, to));
+  const int64_t tail = head + (elements - head) / kBlock * kBlock;
+  Finite finite = Finite::kYes;
+  const auto update_copy = [&](int64_t first, int64_t end) {
+    if (first == end) return;
+    const AdamRun run{step, planes_at(from, kFormat, first), end - first};
+    const AdamPlanes there = planes_at(to, kFormat, first);
+    if (update_copies(update<kPrecision, kGradient, kMoments>, kFormat, run, there) == Finite::kNo)
+      finite = Finite::kNo;
+  };
+  update_copy(0, head);
+  const AdamPlanes there = planes_at(to, kFormat, head);
+  const AdamRun blocks{step, planes_at(from, kFormat, head), tail - head};
+  if (update_kind<kPrecision, kGradient, kMoments>(blocks, OutOfPlace{there}) == Finite::kNo) finite = Finite::kNo;
+  update_copy(tail, elements);
+  hwy::FlushStream();  // other threads may read it from now on
+  return finite;
+}
+
 struct Kernels {
   AdamKernel plain;
   SummingAdamKernel summing;
+  OutOfPlaceAdamKernel out_of_place;
 };
 
 template <Precision kPrecision, DType kGradient>
 Kernels kernels_of(DType moments) {
-  if (moments == DType::kBf16)
-    return {update<kPrecision, kGradient, DType::kBf16>, update_and_sum<kPrecision, kGradient, DType::kBf16>};
-  return {update<kPrecision, kGradient, DType::kFp32>, update_and_sum<kPrecision, kGradient, DType::kFp32>};
+  if (moments == DType::kBf16) {
+    return {update<kPrecision, kGradient, DType::kBf16>, update_and_sum<kPrecision, kGradient, DType::kBf16>,
+            update_out_of_place<kPrecision, kGradient, DType::kBf16>};
+  }
+  return {update<kPrecision, kGradient, DType::kFp32>, update_and_sum<kPrecision, kGradient, DType::kFp32>,
+          update_out_of_place<kPrecision, kGradient, DType::kFp32>};
 }
 
 Kernels kernels_of(AdamFormat format) {
@@ -399,6 +352,7 @@ Kernels kernels_of(AdamFormat format) {
 
 AdamKernel kernel_of(AdamFormat format) { return kernels_of(format).plain; }
 SummingAdamKernel summing_kernel_of(AdamFormat format) { return kernels_of(format).summing; }
+OutOfPlaceAdamKernel out_of_place_kernel_of(AdamFormat format) { return kernels_of(format).out_of_place; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace sluice
@@ -424,9 +378,13 @@ auto entry_of(const Table& table, std::string_view name) -> std::remove_cvref_t<
 
 HWY_EXPORT(kernel_of);
 HWY_EXPORT(summing_kernel_of);
+HWY_EXPORT(out_of_place_kernel_of);
 
 AdamKernel adam_simd(AdamFormat format) { return HWY_DYNAMIC_DISPATCH(kernel_of)(format); }
 SummingAdamKernel summing_adam_simd(AdamFormat format) { return HWY_DYNAMIC_DISPATCH(summing_kernel_of)(format); }
+OutOfPlaceAdamKernel out_of_place_adam_simd(AdamFormat format) {
+  return HWY_DYNAMIC_DISPATCH(out_of_place_kernel_of)(format);
+}
 
 // Highway numbers its targets so that better ones have lower bits.
 std::vector<std::string_view> adam_simd_targets() {
@@ -441,6 +399,10 @@ AdamKernel adam_simd_for(AdamFormat format, std::string_view target) {
 }
 SummingAdamKernel summing_adam_simd_for(AdamFormat format, std::string_view target) {
   const auto of = entry_of(HWY_DISPATCH_TABLE(summing_kernel_of), target);
+  return of ? of(format) : nullptr;
+}
+OutOfPlaceAdamKernel out_of_place_adam_simd_for(AdamFormat format, std::string_view target) {
+  const auto of = entry_of(HWY_DISPATCH_TABLE(out_of_place_kernel_of), target);
   return of ? of(format) : nullptr;
 }
 

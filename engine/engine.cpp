@@ -39,7 +39,7 @@ void Engine::Impl::check_between_steps() const {
 void Engine::Impl::choose(UnitKind kind) {
   access->forget();
   unit_kind = kind;
-  unit = &units[static_cast<int>(kind)];
+  unit = &unit_of(kind, slots);
   next_compute = 0;
   loss_sum = 0;
   clipped = {};
@@ -97,7 +97,16 @@ void Engine::Impl::order_updates() {
   early_failure = nullptr;
   groups.fill_steps({.learning_rate = learning_rate, .t = captured.applied_steps + 1, .scale = predicted_scale},
                     early_steps);
-  early = {.update = UpdateOrder::Update::kPending, .commit = UpdateOrder::Commit::kDue, .steps = early_steps};
+  early = early_order(early_steps);
+}
+
+// With a commit in every step early updates write what it will name; with rarer ones they leave what they read.
+UpdateOrder Engine::Impl::early_order(std::span<const AdamStep> steps) const {
+  UpdateOrder updates{.update = UpdateOrder::Update::kPending, .commit = UpdateOrder::Commit::kDue, .steps = steps};
+  if (plan.other_slots.empty()) return updates;
+  updates.commit = UpdateOrder::Commit::kNotDue;
+  updates.to = UpdateOrder::To::kOtherSlot;
+  return updates;
 }
 
 UnitKind Engine::Impl::training_kind() const {
@@ -131,10 +140,20 @@ void Engine::Impl::end_unit(UnitKind kind) {
 void Engine::Impl::settle_speculation() {
   const bool right = aborted == Flag::kNo && clipped.finite && clipped.scale == predicted_scale && !early_failure;
   speculated = right ? Speculated::kRight : Speculated::kWrong;
-  if (right) return;
+  if (right) return move_to_other_slots();
   for (int c = 0; c < static_cast<int>(plan.chunks.size()); ++c) {
-    if (!plan.speculated(c)) continue;
+    if (!plan.speculated(c) || plan.has_other_slot(c)) continue;
     for (Group group : {Group::kWeights, Group::kState}) store->discard({static_cast<uint32_t>(c), group});
+  }
+}
+
+// What this unit's backward has updated there is what the records are from now on.
+void Engine::Impl::move_to_other_slots() {
+  if (plan.other_slots.empty()) return;
+  plan.move_to_other_slots();
+  slots = slots == Slots::kFirst ? Slots::kOther : Slots::kFirst;
+  for (int c = 0; c < std::ssize(plan.chunks); ++c) {
+    if (plan.has_other_slot(c)) note_changed(c);
   }
 }
 

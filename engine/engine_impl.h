@@ -53,8 +53,10 @@ class Engine::Impl final : public LaneWork {
   void begin_step(double with_learning_rate);
   UnitKind training_kind() const;
   void order_updates();
+  UpdateOrder early_order(std::span<const AdamStep> steps) const;
   void end_unit(UnitKind kind);
   void settle_speculation();
+  void move_to_other_slots();
   bool must_run_again();
   bool update_pending(int chunk) const;
   bool stale_on_device() const;
@@ -119,6 +121,7 @@ class Engine::Impl final : public LaneWork {
   void verify_scratch(const Hop& hop) const;
   void update_in_turn(const UpdateOperands& operands);
   void update_early(const UpdateOperands& operands);
+  void note_changed(int chunk);
 
   ModelSpec model;
   EngineOptions options;
@@ -128,7 +131,12 @@ class Engine::Impl final : public LaneWork {
   Plan plan;
   ParameterGroups groups;
   Ledger ledger;
-  UnitProgram units[kUnitKinds];
+  // Of what has two slots in host memory: where it was first, or the other (Plan::other_slots).
+  enum class Slots : uint8_t { kFirst, kOther } slots = Slots::kFirst;
+  std::array<UnitProgram, size_t{2} * kUnitKinds> units;  // with records there, and in the other ones
+  UnitProgram& unit_of(UnitKind kind, Slots where) {
+    return units[static_cast<size_t>(where) * kUnitKinds + static_cast<size_t>(kind)];
+  }
   Arena host;
   std::unique_ptr<Device> device;
   std::unique_ptr<RecordStore> store;
@@ -182,6 +190,7 @@ class Engine::Impl final : public LaneWork {
   void probe(StoreOptions& store_options) const;
   void check_from_step(const RecordStore* found) const;
   int node_near_device() const;
+  void build_units();
   void charge_ledger();
   void make_host_arena(int near_device);
   void reserve_scratch();

@@ -84,7 +84,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
       groups(plan.geometry, options.adam, options.groups),
       order_steps(static_cast<size_t>(groups.count())),
       early_steps(order_steps) {
-  for (UnitKind kind : unit_kinds(plan)) units[static_cast<int>(kind)] = build_unit(model, plan, kind);
+  build_units();
   charge_ledger();
   make_host_arena(near.node());
   const NearDevice::Stay staying(near);  // and the threads started here: they serve the device and the store
@@ -106,6 +106,17 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   open_store(source);
   executor->set_store(*store);
   reserve_scratch();
+}
+
+void Engine::Impl::build_units() {
+  const auto build = [this](Slots where) {
+    for (const UnitKind kind : unit_kinds(plan)) unit_of(kind, where) = build_unit(model, plan, kind);
+  };
+  build(Slots::kFirst);
+  if (plan.other_slots.empty()) return;
+  plan.move_to_other_slots();
+  build(Slots::kOther);
+  plan.move_to_other_slots();
 }
 
 // -1: none, or there is one node alone.

@@ -103,12 +103,20 @@ double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
       static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6;
   if (homes.updated_on_device()) return sweep_ms;
   int64_t summed = weights_come ? bytes(Group::kWeights) : 0;
-  const bool commit = hop.when == When::kSpeculating || commits == Commits::kYes;
+  const bool early = hop.when == When::kSpeculating, moves = early && plan_.has_other_slot(hop.index);
+  const bool commit = !moves && (early || commits == Commits::kYes);
   if (state_comes) summed += bytes(Group::kState);
   if (homes.gradient == Home::kNvme && hop.when != When::kSpeculating) summed += plan_.gradient_bytes(elements);
   if (weights_come || commit) summed += bytes(Group::kWeights);
   if (state_comes || commit) summed += bytes(Group::kState);
-  return sweep_ms + sums_ms(elements, summed);
+  return (moves ? moving_ms(elements) : sweep_ms) + sums_ms(elements, summed);
+}
+
+// An update from one slot to the other. Not measured: what is written past the caches costs no more than what has been
+// read.
+double UnitCosts::moving_ms(int64_t elements) const {
+  const double ns = std::max(machine_.out_of_place_ns_per_element, machine_.update_ns_per_element);
+  return static_cast<double>(elements) * ns * machine_.update_threads / 1e6;
 }
 
 // What sums add to an update of these elements, by one thread: of what all of them add, these bytes' share.

@@ -32,6 +32,7 @@ class UnitCosts {
   HopCost transfer(const Hop& hop) const;
   HopCost update(const Hop& hop, Commits commits) const;
   double update_ms(const Hop& hop, Commits commits) const;
+  double moving_ms(int64_t elements) const;
   double sums_ms(int64_t elements, int64_t summed_bytes) const;
   double turn_ms(const Hop& hop) const;
 

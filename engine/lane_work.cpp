@@ -133,10 +133,14 @@ void Engine::Impl::update_in_turn(const UpdateOperands& operands) {
   if (!update_pending(operands.chunk)) mine.update = UpdateOrder::Update::kNone;
   if (!serves_a_visit(operands.chunk)) mine.weights = UpdateOrder::Weights::kNotRead;
   update_pass->run(operands, mine);
-  if (mine.update == UpdateOrder::Update::kNone) return;
-  const ChunkHomes& homes = plan.chunks[operands.chunk];
-  if (homes.weights != Home::kNvme) dirty[2 * operands.chunk] = Flag::kYes;
-  if (homes.state != Home::kNvme) dirty[2 * operands.chunk + 1] = Flag::kYes;
+  if (mine.update != UpdateOrder::Update::kNone) note_changed(operands.chunk);
+}
+
+// Of its records those at home in memory.
+void Engine::Impl::note_changed(int chunk) {
+  const ChunkHomes& homes = plan.chunks[chunk];
+  if (homes.weights != Home::kNvme) dirty[2 * chunk] = Flag::kYes;
+  if (homes.state != Home::kNvme) dirty[2 * chunk + 1] = Flag::kYes;
 }
 
 // With a predicted scale a value may become non-finite that the true one keeps finite: that is a wrong prediction.

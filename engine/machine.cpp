@@ -19,6 +19,7 @@ std::span<const MachineField> machine_fields() {
                                              {"download_gb_per_s", &M::download_gb_per_s, kAbove},
                                              {"update_ns_per_element", &M::update_ns_per_element, kAbove},
                                              {"summed_ns_per_element", &M::summed_ns_per_element, kZero},
+                                             {"out_of_place_ns_per_element", &M::out_of_place_ns_per_element, kZero},
                                              {"checksum_gb_per_s", &M::checksum_gb_per_s, kAbove},
                                              {"close_gb_per_s", &M::close_gb_per_s, kAbove},
                                              {"device_update_gb_per_s", &M::device_update_gb_per_s, kZero},

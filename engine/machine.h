@@ -14,8 +14,9 @@ struct MachineSpeeds {
   double read_gb_per_s = 0, write_gb_per_s = 0, mixed_gb_per_s = 0;
   int drives = 0;  // how many these are the speeds of; 0: not said
   double upload_gb_per_s = 0, download_gb_per_s = 0;
-  double update_ns_per_element = 0;   // of all update threads together, without checksums
-  double summed_ns_per_element = 0;   // the same with every plane summed, as it comes and as it goes
+  double update_ns_per_element = 0;        // of all update threads together, without checksums
+  double summed_ns_per_element = 0;        // the same with every plane summed, as it comes and as it goes
+  double out_of_place_ns_per_element = 0;  // ... with what it writes in other memory than what it reads
   double checksum_gb_per_s = 0;       // of one thread; in an update too where summed_ns_per_element has not been said
   double close_gb_per_s = 0;          // of fp32 gradients that are read
   double device_update_gb_per_s = 0;  // of what the device's updates read and write; 0: host's update threads do them
@@ -33,8 +34,9 @@ struct MachineSpeeds {
   bool operator==(const MachineSpeeds&) const = default;
   // The drives' speeds, times so many.
   void scale_drives(double times);
-  // Throws ConfigError naming the first value that is not a number above 0; summed_ns_per_element, compute_tflop_per_s,
-  // the device's updates, latencies and the cores of compute and copies may be 0, and these no more than there are.
+  // Throws ConfigError naming the first value that is not a number above 0; summed_ns_per_element,
+  // out_of_place_ns_per_element, compute_tflop_per_s, the device's updates, latencies and the cores of compute and
+  // copies may be 0, and these no more than there are.
   void validate() const;
 };
 

@@ -15,6 +15,7 @@
 #include "core/checksum.h"
 #include "core/clock.h"
 #include "core/topology.h"
+#include "cpu_adam/adam_out_of_place.h"
 #include "cpu_adam/adam_sums.h"
 #include "cpu_adam/update_team.h"
 #include "engine/device_probe.h"
@@ -117,33 +118,34 @@ class Updates {
                 .gradient = options.gradient_dtype,
                 .moments = options.format.moments},
         kernel_(summing_adam_simd(format_)),
+        out_of_place_(out_of_place_adam_simd(format_)),
         step_(adam_step({.kind = options.kind, .learning_rate = 0}, 1, 1.0)),
         team_(make_update_team_std(topology, options.update_threads)) {
     each_ = kUpdatedElements / team_->threads();
     layouts_ = {record_layout(options.format, Group::kWeights, each_),
                 record_layout(options.format, Group::kState, each_)};
     const int64_t gradient_bytes = round_up(each_ * bytes_of(options.gradient_dtype), kPlaneAlignmentBytes);
-    bytes_ = layouts_[0].bytes + layouts_[1].bytes + gradient_bytes;
+    bytes_ = 2 * records_bytes() + gradient_bytes;
     memory_ = Arena(bytes_ * team_->threads());
     std::memset(memory_.at(0), kSmallValue, static_cast<size_t>(memory_.bytes()));
     sums_.resize(static_cast<size_t>(team_->threads()));
   }
 
   int threads() const { return team_->threads(); }
-  enum class Sums : uint8_t { kNone, kAll };
-  double ns_per_element(Sums sums) {
-    return median_ns(kProbeNs, [=, this] { sweep(sums); }) / static_cast<double>(each_ * team_->threads());
+  enum class How : uint8_t { kPlain, kSummed, kOutOfPlace };
+  double ns_per_element(How how) {
+    return median_ns(kProbeNs, [=, this] { sweep(how); }) / static_cast<double>(each_ * team_->threads());
   }
 
  private:
-  void sweep(Sums taken) {
+  void sweep(How how) {
     std::latch done(team_->threads());
     done_ = &done;
-    taken_ = taken;
+    how_ = how;
     for (int thread = 0; thread < team_->threads(); ++thread) {
       const auto task = [](void* self, int index) {
         auto* updates = static_cast<Updates*>(self);
-        updates->kernel_(updates->step_, updates->planes(index), updates->each_, updates->sums(index));
+        updates->update(index);
         updates->done_->count_down();
       };
       team_->start({.run = task, .context = this, .index = thread});
@@ -151,8 +153,18 @@ class Updates {
     done.wait();
   }
 
+  void update(int thread) {
+    std::byte* const records = memory_.at(thread * bytes_);
+    const AdamRun run{step_, planes(records), each_};
+    if (how_ == How::kOutOfPlace) {
+      out_of_place_(run.step, run.planes, planes(records + bytes_ - records_bytes()), run.elements);
+    } else {
+      kernel_(run.step, run.planes, run.elements, sums(thread));
+    }
+  }
+
   AdamSums sums(int thread) {
-    if (taken_ == Sums::kNone) return {};
+    if (how_ == How::kPlain) return {};
     ThreadSums& to = sums_[static_cast<size_t>(thread)];
     return {.weights_in = &to.weights,
             .state_in = to.state,
@@ -161,10 +173,11 @@ class Updates {
             .state_out = to.state_out};
   }
 
-  AdamPlanes planes(int thread) const {
-    std::byte* const weights = memory_.at(thread * bytes_);
-    std::byte* const state = weights + layouts_[0].bytes;
-    return planes_of_records(format_, {layouts_[1], weights, state, state + layouts_[1].bytes});
+  // A thread's memory: records, their gradient, other records.
+  int64_t records_bytes() const { return layouts_[0].bytes + layouts_[1].bytes; }
+  AdamPlanes planes(std::byte* records) const {
+    std::byte* const state = records + layouts_[0].bytes;
+    return planes_of_records(format_, {layouts_[1], records, state, state + layouts_[1].bytes});
   }
 
   struct alignas(64) ThreadSums {
@@ -173,12 +186,13 @@ class Updates {
 
   AdamFormat format_;
   SummingAdamKernel kernel_;
+  OutOfPlaceAdamKernel out_of_place_;
   AdamStep step_;
   int64_t each_ = 0, bytes_ = 0;  // of a thread
   std::array<RecordLayout, 2> layouts_;
   Arena memory_;
   std::vector<ThreadSums> sums_;  // by thread
-  Sums taken_ = Sums::kNone;
+  How how_ = How::kPlain;
   std::latch* done_ = nullptr;
   std::unique_ptr<UpdateTeam> team_;  // last: its threads use all of the above
 };
@@ -241,8 +255,9 @@ MachineSpeeds probe_machine(const MachineProbeOptions& options) {
   {
     Updates updates(options, *topology);
     speeds.update_threads = updates.threads();
-    speeds.update_ns_per_element = updates.ns_per_element(Updates::Sums::kNone);
-    speeds.summed_ns_per_element = updates.ns_per_element(Updates::Sums::kAll);
+    speeds.update_ns_per_element = updates.ns_per_element(Updates::How::kPlain);
+    speeds.summed_ns_per_element = updates.ns_per_element(Updates::How::kSummed);
+    speeds.out_of_place_ns_per_element = updates.ns_per_element(Updates::How::kOutOfPlace);
   }
   speeds.checksum_gb_per_s = checksum_gb_per_s();
   speeds.hop_us = handover_us();

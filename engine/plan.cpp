@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -46,6 +47,14 @@ struct SmallestBudgets {
 
 bool Plan::any_speculated() const {
   return std::find(update_times.begin(), update_times.end(), UpdateTime::kEarly) != update_times.end();
+}
+
+void Plan::move_to_other_slots() {
+  for (size_t c = 0; c < other_slots.size(); ++c) {
+    if (!has_other_slot(static_cast<int>(c))) continue;
+    std::swap(chunks[c].state_offset, other_slots[c].state);
+    std::swap(chunks[c].weights_offset, other_slots[c].weights);
+  }
 }
 
 RecordLayout Plan::record(int chunk, Group group) const {

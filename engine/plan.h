@@ -66,6 +66,11 @@ struct PlanOptions {
 // kNowhere: gradients under replay, which the update takes as they close; sums that there are none of.
 enum class Home : uint8_t { kDevice, kHost, kNvme, kNowhere };
 
+// Where a chunk's records lie in the host arena.
+struct HostSlot {
+  int64_t state = -1, weights = -1;
+};
+
 // State at home on the device has its weights and its gradient there too: the weights' home is the partition that is
 // kept there, and nothing else has them between commits.
 struct ChunkHomes {
@@ -133,8 +138,12 @@ struct Plan {
   PlanOptions options;
   Geometry geometry;
   std::vector<ChunkHomes> chunks;
-  std::vector<int> update_order;                            // chunks, in the order in which forward needs them
-  std::vector<UpdateTime> update_times;                     // per chunk
+  std::vector<int> update_order;         // chunks, in the order in which forward needs them
+  std::vector<UpdateTime> update_times;  // per chunk
+  // Per chunk: its records' second slot in the host arena, where they are at home there and commits are rare. An update
+  // in the backward goes from the slot they are in to this one, and is undone by staying. Offsets of -1: it has none.
+  // Empty: none has one.
+  std::vector<HostSlot> other_slots;
   std::array<std::vector<bool>, kUpdateHalves> prefetched;  // by UpdateHalf, per chunk: read by the unit before
   std::vector<int64_t> kept_offset;  // per partition: its place on the device when it is kept there, else -1
   std::vector<TensorHome> tensors;   // [tensor x micro_batches + micro-batch]
@@ -173,6 +182,9 @@ struct Plan {
   UpdateLayout update_layout(int chunk) const;
   bool speculated(int chunk) const { return update_times[chunk] == UpdateTime::kEarly; }
   bool any_speculated() const;
+  bool has_other_slot(int chunk) const { return !other_slots.empty() && other_slots[chunk].state >= 0; }
+  // What has two slots is in the other one from now on.
+  void move_to_other_slots();
   bool is_prefetched(UpdateHalf half, int chunk) const { return prefetched[static_cast<size_t>(half)][chunk]; }
   TensorHome tensor(int index, int micro_batch) const { return tensors[index * options.micro_batches + micro_batch]; }
   // kNowhere: there is one contribution alone.

@@ -310,7 +310,8 @@ void PlanSearch::consider_behind_read_ahead(Candidate& best) {
   consider({{behind}}, best);
 }
 
-// Homes are chosen for early updates where there are any: with none the way leads to others.
+// Homes are chosen for early updates where there are any: with none the way leads to others. Where early updates take
+// memory of their own, they must be worth it.
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
   const bool may_defer =
@@ -322,7 +323,8 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   std::optional<Candidate> there = attempt(deferred);
   if (!there) return best;
   Candidate other = best_by_steps(std::move(*there));
-  return other.step_ms < best.step_ms ? other : best;
+  const double worth = best.plan.other_slots.empty() ? 1 : kWorthChanging;
+  return worth * other.step_ms < best.step_ms ? other : best;
 }
 
 PlanSearch::Candidate PlanSearch::best_by_steps(Candidate start) {

@@ -323,7 +323,7 @@ std::optional<Plan> Planner::Impl::place(Budgets budgets, int64_t elements, cons
     size_rings(plan, least, room);
     fill(plan, room, pricing.state);
   }
-  assign_offsets(plan);
+  assign_offsets(plan, budgets.host_bytes);
   return plan;
 }
 
@@ -336,7 +336,7 @@ Planner::Impl::Tables Planner::Impl::tables(const Plan& plan, int64_t limit) con
   for (UnitKind kind : unit_kinds(plan)) {
     if (bytes > limit) break;
     UnitProgram unit = build_unit({model_, uses_, plan}, kind);
-    bytes += unit.memory_bytes();
+    bytes += (plan.other_slots.empty() ? 1 : 2) * unit.memory_bytes();
     longest = std::max(longest, unit.program.hops().size());
     if (kind == unclipped_kind(plan)) {
       steps.unclipped = std::move(unit);
@@ -347,6 +347,7 @@ Planner::Impl::Tables Planner::Impl::tables(const Plan& plan, int64_t limit) con
   bytes += static_cast<int64_t>(longest) * Executor::bytes_per_hop();
   bytes += static_cast<int64_t>(plan.chunks.size() * (sizeof(ChunkHomes) + sizeof(Chunk) + sizeof(int) + 4));
   bytes += static_cast<int64_t>(plan.scratch_bytes.size() * sizeof(int64_t));
+  bytes += static_cast<int64_t>(plan.other_slots.size() * sizeof(HostSlot));
   bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));
   return {bytes, std::move(steps)};
 }

@@ -154,10 +154,11 @@ class Planner::Impl {
   const HomeShares& wish_for(Group group) const;
 
   // Homes are settled: offsets, times of updates, what a step moves (planner_layout.cpp).
-  void assign_offsets(Plan& plan) const;
+  void assign_offsets(Plan& plan, int64_t host_bytes) const;
   void assign_device(Plan& plan) const;
   void assign_scratch(Plan& plan) const;
-  void choose_update_times(Plan& plan) const;
+  void choose_update_times(Plan& plan, int64_t host_bytes) const;
+  void take_other_slots(Plan& plan, int64_t host_bytes, double share) const;
   static void spread_early_updates(Plan& plan, double share);
   static void choose_prefetched(Plan& plan);
   void describe(Plan& plan) const;

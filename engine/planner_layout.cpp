@@ -50,7 +50,7 @@ class Uses {
 
 }  // namespace
 
-void Planner::Impl::assign_offsets(Plan& plan) const {
+void Planner::Impl::assign_offsets(Plan& plan, int64_t host_bytes) const {
   assign_device(plan);
   Layout host;
   plan.host_update = host.ring(plan.host_update.bytes, kPlaneAlignmentBytes);
@@ -81,7 +81,7 @@ void Planner::Impl::assign_offsets(Plan& plan) const {
     }
   }
   plan.host_arena_bytes = round_up(host.end(), kPlaneAlignmentBytes);
-  choose_update_times(plan);
+  choose_update_times(plan, host_bytes);
   choose_prefetched(plan);
   assign_scratch(plan);
 }
@@ -104,8 +104,9 @@ void Planner::Impl::assign_scratch(Plan& plan) const {
 
 // How often to commit, and which chunks may be updated in the backward already. Without a wish a share as large as the
 // backward's part of the compute, so that the drive has the same to do beside either pass; make_plan tries others where
-// it can predict what they take.
-void Planner::Impl::choose_update_times(Plan& plan) const {
+// it can predict what they take. With rare commits they take memory of their own: only where `auto` can be told
+// whether it pays.
+void Planner::Impl::choose_update_times(Plan& plan, int64_t host_bytes) const {
   constexpr double kBackwardShare = 0.75;  // forward 1, recompute 1, backward 2
   const bool state_on_nvme = std::any_of(plan.chunks.begin(), plan.chunks.end(),
                                          [](const ChunkHomes& homes) { return homes.state == Home::kNvme; });
@@ -113,9 +114,38 @@ void Planner::Impl::choose_update_times(Plan& plan) const {
   plan.commit_interval = options_.commit_interval > 0 ? options_.commit_interval
                          : state_on_nvme || must_undo ? 1
                                                       : kCommitRarely;
-  if (options_.update == UpdateMode::kDeferred || plan.commit_interval != 1) return;
-  const bool all = options_.update == UpdateMode::kReplay;
-  spread_early_updates(plan, all ? 1 : plan.options.speculated_share.value_or(kBackwardShare));
+  const double share = plan.options.speculated_share.value_or(kBackwardShare);
+  if (plan.commit_interval == 1 && options_.update != UpdateMode::kDeferred) {
+    spread_early_updates(plan, options_.update == UpdateMode::kReplay ? 1 : share);
+  } else if (options_.update == UpdateMode::kAuto && (options_.speeds || plan.options.speculated_share)) {
+    take_other_slots(plan, host_bytes, share);
+  }
+}
+
+// In what homes and rings leave of host memory, for as many chunks as have room there.
+void Planner::Impl::take_other_slots(Plan& plan, int64_t host_bytes, double share) const {
+  const auto records_bytes = [&plan](int c) {
+    return plan.record_bytes(c, Group::kState) + plan.record_bytes(c, Group::kWeights);
+  };
+  int64_t room = host_bytes / kPlaneAlignmentBytes * kPlaneAlignmentBytes - plan.host_arena_bytes, all = 0;
+  for (int c = 0; c < std::ssize(plan.chunks); ++c) all += records_bytes(c);
+  spread_early_updates(plan, std::min(share, static_cast<double>(room) / static_cast<double>(all)));
+  if (!plan.any_speculated()) return;
+  plan.other_slots.assign(plan.chunks.size(), {});
+  for (const int c : plan.update_order) {
+    if (!plan.speculated(c)) continue;
+    const ChunkHomes& homes = plan.chunks[c];
+    const int64_t bytes = records_bytes(c);
+    if (homes.state != Home::kHost || homes.weights != Home::kHost || bytes > room) {
+      plan.update_times[c] = UpdateTime::kDeferred;
+      continue;
+    }
+    plan.other_slots[c] = {.state = plan.host_arena_bytes,
+                           .weights = plan.host_arena_bytes + plan.record_bytes(c, Group::kState)};
+    plan.host_arena_bytes += bytes;
+    room -= bytes;
+  }
+  if (!plan.any_speculated()) plan.other_slots.clear();
 }
 
 // Half of the deferred elements are those that forward needs first, whose gradients close last: their reads are done
@@ -209,6 +239,7 @@ void Planner::Impl::describe(Plan& plan) const {
     if (homes.weights == Home::kHost) uses.add(Tier::kHost, "weights", weights);
     if (homes.state == Home::kHost) uses.add(Tier::kHost, "optimizer state", state);
     if (homes.state == Home::kDevice) uses.add(Tier::kDevice, "optimizer state", state);
+    if (plan.has_other_slot(chunk)) uses.add(Tier::kHost, "second slots of early updates", weights + state);
     if (homes.gradient == Home::kHost) uses.add(Tier::kHost, "closed gradients", gradient_home_bytes(plan, chunk));
     if (homes.gradient == Home::kDevice) uses.add(Tier::kDevice, "closed gradients", gradient_home_bytes(plan, chunk));
     if (homes.gradient == Home::kNvme) uses.add(Tier::kNvme, "closed gradients", plan.gradient_block_bytes(chunk));

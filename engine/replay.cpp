@@ -22,6 +22,7 @@ void Engine::Impl::order_of_middle_step() {
            .checksums = UpdateOrder::Checksums::kOnlyTaken,
            .steps = order_steps};
   early = order;
+  early.to = early_order(order_steps).to;
 }
 
 // Chunks share buffers, and their planes begin at different places: only zeros are numbers wherever they are read from,

@@ -70,6 +70,7 @@ class Step {
   void write_homes(size_t chunks, When when);
   bool is_on_device(int chunk) const { return plan_.chunks[chunk].updated_on_device(); }
   void undo(int chunk);
+  void seal_home(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
   void speculate_in_host(ClosedOnDevice gradient, const UpdateBuffer& buffer);
   When weights_due(int partition) const;
@@ -257,9 +258,10 @@ void Step::update_on_device(int chunk) {
 }
 
 // Records at home in host memory whose update in the backward was wrong come back from their committed slots, as those
-// on the device do (Passage::bring_records); those at home on NVMe are simply read there.
+// on the device do (Passage::bring_records); those at home on NVMe are simply read there, and those with two slots in
+// memory have not moved.
 void Step::undo(int chunk) {
-  if (half_ == UpdateHalf::kDeferred || !plan_.speculated(chunk)) return;
+  if (half_ == UpdateHalf::kDeferred || !plan_.speculated(chunk) || plan_.has_other_slot(chunk)) return;
   const ChunkHomes& homes = plan_.chunks[chunk];
   constexpr When kWhen = When::kMispredicted;
   if (homes.state == Home::kHost) {
@@ -268,6 +270,14 @@ void Step::undo(int chunk) {
   if (homes.weights == Home::kHost) {
     verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, homes.weights_offset, kWhen), kWhen);
   }
+}
+
+// What the backward of the unit before has updated in host memory goes to the store as what this unit updates does.
+void Step::seal_home(int chunk) {
+  const ChunkHomes& homes = plan_.chunks[chunk];
+  verbs_.seal(UnsealedInHost<Group::kState>{{}, chunk, homes.state_offset}, When::kCommitDirty);
+  verbs_.seal(UnsealedInHost<Group::kWeights>{{}, chunk, homes.weights_offset}, When::kCommitDirty);
+  unwritten_.push_back(chunk);
 }
 
 // A unit's first fetch of a partition: through its update, where one is owed. A drain serves no visit.
@@ -284,8 +294,9 @@ void Step::fetch_updated(int p, int64_t at) {
     } else if (owes_update(c)) {
       const WeightsInHost fresh = update_chunk(c);
       if (serves) verbs_.upload(fresh, at, when);
-    } else if (serves) {
-      verbs_.upload(passage_.weights_from_home(c, when), at, when);
+    } else {
+      if (serves) verbs_.upload(passage_.weights_from_home(c, when), at, when);
+      if (plan_.has_other_slot(c)) seal_home(c);
     }
   }
 }
@@ -342,12 +353,13 @@ void Step::read_ahead(int visit) {
 }
 
 // The update of a chunk whose gradient has just closed, with the scale of a step that is not clipped. The slots that it
-// writes are those of the step under way; where the prediction was wrong, the committed ones are the undo copy.
+// writes are those of the step under way; where the prediction was wrong, the committed ones are the undo copy. With
+// rare commits it writes none, and goes to the other slot in host memory.
 void Step::speculate(int visit, ClosedOnDevice closed) {
   const UpdateBuffer buffer = read_.front();
   read_.pop_front();
   SLUICE_CHECK(buffer.chunk == closed.chunk, "gradients close in another order than their state was read in");
-  unwritten_.push_back(closed.chunk);
+  if (!plan_.has_other_slot(closed.chunk)) unwritten_.push_back(closed.chunk);
   if (is_on_device(closed.chunk)) {
     const RecordsOnDevice records = passage_.records(closed.chunk);
     verbs_.update(records.state, records.weights, closed, When::kSpeculating);

@@ -181,8 +181,11 @@ void Verbs::swap_out(const SealedTensorInHost& tensor) {
 // that have just been read.
 UpdatedInHost Verbs::update(UnverifiedState state, UnverifiedWeights weights, const ClosedInHost& gradient, When when) {
   const int c = weights.chunk;
-  const std::array fills{record_at(c, Group::kState, state.at), record_at(c, Group::kWeights, weights.at)};
-  std::array<Range, 5> reads{fills[0], fills[1], gradient_in_host(c, gradient.at)};
+  const bool moves = when == When::kSpeculating && plan_.has_other_slot(c);
+  const HostSlot to = moves ? plan_.other_slots[c] : HostSlot{state.at, weights.at};
+  const std::array fills{record_at(c, Group::kState, to.state), record_at(c, Group::kWeights, to.weights)};
+  std::array<Range, 5> reads{record_at(c, Group::kState, state.at), record_at(c, Group::kWeights, weights.at),
+                             gradient_in_host(c, gradient.at)};
   size_t count = 3;
   if (gradient.extent >= 0) reads[count++] = scratch(gradient.extent, content(Content::kGradient, c));
   if (when != When::kSpeculating) reads[count++] = control(kScale);  // a speculative update predicts it
@@ -192,7 +195,7 @@ UpdatedInHost Verbs::update(UnverifiedState state, UnverifiedWeights weights, co
                .weights = weights.at,
                .gradient = gradient.at},
               when, std::span(reads).first(count), fills);
-  return {.state = {{}, c, state.at}, .weights = {{}, c, weights.at}};
+  return {.state = {{}, c, to.state}, .weights = {{}, c, to.weights}};
 }
 
 // The same pass by the device, where everything lies already. Checksums are taken of the copies that commits take.

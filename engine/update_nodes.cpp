@@ -23,7 +23,8 @@ UpdateNodes::UpdateNodes(std::span<const UpdateRanges> updates, std::span<const 
   for (const UpdateRanges& update : updates) {
     int group = group_at(update.state.offset);
     if (group == UpdateTeam::kAnyGroup) group = least_busy();
-    for (const HostRange& range : {update.state, update.weights, update.gradient}) {
+    for (const HostRange& range :
+         {update.state, update.weights, update.gradient, update.other_state, update.other_weights}) {
       take(range, group);
       work[static_cast<size_t>(group)] += range.bytes;
     }
@@ -91,9 +92,15 @@ std::vector<UpdateRanges> update_ranges(const Plan& plan, std::span<const UnitPr
       if (update.place == Place::kDevice) continue;
       const int64_t elements = plan.geometry.chunks()[update.chunk].elements;
       const bool at_home = plan.chunks[update.chunk].gradient == Home::kHost;
-      all.push_back({.state = {update.state, plan.record_bytes(update.chunk, Group::kState)},
-                     .weights = {update.weights, plan.record_bytes(update.chunk, Group::kWeights)},
+      const int64_t state = plan.record_bytes(update.chunk, Group::kState);
+      const int64_t weights = plan.record_bytes(update.chunk, Group::kWeights);
+      all.push_back({.state = {update.state, state},
+                     .weights = {update.weights, weights},
                      .gradient = {update.gradient, at_home ? plan.gradient_bytes(elements) : 0}});
+      if (!plan.has_other_slot(update.chunk)) continue;
+      const HostSlot& slot = plan.other_slots[update.chunk];
+      all.back().other_state = {slot.state, state};
+      all.back().other_weights = {slot.weights, weights};
     }
   }
   return all;

@@ -20,6 +20,7 @@ struct HostRange {
 // One update's ranges in the host arena; none: 0 bytes.
 struct UpdateRanges {
   HostRange state, weights, gradient;
+  HostRange other_state, other_weights;  // their other slot
 };
 
 class UpdateNodes {

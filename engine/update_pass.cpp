@@ -46,7 +46,8 @@ UpdatePass::UpdatePass(const Parts& parts)
       store_(parts.store),
       device_(parts.device),
       host_(parts.host),
-      kernel_(summing_adam_simd(plan_.options.adam_format())) {}
+      kernel_(summing_adam_simd(plan_.options.adam_format())),
+      out_of_place_(out_of_place_adam_simd(plan_.options.adam_format())) {}
 
 const std::string& UpdatePass::name_of_block(uint32_t chunk) const {
   return model_.partitions[static_cast<size_t>(plan_.geometry.chunks()[chunk].partition)].name;
@@ -90,7 +91,7 @@ void UpdatePass::for_each_run(const UpdateOperands& operands, const UpdateOrder&
   auto run = std::ranges::upper_bound(runs, chunk.first, {}, &GroupRun::end);
   for (int64_t at = 0; at < chunk.elements; ++run) {
     const int64_t stop = std::min(chunk.elements, run->end - chunk.first);
-    update(AdamRun{order.steps[static_cast<size_t>(run->group)], planes_at(operands, at), stop - at});
+    update(at, AdamRun{order.steps[static_cast<size_t>(run->group)], planes_at(operands, at), stop - at});
     at = stop;
   }
 }
@@ -104,7 +105,7 @@ void UpdatePass::run_on_device(const UpdateOperands& operands, const UpdateOrder
     if (device_.update(plan_.options.adam_format(), std::span(runs).first(count)) == Finite::kNo) finite = Finite::kNo;
     count = 0;
   };
-  for_each_run(operands, order, [&](const AdamRun& run) {
+  for_each_run(operands, order, [&](int64_t /*first*/, const AdamRun& run) {
     runs[count++] = run;
     if (count == runs.size()) update();
   });
@@ -137,16 +138,26 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
   if (operands.gradient_extent >= 0) sums.gradient_in = &gradient_in;
   if (weights_come || commit) sums.weights_out = weights_out.data();
   if (state_comes || commit) sums.state_out = state_out.data();
+  const bool moves = order.to == UpdateOrder::To::kOtherSlot && plan_.has_other_slot(operands.chunk);
+  UpdateOperands there = operands;
+  if (moves) {
+    SLUICE_CHECK(takes_none(sums), "records that move to their other slot come from no drive and go to none");
+    const HostSlot& slot = plan_.other_slots[operands.chunk];
+    there.state = slot.state;
+    there.weights = slot.weights;
+  }
   Finite finite = Finite::kYes;
-  for_each_run(operands, order, [&](const AdamRun& run) {
-    if (kernel_(run.step, run.planes, run.elements, sums) == Finite::kNo) finite = Finite::kNo;
+  for_each_run(operands, order, [&](int64_t first, const AdamRun& run) {
+    const Finite of_run = moves ? out_of_place_(run.step, run.planes, planes_at(there, first), run.elements)
+                                : kernel_(run.step, run.planes, run.elements, sums);
+    if (of_run == Finite::kNo) finite = Finite::kNo;
   });
   const bool used = order.checksums == UpdateOrder::Checksums::kUsed;
   if (used && sums.weights_in) expect_sums(store_, weights, weights_in, name_of_block(chunk));
   if (used && sums.state_in) expect_sums(store_, state, state_in, name_of_block(chunk));
   if (used && sums.gradient_in) expect_gradient(operands, gradient_in);
   // After those: what came damaged is named as such, not as bad arithmetic.
-  if (finite == Finite::kNo) report_non_finite(operands);
+  if (finite == Finite::kNo) report_non_finite(there);
   if (used && sums.weights_out) keep_sums(store_, weights, weights_out);
   if (used && sums.state_out) keep_sums(store_, state, state_out);
 }

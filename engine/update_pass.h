@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cpu_adam/adam.h"
+#include "cpu_adam/adam_out_of_place.h"
 #include "cpu_adam/adam_sums.h"
 #include "engine/parameter_groups.h"
 #include "engine/plan.h"
@@ -26,6 +27,8 @@ struct UpdateOrder {
   enum class Weights : uint8_t { kRead, kNotRead } weights = Weights::kRead;
   // kOnlyTaken: of made-up bytes, neither compared nor kept; the time is all that is wanted.
   enum class Checksums : uint8_t { kUsed, kOnlyTaken } checksums = Checksums::kUsed;
+  // kOtherSlot: of a chunk that has two, out of place.
+  enum class To : uint8_t { kSameSlot, kOtherSlot } to = To::kSameSlot;
   std::span<const AdamStep> steps;  // one for each group of parameters; they outlive the unit
 };
 
@@ -56,7 +59,7 @@ class UpdatePass {
   // Of a gradient that came from a scratch extent; one that came from the device has no sum.
   void expect_gradient(const UpdateOperands& operands, uint32_t found) const;
   void run_on_device(const UpdateOperands& operands, const UpdateOrder& order) const;
-  // Calls `update` for the runs of a chunk's elements that share hyper-parameters, in order.
+  // Calls `update` for the runs of a chunk's elements that share hyper-parameters, in order, with where each begins.
   template <typename Update>
   void for_each_run(const UpdateOperands& operands, const UpdateOrder& order, Update update) const;
   AdamPlanes planes_at(const UpdateOperands& operands, int64_t first) const;
@@ -69,6 +72,7 @@ class UpdatePass {
   Device& device_;
   std::byte* host_;
   SummingAdamKernel kernel_;
+  OutOfPlaceAdamKernel out_of_place_;
 };
 
 }  // namespace sluice

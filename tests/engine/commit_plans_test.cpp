@@ -42,12 +42,35 @@ TEST_F(Commits, auto_takes_the_shorter_interval_for_its_early_updates) {
   PlanOptions wish = options();
   wish.placement.state = {{HomeKind::kHost, 1}};
   EXPECT_EQ(make_plan(model_, wish).commit_interval, kCommitRarely);
-  // The update is all there is beside the compute, nearly all of which is in the backward.
+  // The update is all there is beside the compute, nearly all of which is in the backward; and host memory has no room
+  // for a second slot, which early updates between rare commits need.
   wish.speeds->machine.update_ns_per_element = 10000;
   wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 0.1, .backward_ms = 60});
+  wish.host_bytes = Planner(model_, wish).smallest_host(wish.device_bytes).value() + 32 * kKiB;
   const Plan plan = make_plan(model_, wish);
   EXPECT_EQ(plan.commit_interval, 1);
   EXPECT_TRUE(plan.any_speculated());
+  EXPECT_TRUE(plan.other_slots.empty());
+}
+
+TEST_F(Commits, are_rare_beside_early_updates_where_host_memory_has_room_for_second_slots) {
+  PlanOptions wish = options();
+  wish.placement.state = wish.placement.weights = {{HomeKind::kHost, 1}};
+  wish.speeds->machine.update_ns_per_element = 1000;
+  wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 2, .backward_ms = 6});
+  set_drives(wish.speeds->machine, 0.01);  // to write all state in every step would take longer than all else
+  const Plan plan = make_plan(model_, wish);
+  EXPECT_GE(plan.commit_interval, kCommitRarely);
+  EXPECT_TRUE(plan.any_speculated());
+  const auto slots = std::ranges::find(plan.uses, "second slots of early updates", &UseRow::use);
+  ASSERT_NE(slots, plan.uses.end());
+  EXPECT_GT(slots->bytes, 0);
+  int64_t host_bytes = 0;
+  for (const UseRow& row : plan.uses) host_bytes += row.tier == Tier::kHost ? row.bytes : 0;
+  EXPECT_LE(host_bytes, wish.host_bytes);
+  wish.update = UpdateMode::kDeferred;
+  EXPECT_LT(predict(model_, plan, *wish.speeds).step_ms,
+            0.85 * predict(model_, make_plan(model_, wish), *wish.speeds).step_ms);
 }
 
 // Half of the state is at home in host memory: to write it in every step is most of what the drive does.

@@ -28,6 +28,7 @@ TEST(MachineProbe, gives_speeds_that_a_prediction_can_start_from_and_leaves_no_f
     const MachineSpeeds speeds = probe_machine(options);
     EXPECT_NO_THROW(speeds.validate());
     EXPECT_GT(speeds.summed_ns_per_element, 0);
+    EXPECT_GT(speeds.out_of_place_ns_per_element, 0);
     EXPECT_EQ(speeds.update_threads, 2);
     EXPECT_EQ(speeds.compute_cores, 1);
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
