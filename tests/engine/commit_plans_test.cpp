@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "engine/plan_search.h"
 #include "engine/predict.h"
 #include "tests/engine/homes_fixture.h"
 #include "tests/engine/machines.h"
@@ -173,6 +175,32 @@ TEST_F(Commits, auto_commits_as_rarely_as_keeps_them_a_small_part_of_the_time_an
   const Plan asked_for = plan_of_steps(100, 4);
   EXPECT_EQ(asked_for.commit_interval, kCommitRarely);
   EXPECT_LT(rarely_ms, 0.8 * predict(model_, asked_for, *wish.speeds).step_ms);
+}
+
+// Such a plan's like in few pieces chooses for it, and knows nothing of what each of many requests takes.
+TEST_F(Commits, auto_commits_as_rarely_in_plans_of_many_pieces) {
+  for (PartitionSpec& partition : model_.partitions) partition.parameters[0].shape = {32 * 1024};
+  PlanOptions wish = options();
+  wish.placement.state = wish.placement.weights = {{HomeKind::kHost, 1}};
+  wish.host_bytes = 256 * kMiB;
+  wish.chunk_elements = 128;
+  wish.io_depth = 1;
+  wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 10, .backward_ms = 30});
+  const FewPieces few = in_few_pieces(model_, wish);
+  ASSERT_TRUE(few.fewer);
+  int rarer = 0;
+  for (const double transfer_us : {1, 100, 1000, 3000}) {
+    wish.speeds->machine.transfer_us = transfer_us;
+    PlanOptions like = few.options;
+    like.speeds = wish.speeds;
+    const Plan plan = make_plan(model_, wish);
+    rarer += plan.commit_interval > make_plan(few.model, like).commit_interval ? 1 : 0;
+    PlanOptions hardly = wish;
+    hardly.commit_interval = 1'000'000;
+    const double without_ms = predict(model_, make_plan(model_, hardly), *wish.speeds).step_ms;
+    EXPECT_LE(predict(model_, plan, *wish.speeds).step_ms, 1.035 * without_ms) << transfer_us;
+  }
+  EXPECT_GT(rarer, 0);
 }
 
 TEST_F(Commits, auto_updates_nothing_early_where_that_is_predicted_to_be_shorter_and_speculative_always_does) {
