@@ -224,8 +224,13 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
     consider(choices, best);
   };
   consider_homes(best.choice);
-  const bool named = options_.speculated_share || options_.update == UpdateMode::kReplay;
-  if (named || !best.plan.any_speculated()) return best;
+  if (!may_choose_shares() || !best.plan.any_speculated()) return best;
+  consider_shares(best);
+  if (best.choice.speculated_share) consider_homes(best.choice);
+  return best;
+}
+
+void PlanSearch::consider_shares(Candidate& best) {
   std::vector<Choice> choices;
   for (const double share : kShares) {
     if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
@@ -233,8 +238,6 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
     choices.back().speculated_share = share;
   }
   consider(choices, best);
-  if (best.choice.speculated_share) consider_homes(best.choice);
-  return best;
 }
 
 void PlanSearch::consider_from(const Choice& start, Candidate& best) {
@@ -319,12 +322,16 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   Choice deferred = start.choice;
   deferred.speculated_share = 0;
   Candidate best = best_by_steps(std::move(start));
-  if (!may_defer) return best;
-  std::optional<Candidate> there = attempt(deferred);
-  if (!there) return best;
-  Candidate other = best_by_steps(std::move(*there));
-  const double worth = best.plan.other_slots.empty() ? 1 : kWorthChanging;
-  return worth * other.step_ms < best.step_ms ? other : best;
+  std::optional<Candidate> other = may_defer ? attempt(deferred) : std::nullopt;
+  if (other) {
+    other = best_by_steps(std::move(*other));
+    const double worth = best.plan.other_slots.empty() ? 1 : kWorthChanging;
+    if (worth * other->step_ms < best.step_ms) best = std::move(*other);
+  }
+  // Rare commits' homes may have left host memory to early updates that the first ones had none for.
+  const bool may_be_early = options_.update == UpdateMode::kAuto && may_choose_shares();
+  if (may_be_early && best.plan.commit_interval > 1 && !best.plan.any_speculated()) consider_shares(best);
+  return best;
 }
 
 PlanSearch::Candidate PlanSearch::best_by_steps(Candidate start) {

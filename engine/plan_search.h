@@ -98,6 +98,8 @@ class PlanSearch {
   Candidate best_by_steps(Candidate start);
   // Of them, those that may put state on the device as `start` may, or may not.
   Candidate best_homes(Candidate start);
+  bool may_choose_shares() const { return !options_.speculated_share && options_.update != UpdateMode::kReplay; }
+  void consider_shares(Candidate& best);  // of early updates
   // Takes the best of the homes from there in place of `best` where it is shorter.
   void consider_from(const Choice& start, Candidate& best);
   bool may_choose_gradients() const;  // nobody has named their home, and they are kept

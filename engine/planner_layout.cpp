@@ -124,19 +124,21 @@ void Planner::Impl::choose_update_times(Plan& plan, int64_t host_bytes) const {
 
 // In what homes and rings leave of host memory, for as many chunks as have room there.
 void Planner::Impl::take_other_slots(Plan& plan, int64_t host_bytes, double share) const {
+  const auto may_move = [&plan](int c) {
+    return plan.chunks[c].state == Home::kHost && plan.chunks[c].weights == Home::kHost;
+  };
   const auto records_bytes = [&plan](int c) {
     return plan.record_bytes(c, Group::kState) + plan.record_bytes(c, Group::kWeights);
   };
-  int64_t room = host_bytes / kPlaneAlignmentBytes * kPlaneAlignmentBytes - plan.host_arena_bytes, all = 0;
-  for (int c = 0; c < std::ssize(plan.chunks); ++c) all += records_bytes(c);
+  int64_t room = host_bytes / kPlaneAlignmentBytes * kPlaneAlignmentBytes - plan.host_arena_bytes, all = 1;
+  for (const int c : plan.update_order) all += may_move(c) ? records_bytes(c) : 0;
   spread_early_updates(plan, std::min(share, static_cast<double>(room) / static_cast<double>(all)));
   if (!plan.any_speculated()) return;
   plan.other_slots.assign(plan.chunks.size(), {});
   for (const int c : plan.update_order) {
     if (!plan.speculated(c)) continue;
-    const ChunkHomes& homes = plan.chunks[c];
     const int64_t bytes = records_bytes(c);
-    if (homes.state != Home::kHost || homes.weights != Home::kHost || bytes > room) {
+    if (!may_move(c) || bytes > room) {
       plan.update_times[c] = UpdateTime::kDeferred;
       continue;
     }
