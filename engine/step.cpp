@@ -275,8 +275,8 @@ void Step::undo(int chunk) {
 // What the backward of the unit before has updated in host memory goes to the store as what this unit updates does.
 void Step::seal_home(int chunk) {
   const ChunkHomes& homes = plan_.chunks[chunk];
-  verbs_.seal(UnsealedInHost<Group::kState>{{}, chunk, homes.state_offset}, When::kCommitDirty);
   verbs_.seal(UnsealedInHost<Group::kWeights>{{}, chunk, homes.weights_offset}, When::kCommitDirty);
+  verbs_.seal(UnsealedInHost<Group::kState>{{}, chunk, homes.state_offset}, When::kCommitDirty);
   unwritten_.push_back(chunk);
 }
 
@@ -295,8 +295,8 @@ void Step::fetch_updated(int p, int64_t at) {
       const WeightsInHost fresh = update_chunk(c);
       if (serves) verbs_.upload(fresh, at, when);
     } else {
+      if (plan_.has_other_slot(c)) seal_home(c);  // before the upload, or updates behind it would wait for that
       if (serves) verbs_.upload(passage_.weights_from_home(c, when), at, when);
-      if (plan_.has_other_slot(c)) seal_home(c);
     }
   }
 }
