@@ -1,15 +1,18 @@
 #include "app/machine_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "configs/document.h"
 #include "core/checksum.h"
 #include "core/errors.h"
+#include "core/nearest_name.h"
 #include "core/pending_file.h"
 #include "core/read_file.h"
 #include "swap/record_store.h"
@@ -56,22 +59,30 @@ void check_mixed(const MachineSpeeds& speeds, const fs::path& file) {
                   file.string(), speeds.mixed_gb_per_s, both));
 }
 
-MachineSpeeds speeds_of(const Json& json, const fs::path& file) {
-  const auto fields = machine_fields();
-  const auto is_known = [&](const std::string& key) {
-    return key == "measured_for" || key == "update_threads" || key == "drives" ||
-           std::any_of(fields.begin(), fields.end(), [&](const MachineField& field) { return field.name == key; });
-  };
+void check_known(const Json& json, const fs::path& file) {
+  std::vector<std::string_view> known = {"measured_for", "update_threads", "drives"};
+  for (const MachineField& field : machine_fields()) known.push_back(field.name);
   for (const auto& [key, value] : json.items()) {
-    if (!is_known(key)) throw ConfigError(fmt::format("{}: {} is no speed of a machine", file.string(), key));
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string_view nearest = nearest_name(key, known);
+    const std::string meant = slip_between(key, nearest) ? fmt::format("; did you mean \"{}\"?", nearest) : "";
+    throw ConfigError(fmt::format("{}: \"{}\" is no speed of a machine{}", file.string(), key, meant));
   }
+}
+
+MachineSpeeds speeds_of(const Json& json, const fs::path& file) {
+  check_known(json, file);
   MachineSpeeds speeds;
-  for (const MachineField& field : fields) {
+  std::vector<std::string_view> missing;
+  for (const MachineField& field : machine_fields()) {
     const bool given = json.contains(std::string(field.name));
     if (given) speeds.*field.value = number_of(json, field.name, file);
-    if (!given && field.least == MachineField::Least::kAboveZero) {
-      throw ConfigError(fmt::format("{}: {} is missing", file.string(), field.name));
-    }
+    if (!given && field.least == MachineField::Least::kAboveZero) missing.push_back(field.name);
+  }
+  if (!missing.empty()) {
+    throw ConfigError(
+        fmt::format("{}: {} {} missing: a machine has these speeds, and README.md says which it may leave out",
+                    file.string(), fmt::join(missing, ", "), missing.size() == 1 ? "is" : "are"));
   }
   if (json.contains("update_threads")) speeds.update_threads = whole_number_of(json, "update_threads", 1024, file);
   if (json.contains("drives")) speeds.drives = whole_number_of(json, "drives", kMaxDrives, file);

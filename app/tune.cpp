@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,10 +41,12 @@ fs::path file_of(const TuneCommand& command) {
       throw ConfigError(fmt::format("{}: is there already; name a file to write with --out", file.string()));
     }
   }
+  const auto refuse = [&file](std::string_view why) {
+    throw ConfigError(fmt::format("{}: cannot be written: {}; name another file with --out", file.string(), why));
+  };
+  if (fs::is_directory(file)) refuse("it is a folder");
   const fs::path folder = fs::absolute(file).parent_path();
-  if (fs::is_directory(file) || access(folder.c_str(), W_OK) != 0) {
-    throw ConfigError(fmt::format("{}: cannot be written; name another file with --out", file.string()));
-  }
+  if (access(folder.c_str(), W_OK) != 0) refuse(fmt::format("{}: {}", folder.string(), std::strerror(errno)));
   return file;
 }
 

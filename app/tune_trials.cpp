@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "app/scratch_run.h"
-#include "bench/step_bench.h"
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/interval_steps.h"
 #include "core/median.h"
+#include "engine/speculation.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +21,7 @@ double creation_ms(const Trial& trial) {
 }
 int steps_of_round(const Trial& trial, const TrialOptions& options) {
   const int at_once = steps_to_measure(trial.commit_interval);
-  return kFillingSteps + (options.steps + at_once - 1) / at_once * at_once;
+  return trial.filling_steps + (options.steps + at_once - 1) / at_once * at_once;
 }
 double once_ms(const Trial& trial, const TrialOptions& options) {
   return creation_ms(trial) + steps_of_round(trial, options) * trial.candidate.step_ms;
@@ -58,7 +58,7 @@ class Trials {
       }
       return ms;
     };
-    steps_ms(kFillingSteps);
+    steps_ms(trial.filling_steps);
     const int interval = trial.commit_interval, at_once = steps_to_measure(interval);
     for (int step = 0; step < options_.steps; step += at_once) {
       if (at_once < interval) run.engine().commit_beside_next_step();
@@ -90,10 +90,16 @@ Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOpti
               .chunk_elements = made.geometry.chunk_elements(),
               .disk_bytes = made.disk_bytes,
               .commit_interval = made.commit_interval,
+              .filling_steps = kFillingSteps,
               .steps_ms = {}};
   trial.plan.chunk_elements = trial.chunk_elements;  // what is derived depends on what is predicted, and so on `update`
-  // "auto" comes to early updates after more steps than a trial has.
-  if (plan.update == UpdateMode::kAuto && made.any_speculated()) trial.plan.update = UpdateMode::kSpeculative;
+  if (plan.update != UpdateMode::kAuto || !made.any_speculated()) return trial;
+  // "auto" comes to early updates after a run's first steps, which with a commit in every step need not be waited for.
+  if (made.commit_interval == 1) {
+    trial.plan.update = UpdateMode::kSpeculative;
+  } else {
+    trial.filling_steps += Speculation::kFirst;
+  }
   return trial;
 }
 

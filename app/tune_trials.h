@@ -8,6 +8,7 @@
 
 #include "app/console.h"
 #include "app/setup.h"
+#include "bench/step_bench.h"
 #include "engine/tune.h"
 
 namespace sluice {
@@ -20,6 +21,7 @@ struct Trial {
   int64_t chunk_elements = 0;         // that the plan has
   int64_t disk_bytes = 0;
   int commit_interval = 1;
+  int filling_steps = kFillingSteps;
   std::vector<double> steps_ms;  // measured, means over commit intervals; run_trials() fills it
 
   bool is_given() const { return candidate.settings == TuneSettings{}; }

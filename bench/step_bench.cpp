@@ -79,7 +79,7 @@ class StepBench {
     const Replay end = engine_.replay(resource, compute_);
     figures_.replays[which].lanes = end.lanes;
     replays_ms_[which].push_back(end.ms);
-    ceilings_ms_[which].push_back(ceilings_.ms(resource, end.lanes));
+    ceilings_ms_[which].push_back(ceilings_.ms(resource, end));
   }
 
   StepFigures finished() {

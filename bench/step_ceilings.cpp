@@ -127,13 +127,13 @@ struct StepCeilings::Impl {
   }
 
   void transfer(int64_t read_bytes, int64_t write_bytes);
-  double nvme_ms(const StepLanes& replayed);
-  double cpu_ms(const StepLanes& replayed);
+  double nvme_ms(const Replay& replayed);
+  double cpu_ms(const Replay& replayed);
   double verify_ms(int64_t bytes) const;
-  double copies_ms(const StepLanes& replayed);
+  double copies_ms(const Replay& replayed);
   double sweep_ms(const Updated& chunk) const;
   void update(UpdatedMemory& memory, const Updated& chunk) const;
-  int64_t elements_of(const Updated& chunk) const;
+  int64_t elements_of(const Updated& chunk, const Replay& replayed) const;
 
   const Plan& plan;
   AdamFormat format;
@@ -186,18 +186,19 @@ void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
   }
 }
 
-double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
-  const int64_t wanted = replayed[Lane::kRead].bytes + replayed[Lane::kWrite].bytes;
+double StepCeilings::Impl::nvme_ms(const Replay& replayed) {
+  const int64_t wanted = replayed.lanes[Lane::kRead].bytes + replayed.lanes[Lane::kWrite].bytes;
   if (wanted == 0) return 0;
   // As much as the halves hold, in the same proportion, and a request where there is less.
-  const double share =
-      std::min(1.0, static_cast<double>(kHalfBytes) /
-                        static_cast<double>(std::max(replayed[Lane::kRead].bytes, replayed[Lane::kWrite].bytes)));
+  const double share = std::min(
+      1.0, static_cast<double>(kHalfBytes) /
+               static_cast<double>(std::max(replayed.lanes[Lane::kRead].bytes, replayed.lanes[Lane::kWrite].bytes)));
   const auto part = [&](int64_t bytes) {
     const auto whole = static_cast<int64_t>(static_cast<double>(bytes) * share) / kRequestBytes * kRequestBytes;
     return bytes > 0 ? std::max(whole, kRequestBytes) : 0;
   };
-  const int64_t read_bytes = part(replayed[Lane::kRead].bytes), write_bytes = part(replayed[Lane::kWrite].bytes);
+  const int64_t read_bytes = part(replayed.lanes[Lane::kRead].bytes),
+                write_bytes = part(replayed.lanes[Lane::kWrite].bytes);
   const int64_t begin = now_ns();
   transfer(read_bytes, write_bytes);
   return ms_since(begin) * static_cast<double>(wanted) / static_cast<double>(read_bytes + write_bytes);
@@ -240,22 +241,23 @@ double StepCeilings::Impl::sweep_ms(const Updated& chunk) const {
   return median(sweeps_ms);
 }
 
-int64_t StepCeilings::Impl::elements_of(const Updated& chunk) const {
+int64_t StepCeilings::Impl::elements_of(const Updated& chunk, const Replay& replayed) const {
   int64_t elements = 0;
   for (int c = 0; c < std::ssize(plan.chunks); ++c) {
     const ChunkHomes& homes = plan.chunks[static_cast<size_t>(c)];
-    if (Updated{homes.weights, homes.state, plan.has_other_slot(c)} == chunk) {
+    const bool moves = replayed.updates_early && plan.has_other_slot(c);
+    if (Updated{homes.weights, homes.state, moves} == chunk) {
       elements += plan.geometry.chunks()[static_cast<size_t>(c)].elements;
     }
   }
   return elements;
 }
 
-double StepCeilings::Impl::cpu_ms(const StepLanes& replayed) {
+double StepCeilings::Impl::cpu_ms(const Replay& replayed) {
   double ms = 0;
   int64_t update_bytes = 0;
   const auto add = [&](const Updated& chunk) {
-    const int64_t elements = elements_of(chunk);
+    const int64_t elements = elements_of(chunk, replayed);
     if (elements == 0) return;
     for (const Group group : {Group::kWeights, Group::kState}) {
       const int sweeps = chunk.state == Home::kDevice && plan.commit_interval == 1 ? 2 : 1;  // a seal of its own
@@ -268,12 +270,12 @@ double StepCeilings::Impl::cpu_ms(const StepLanes& replayed) {
       for (const bool moves : {false, true}) {
         const Updated chunk{weights, state, moves};
         // A GPU's kernels' work: `bench adam --device cuda` has their ceiling.
-        if (gpu && state == Home::kDevice && elements_of(chunk) > 0) return 0;
+        if (gpu && state == Home::kDevice && elements_of(chunk, replayed) > 0) return 0;
         add(chunk);
       }
     }
   }
-  return ms + verify_ms(replayed[Lane::kUpdate].bytes - update_bytes);
+  return ms + verify_ms(replayed.lanes[Lane::kUpdate].bytes - update_bytes);
 }
 
 // Checksums of weights on their way to the device.
@@ -290,8 +292,8 @@ double StepCeilings::Impl::verify_ms(int64_t bytes) const {
   return ms_since(begin) * static_cast<double>(bytes) / static_cast<double>(record * updated.size());
 }
 
-double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
-  if (replayed[Lane::kUpload].bytes + replayed[Lane::kDownload].bytes == 0) return 0;
+double StepCeilings::Impl::copies_ms(const Replay& replayed) {
+  if (replayed.lanes[Lane::kUpload].bytes + replayed.lanes[Lane::kDownload].bytes == 0) return 0;
   // Each goes through memory of its own, block after block; what goes down lies behind what goes up.
   const auto copy = [this](CopyLane lane, int64_t bytes) {
     const bool goes_up = lane == CopyLane::kUpload;
@@ -306,8 +308,8 @@ double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
   };
   const int64_t begin = now_ns();
   {
-    const std::jthread up(copy, CopyLane::kUpload, replayed[Lane::kUpload].bytes);
-    const std::jthread down(copy, CopyLane::kDownload, replayed[Lane::kDownload].bytes);
+    const std::jthread up(copy, CopyLane::kUpload, replayed.lanes[Lane::kUpload].bytes);
+    const std::jthread down(copy, CopyLane::kDownload, replayed.lanes[Lane::kDownload].bytes);
   }
   return ms_since(begin);
 }
@@ -316,7 +318,7 @@ StepCeilings::StepCeilings(const EngineOptions& options, const Plan& plan)
     : impl_(std::make_unique<Impl>(options, plan)) {}
 StepCeilings::~StepCeilings() = default;
 
-double StepCeilings::ms(LaneGroup resource, const StepLanes& replayed) {
+double StepCeilings::ms(LaneGroup resource, const Replay& replayed) {
   switch (resource) {
     case LaneGroup::kNvme:
       return impl_->nvme_ms(replayed);

@@ -19,7 +19,7 @@ class StepCeilings {
   //   kCpu: the update's sweep (checksums, AdamW, checksums) by as many threads, each over memory of its own; a median.
   //   kCopies: memcpy by one thread a direction, through as much memory as the step copies from and to.
   // kCompute has no ceiling, nor has a resource that moved nothing: 0.
-  double ms(LaneGroup resource, const StepLanes& replayed);
+  double ms(LaneGroup resource, const Replay& replayed);
 
  private:
   struct Impl;

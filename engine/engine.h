@@ -97,6 +97,7 @@ enum class ProbeIo : uint8_t { kNo, kYes };
 struct Replay {
   double ms = 0;
   StepLanes lanes;
+  bool updates_early = false;  // as the step does that would have come next
 };
 
 enum class OpenMode : uint8_t {

@@ -16,7 +16,7 @@ struct MachineSpeeds {
   double upload_gb_per_s = 0, download_gb_per_s = 0;
   double update_ns_per_element = 0;        // of all update threads together, without checksums
   double summed_ns_per_element = 0;        // the same with every plane summed, as it comes and as it goes
-  double out_of_place_ns_per_element = 0;  // ... with what it writes in other memory than what it reads
+  double out_of_place_ns_per_element = 0;  // as the first, written to other memory than is read
   double checksum_gb_per_s = 0;       // of one thread; in an update too where summed_ns_per_element has not been said
   double close_gb_per_s = 0;          // of fp32 gradients that are read
   double device_update_gb_per_s = 0;  // of what the device's updates read and write; 0: host's update threads do them

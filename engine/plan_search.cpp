@@ -325,13 +325,14 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   std::optional<Candidate> other = may_defer ? attempt(deferred) : std::nullopt;
   if (other) {
     other = best_by_steps(std::move(*other));
-    const double worth = best.plan.other_slots.empty() ? 1 : kWorthChanging;
-    if (worth * other->step_ms < best.step_ms) best = std::move(*other);
+    if (other->step_ms * (best.plan.other_slots.empty() ? 1 : kWorthChanging) < best.step_ms) best = std::move(*other);
   }
   // Rare commits' homes may have left host memory to early updates that the first ones had none for.
   const bool may_be_early = options_.update == UpdateMode::kAuto && may_choose_shares();
-  if (may_be_early && best.plan.commit_interval > 1 && !best.plan.any_speculated()) consider_shares(best);
-  return best;
+  if (!may_be_early || best.plan.commit_interval == 1 || best.plan.any_speculated()) return best;
+  Candidate early = best;
+  consider_shares(early);
+  return early.step_ms < kWorthChanging * best.step_ms ? early : best;
 }
 
 PlanSearch::Candidate PlanSearch::best_by_steps(Candidate start) {
@@ -356,8 +357,8 @@ PlanSearch::Candidate PlanSearch::best_by_steps(Candidate start) {
   return best.step_ms < start.step_ms * kWorthChanging ? best : start;
 }
 
-// The other interval that `auto` may take. With a commit in every step there can be early updates; with rare ones what
-// is at home off the drive is seldom written. State that is to be on the drive is written in every step anyway.
+// The other interval that `auto` may take. With a commit in every step early updates take no memory; with rare ones
+// what is at home off the drive is seldom written. State that is to be on the drive is written in every step anyway.
 std::optional<int> PlanSearch::other_interval(const Plan& plan) const {
   if (options_.commit_interval != 0) return std::nullopt;
   if (plan.commit_interval > 1) return 1;

@@ -106,7 +106,9 @@ Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
     const UnitTimes& times = finish_unit();
     running = Flag::kNo;
     end_replay();
-    return Replay{.ms = static_cast<double>(times.elapsed_ns) / 1e6, .lanes = sluice::lanes_of(times)};
+    return Replay{.ms = static_cast<double>(times.elapsed_ns) / 1e6,
+                  .lanes = sluice::lanes_of(times),
+                  .updates_early = sluice::updates_early(unit_kind)};
   });
 }
 

@@ -8,6 +8,8 @@
 //   compute -> close -> download            gradients home: in host memory, or
 //                    -> seal -> swap_out    ... in a scratch extent on NVMe, from where their update swaps them in
 //                    -> update -> swap_out  some chunks at once, as if the clip did not engage (speculative)
+//                    -> update            ... with rare commits to another slot in host memory, and to the store on
+//                       seal -> swap_out      commit steps, beside the next forward
 //            close -> update -> download  ... where state is at home on the device
 //                    -> seal -> swap_out
 //   swap_in -> verify                       an early update of the step before was wrong: the committed records again

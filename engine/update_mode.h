@@ -15,8 +15,8 @@ namespace sluice {
 enum class UpdateMode : uint8_t { kAuto, kDeferred, kSpeculative, kReplay };
 std::string_view name_of(UpdateMode mode);  // "auto", "deferred", "speculative", "replay"
 
-// What an early update would undo lies in the committed slots, so it needs a commit in every step; replay has no
-// gradients to place. Throws ConfigError where the user's other wishes forbid the mode. commit_interval 0: not said.
+// What kSpeculative and kReplay would undo lies in the committed slots, so they need a commit in every step; replay has
+// no gradients to place. Throws ConfigError where the user's other wishes forbid the mode. commit_interval 0: not said.
 void check_update_mode(UpdateMode mode, int commit_interval, const Placement& placement);
 
 }  // namespace sluice

@@ -23,11 +23,11 @@ UpdateNodes::UpdateNodes(std::span<const UpdateRanges> updates, std::span<const 
   for (const UpdateRanges& update : updates) {
     int group = group_at(update.state.offset);
     if (group == UpdateTeam::kAnyGroup) group = least_busy();
-    for (const HostRange& range :
-         {update.state, update.weights, update.gradient, update.other_state, update.other_weights}) {
+    for (const HostRange& range : {update.state, update.weights, update.gradient}) {
       take(range, group);
       work[static_cast<size_t>(group)] += range.bytes;
     }
+    for (const HostRange& range : {update.other_state, update.other_weights}) take(range, group);
   }
 }
 

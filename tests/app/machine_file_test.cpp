@@ -57,7 +57,7 @@ TEST_F(MachineFile, may_leave_out_what_takes_no_time) { EXPECT_EQ(error_of(with(
 TEST_F(MachineFile, that_is_wrong_is_refused_with_its_name_and_the_keys) {
   using testing::AllOf, testing::HasSubstr;
   for (const auto& [text, key] :
-       {std::pair(with("\"read_gb_per_s\": 2.5,", ""), "read_gb_per_s"),
+       {std::pair(with("\"read_gb_per_s\": 2.5,", ""), "read_gb_per_s is missing: "),
         std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 0"), "read_gb_per_s"),
         std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": \"fast\""), "read_gb_per_s"),
         std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 1e300"),
@@ -68,7 +68,9 @@ TEST_F(MachineFile, that_is_wrong_is_refused_with_its_name_and_the_keys) {
         std::pair(with("\"compute_cores\": 0.0", "\"compute_cores\": 4.5"), "compute_cores is 4.5"),
         std::pair(with("\"copy_cores\": 0.0", "\"copy_cores\": 5"), "copy_cores is 5: allowed is up to its cores, 4"),
         std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 0.1"), "mixed_gb_per_s is"),
-        std::pair(with("\"hop_us\"", "\"hop_ms\""), "hop_ms"),
+        std::pair(with("\"hop_us\"", "\"hop_ms\""), "\"hop_ms\" is no speed of a machine; did you mean \"hop_us\"?"),
+        std::pair(with("\"hop_us\"", "\"colour\""), "\"colour\" is no speed of a machine"),
+        std::pair(std::string(R"({"read_gb_per_s": 1, "cores": 2})"), "write_gb_per_s, mixed_gb_per_s, "),
         std::pair(with("\"read_gb_per_s\": 2.5", "\"read_gb_per_s\": 2.5, \"read_gb_per_s\": 9"),
                   "read_gb_per_s\" is given twice"),
         std::pair(std::string("[]"), "JSON object")}) {

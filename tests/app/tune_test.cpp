@@ -127,7 +127,9 @@ TEST_F(TuneTest, a_file_that_is_there_stays_unless_out_names_it) {
   EXPECT_EQ(ended.exit_code, 2);
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("is there already"));
   EXPECT_EQ(read("run.tuned.json").dump(), "{}");
-  EXPECT_THAT(tune({"--out", file("nowhere/mine.json")}).last_error_line(), testing::HasSubstr("cannot be written"));
+  EXPECT_THAT(tune({"--out", file("nowhere/mine.json")}).last_error_line(),
+              testing::HasSubstr("cannot be written: " + file("nowhere") + ": No such file or directory"));
+  EXPECT_THAT(tune({"--out", file("")}).last_error_line(), testing::HasSubstr("it is a folder"));
 }
 
 TEST_F(TuneTest, an_interrupt_leaves_no_files) {

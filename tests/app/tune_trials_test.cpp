@@ -20,6 +20,27 @@ Trial trial(const TuneSettings& settings, std::vector<double> steps_ms) {
 }
 constexpr TuneSettings kGiven{}, kSameBits{.chunk = 1}, kOtherBits{.batching = 1};
 
+// A run's first steps are deferred under "auto". With a commit in every step a trial need not wait for them.
+TEST(MakeTrial, of_early_updates_tries_the_plan_that_was_predicted) {
+  RunSetup setup{.model = Gpt2({.vocab_size = 256, .n_positions = 32, .n_embd = 32, .n_layer = 4, .n_head = 2}, {})};
+  PlanOptions plan{.device_bytes = 64 * kMiB, .host_bytes = 64 * kMiB, .chunk_elements = 4096};
+  plan.placement.weights = plan.placement.state = {{HomeKind::kHost, 1}};
+  plan.speculated_share = 0.6;
+  for (const int interval : {1, 10}) {
+    plan.commit_interval = interval;
+    const Trial made = make_trial({}, setup, plan);
+    EXPECT_EQ(made.commit_interval, interval);
+    EXPECT_EQ(made.plan.update, interval == 1 ? UpdateMode::kSpeculative : UpdateMode::kAuto);
+    EXPECT_EQ(made.filling_steps, interval == 1 ? kFillingSteps : kFillingSteps + 2);
+    const Plan tried = make_plan(setup.model.spec(), made.plan);
+    EXPECT_EQ(tried.commit_interval, interval);
+    EXPECT_TRUE(tried.any_speculated());
+    EXPECT_EQ(tried.other_slots.empty(), interval == 1);
+  }
+  plan.update = UpdateMode::kDeferred;
+  EXPECT_EQ(make_trial({}, setup, plan).filling_steps, kFillingSteps);
+}
+
 TEST(Choose, takes_the_fastest_median) {
   const std::vector<Trial> trials = {trial(kGiven, {100, 100, 10}), trial(kSameBits, {90, 500, 80})};
   EXPECT_EQ(&choose(trials), &trials[1]);

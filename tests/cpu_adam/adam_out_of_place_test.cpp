@@ -85,13 +85,19 @@ std::string fault_of(AdamFormat format, AdamKind kind, const Range& range, std::
       return planes;
     };
     const Finite in_place = adam_simd_for(format, target)(step, at(expected), range.count);
-    const std::vector<std::byte> before(from.bytes().begin(), from.bytes().end());
+    const auto bytes_of = [](const Records& records) {
+      return std::vector<std::byte>(records.bytes().begin(), records.bytes().end());
+    };
+    const std::vector<std::byte> before = bytes_of(from);
+    std::vector<std::byte> around = bytes_of(to);
     AdamPlanes there = at(to);
     there.element = 0;  // not used, as its gradient
     const Finite out = out_of_place_adam_simd_for(format, target)(step, at(from), there, range.count);
     if (out != in_place) return "says otherwise of what is finite";
     if (!same(from.bytes(), before)) return "has changed what it reads";
     if (!same(to.records(), expected.records())) return "has written something else";
+    std::ranges::copy(to.records(), around.begin() + range.skew);
+    if (!same(to.bytes(), around)) return "has written outside of the records";
   }
   return "";
 }

@@ -42,6 +42,11 @@ class OtherSlots : public UpdateModes {
     }
     return chunks;
   }
+  std::vector<float> masters_of(Engine& engine) const {
+    std::vector<float> values(static_cast<size_t>(engine.plan().geometry.parameters().front().elements));
+    engine.read_master(0, 0, values);
+    return values;
+  }
   static void expect_digests(Engine& engine, const RunRecord& expected) {
     const Digests digests = engine.digests();
     EXPECT_EQ(digests.weights_crc32c, expected.weights_crc32c);
@@ -128,19 +133,32 @@ TEST_F(OtherSlots, undo_what_a_step_that_throws_has_updated) {
   EXPECT_EQ(record.state_crc32c, expected.state_crc32c);
 }
 
+// Beside a run whose updates wait.
 TEST_F(OtherSlots, serve_whatever_is_asked_between_two_steps) {
   reference_.max_norm = norm_of_one_in(4);
   const RunRecord expected = train_reference(model_, reference_);
-  TempFolder folder;
-  Engine engine(model_, rarely(folder, 10), toy_source());
-  while (engine.step() < reference_.steps) {
-    const int64_t number = engine.step() + 1;
-    engine.train_step(reference_.learning_rate, toy_compute(model_, number));
-    if (number % 4 == 1) engine.evaluate(1, toy_compute(model_, number));
-    if (number % 4 == 2) engine.digests();
-    if (number % 4 == 3) engine.commit_beside_next_step();
+  for (const HomeKind weights : {kHost, kHostAndDevice}) {
+    TempFolder folder, other;
+    EngineOptions with = rarely(folder, 10), waits = rarely(other, 10);
+    with.plan.placement.weights = waits.plan.placement.weights = {{weights, 1}};
+    waits.plan.update = UpdateMode::kDeferred;
+    Engine engine(model_, with, toy_source()), waiting(model_, waits, toy_source());
+    const auto both = [&](auto ask) {
+      const auto answer = ask(engine);
+      EXPECT_EQ(answer, ask(waiting)) << "after step " << engine.step();
+    };
+    while (engine.step() < reference_.steps) {
+      const int64_t number = engine.step() + 1;
+      both([&](Engine& e) { return e.train_step(reference_.learning_rate, toy_compute(model_, number)).loss; });
+      if (number % 5 == 1) both([&](Engine& e) { return e.evaluate(1, toy_compute(model_, number)); });
+      if (number % 5 == 2) both([](Engine& e) { return e.digests().state_crc32c; });
+      if (number % 5 == 3) both([](Engine& e) { return e.commit_beside_next_step(), 0; });
+      if (number % 5 == 4) both([](Engine& e) { return e.drain(), e.committed().step; });
+      if (number % 7 == 0) both([this](Engine& e) { return masters_of(e); });
+    }
+    EXPECT_GT(moving(engine.plan()), 0);
+    expect_digests(engine, expected);
   }
-  expect_digests(engine, expected);
 }
 
 TEST_F(OtherSlots, are_not_needed_by_a_run_that_is_left_and_goes_on) {

@@ -83,6 +83,29 @@ TEST_F(Replays, of_early_updates_move_what_a_step_moves_whose_prediction_was_rig
   }
 }
 
+// To the slot where the records are not; those that wait are updated where they are, so numbers are no training's.
+TEST_F(Replays, of_early_updates_between_rare_commits_meet_numbers_alone) {
+  reference_.max_norm = 0;
+  EngineOptions options = engine_options(folder_, reference_);
+  options.plan.placement.weights = options.plan.placement.state = {{HomeKind::kHost, 1}};
+  options.plan.commit_interval = 3;
+  options.plan.update = UpdateMode::kAuto;
+  options.plan.speculated_share = 0.6;
+  Engine running(model_, options, toy_source());
+  EXPECT_FALSE(running.plan().other_slots.empty());
+  step(running);
+  EXPECT_FALSE(replay(running, LaneGroup::kCpu).updates_early);
+  for (int i = 0; i < 4; ++i) {
+    step(running);
+    for (const LaneGroup group : kLaneGroups) EXPECT_NO_THROW(replay(running, group)) << i;
+  }
+  for (int i = 0; i < 3; ++i) step(running);  // the first has nothing pending, the second commits
+  const int64_t updated = running.last_lanes()[Lane::kUpdate].bytes;
+  const Replay last = replay(running, LaneGroup::kCpu);
+  EXPECT_TRUE(last.updates_early);
+  EXPECT_EQ(last.lanes[Lane::kUpdate].bytes, updated);
+}
+
 TEST_F(Replays, leave_every_bit_of_weights_and_of_state_on_nvme) {
   using enum UpdateMode;
   const RunRecord expected = train_reference(model_, reference_);

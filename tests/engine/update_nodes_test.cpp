@@ -157,6 +157,37 @@ TEST(UpdateNodes, know_every_update_of_all_units_that_a_plan_has) {
   }
 }
 
+TEST(UpdateNodes, keep_both_slots_of_a_chunk_with_the_same_threads) {
+  const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
+  TempFolder folder;
+  EngineOptions options = engine_options(folder, ReferenceOptions{});
+  options.plan.placement.state = options.plan.placement.weights = {{HomeKind::kHost, 1}};
+  options.plan.update = UpdateMode::kAuto;
+  options.plan.speculated_share = 0.6;
+  options.plan.commit_interval = 10;
+  Plan plan = make_plan(model, options.plan);
+  std::vector<UnitProgram> units;
+  for (int place = 0; place < 2; ++place, plan.move_to_other_slots()) {
+    for (const UnitKind kind : unit_kinds(plan)) units.push_back(build_unit(model, plan, kind));
+  }
+  const std::vector<TeamGroup> groups = {{.threads = 1}, {.threads = 1}};
+  const UpdateNodes nodes(update_ranges(plan, units), groups);
+  int64_t bytes[2] = {}, moving = 0;
+  for (int c = 0; c < std::ssize(plan.chunks); ++c) {
+    const ChunkHomes& homes = plan.chunks[c];
+    const int group = nodes.group_at(homes.state_offset);
+    ASSERT_TRUE(group == 0 || group == 1);
+    EXPECT_EQ(nodes.group_at(homes.weights_offset), group) << c;
+    bytes[group] += plan.record_bytes(c, Group::kState);
+    if (!plan.has_other_slot(c)) continue;
+    ++moving;
+    EXPECT_EQ(nodes.group_at(plan.other_slots[c].state), group) << c;
+    EXPECT_EQ(nodes.group_at(plan.other_slots[c].weights), group) << c;
+  }
+  EXPECT_GT(moving, 0);
+  EXPECT_GT(std::min(bytes[0], bytes[1]), 0);
+}
+
 class LargeArena : public ::testing::Test {
  protected:
   // An arena of many pages of 2 MiB on a machine of two nodes.
