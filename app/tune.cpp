@@ -22,6 +22,7 @@
 #include "core/errors.h"
 #include "core/pending_file.h"
 #include "data/dataset.h"
+#include "data/token_source.h"
 #include "offload/device.h"
 #include "swap/drive_folders.h"
 
