@@ -127,10 +127,10 @@ struct StepCeilings::Impl {
   }
 
   void transfer(int64_t read_bytes, int64_t write_bytes);
-  double nvme_ms(const Replay& replayed);
+  double nvme_ms(const StepLanes& replayed);
   double cpu_ms(const Replay& replayed);
   double verify_ms(int64_t bytes) const;
-  double copies_ms(const Replay& replayed);
+  double copies_ms(const StepLanes& replayed);
   double sweep_ms(const Updated& chunk) const;
   void update(UpdatedMemory& memory, const Updated& chunk) const;
   int64_t elements_of(const Updated& chunk, const Replay& replayed) const;
@@ -186,19 +186,18 @@ void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
   }
 }
 
-double StepCeilings::Impl::nvme_ms(const Replay& replayed) {
-  const int64_t wanted = replayed.lanes[Lane::kRead].bytes + replayed.lanes[Lane::kWrite].bytes;
+double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
+  const int64_t wanted = replayed[Lane::kRead].bytes + replayed[Lane::kWrite].bytes;
   if (wanted == 0) return 0;
   // As much as the halves hold, in the same proportion, and a request where there is less.
-  const double share = std::min(
-      1.0, static_cast<double>(kHalfBytes) /
-               static_cast<double>(std::max(replayed.lanes[Lane::kRead].bytes, replayed.lanes[Lane::kWrite].bytes)));
+  const double share =
+      std::min(1.0, static_cast<double>(kHalfBytes) /
+                        static_cast<double>(std::max(replayed[Lane::kRead].bytes, replayed[Lane::kWrite].bytes)));
   const auto part = [&](int64_t bytes) {
     const auto whole = static_cast<int64_t>(static_cast<double>(bytes) * share) / kRequestBytes * kRequestBytes;
     return bytes > 0 ? std::max(whole, kRequestBytes) : 0;
   };
-  const int64_t read_bytes = part(replayed.lanes[Lane::kRead].bytes),
-                write_bytes = part(replayed.lanes[Lane::kWrite].bytes);
+  const int64_t read_bytes = part(replayed[Lane::kRead].bytes), write_bytes = part(replayed[Lane::kWrite].bytes);
   const int64_t begin = now_ns();
   transfer(read_bytes, write_bytes);
   return ms_since(begin) * static_cast<double>(wanted) / static_cast<double>(read_bytes + write_bytes);
@@ -292,8 +291,8 @@ double StepCeilings::Impl::verify_ms(int64_t bytes) const {
   return ms_since(begin) * static_cast<double>(bytes) / static_cast<double>(record * updated.size());
 }
 
-double StepCeilings::Impl::copies_ms(const Replay& replayed) {
-  if (replayed.lanes[Lane::kUpload].bytes + replayed.lanes[Lane::kDownload].bytes == 0) return 0;
+double StepCeilings::Impl::copies_ms(const StepLanes& replayed) {
+  if (replayed[Lane::kUpload].bytes + replayed[Lane::kDownload].bytes == 0) return 0;
   // Each goes through memory of its own, block after block; what goes down lies behind what goes up.
   const auto copy = [this](CopyLane lane, int64_t bytes) {
     const bool goes_up = lane == CopyLane::kUpload;
@@ -308,8 +307,8 @@ double StepCeilings::Impl::copies_ms(const Replay& replayed) {
   };
   const int64_t begin = now_ns();
   {
-    const std::jthread up(copy, CopyLane::kUpload, replayed.lanes[Lane::kUpload].bytes);
-    const std::jthread down(copy, CopyLane::kDownload, replayed.lanes[Lane::kDownload].bytes);
+    const std::jthread up(copy, CopyLane::kUpload, replayed[Lane::kUpload].bytes);
+    const std::jthread down(copy, CopyLane::kDownload, replayed[Lane::kDownload].bytes);
   }
   return ms_since(begin);
 }
@@ -321,11 +320,11 @@ StepCeilings::~StepCeilings() = default;
 double StepCeilings::ms(LaneGroup resource, const Replay& replayed) {
   switch (resource) {
     case LaneGroup::kNvme:
-      return impl_->nvme_ms(replayed);
+      return impl_->nvme_ms(replayed.lanes);
     case LaneGroup::kCpu:
       return impl_->cpu_ms(replayed);
     case LaneGroup::kCopies:
-      return impl_->copies_ms(replayed);
+      return impl_->copies_ms(replayed.lanes);
     case LaneGroup::kCompute:
       return 0;
   }
