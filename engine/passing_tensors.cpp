@@ -1,6 +1,7 @@
 #include "engine/passing_tensors.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/bytes.h"
 
@@ -43,32 +44,37 @@ PassingTensors::Entry* PassingTensors::find(const TensorMove& tensor) {
 // ring's end are as good as lost: they are the next in any case.
 size_t PassingTensors::leaving(int64_t bytes) const {
   if (entries_.empty()) return 0;
-  const int64_t at = ring_.peek(bytes);
+  const int64_t at = ring_.peek(bytes), last = entries_.back().tensor.at;
   size_t count = 0;
-  if (at <= entries_.back().at) {
-    while (count < entries_.size() && entries_[count].at > entries_.back().at) ++count;
+  if (at <= last) {
+    while (count < entries_.size() && entries_[count].tensor.at > last) ++count;
   }
-  while (count < entries_.size() && entries_[count].at >= at && entries_[count].at < at + bytes) ++count;
+  const auto overlaps = [&](const Entry& entry) { return entry.tensor.at >= at && entry.tensor.at < at + bytes; };
+  while (count < entries_.size() && overlaps(entries_[count])) ++count;
   return count;
 }
 
 // A buffer for it. What leaves and will be read again is written.
-PassingTensors::Entry& PassingTensors::enter(const TensorMove& tensor) {
+int64_t PassingTensors::make_room(const TensorMove& tensor) {
   const int64_t bytes = verbs_.tensor_buffer_bytes(tensor);
   for (size_t count = leaving(bytes); count > 0; --count) {
     Entry& oldest = entries_.front();
     if (oldest.wanted && !oldest.written) write(oldest);
-    const auto found = number_.find(key(oldest.tensor));
+    const auto found = number_.find(key(oldest.tensor.tensor));
     if (found != number_.end() && found->second == first_) number_.erase(found);
     entries_.pop_front();
     ++first_;
   }
-  number_[key(tensor)] = first_ + entries_.size();
-  return entries_.emplace_back(Entry{.tensor = tensor, .at = ring_.take(bytes)});
+  return ring_.take(bytes);
+}
+
+PassingTensors::Entry& PassingTensors::enter(TensorInHost tensor) {
+  number_[key(tensor.tensor)] = first_ + entries_.size();
+  return entries_.emplace_back(Entry{.tensor = std::move(tensor)});
 }
 
 void PassingTensors::write(Entry& entry) {
-  verbs_.swap_out(verbs_.seal(TensorInHost{{}, entry.tensor, entry.at}));
+  verbs_.swap_out(verbs_.seal(entry.tensor));
   entry.written = true;
 }
 
@@ -87,7 +93,7 @@ bool PassingTensors::read_once(const TensorMove& tensor) const {
 void PassingTensors::bring(const TensorMove& tensor) {
   Entry* entry = find(tensor);
   if (entry == nullptr) entry = &read(tensor);
-  verbs_.upload(TensorInHost{{}, tensor, entry->at});
+  verbs_.upload(entry->tensor, tensor);
   entry->read = true;
   entry->wanted = still_wanted(tensor);
   if (tensor.content == Content::kTensor && !entry->came_back && tensor.visit == uses_.last_taker[tensor.tensor]) {
@@ -98,10 +104,13 @@ void PassingTensors::bring(const TensorMove& tensor) {
 // Who rewrites a tensor finds its buffer.
 void PassingTensors::take_home(const TensorMove& tensor) {
   Entry* entry = find(tensor);
-  if (entry == nullptr) entry = &enter(tensor);
-  *entry = {.tensor = tensor, .at = entry->at};
+  TensorInHost taken = verbs_.download(tensor, entry != nullptr ? entry->tensor.at : make_room(tensor));
+  if (entry == nullptr) {
+    entry = &enter(std::move(taken));
+  } else {
+    *entry = {.tensor = std::move(taken)};
+  }
   next_to_write_ = std::min(next_to_write_, number_[key(tensor)]);
-  verbs_.download(tensor, entry->at);
   if (!writes_later_) write(*entry);
 }
 
@@ -117,8 +126,7 @@ bool PassingTensors::read_ahead(const TensorMove& tensor) {
 }
 
 PassingTensors::Entry& PassingTensors::read(const TensorMove& tensor) {
-  Entry& entry = enter(tensor);
-  verbs_.verify(verbs_.swap_in(tensor, entry.at));
+  Entry& entry = enter(verbs_.verify(verbs_.swap_in(tensor, make_room(tensor))));
   entry.written = entry.came_back = true;
   return entry;
 }
@@ -127,7 +135,7 @@ void PassingTensors::write_waiting() {
   if (!trains_) return;
   for (size_t i = std::max(next_to_write_, first_) - first_; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
-    const TensorMove& tensor = entry.tensor;
+    const TensorMove& tensor = entry.tensor.tensor;
     const bool is_last = tensor.visit == uses_.last_giver[tensor.tensor];  // else it is rewritten
     const bool comes_back = tensor.content == Content::kTensor && is_last && !read_once(tensor);
     if (comes_back && !entry.written) write(entry);

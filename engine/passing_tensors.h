@@ -35,8 +35,7 @@ class PassingTensors {
 
  private:
   struct Entry {
-    TensorMove tensor;
-    int64_t at = 0;
+    TensorInHost tensor;
     bool came_back = false;  // from the drive
     bool written = false;    // the drive has it
     bool read = false;       // by a visit, since it is here
@@ -44,7 +43,8 @@ class PassingTensors {
   };
   int64_t key(const TensorMove& tensor) const;
   Entry* find(const TensorMove& tensor);
-  Entry& enter(const TensorMove& tensor);
+  int64_t make_room(const TensorMove& tensor);
+  Entry& enter(TensorInHost tensor);
   size_t leaving(int64_t bytes) const;
   bool still_wanted(const TensorMove& brought) const;
   bool read_once(const TensorMove& tensor) const;

@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -55,15 +56,25 @@ class Step {
 
  private:
   enum class Updated : uint8_t { kNo, kYes };
-  // Where an update in host memory finds a chunk's records: in a buffer of the update ring, or at home.
+  // Of the update ring, for those of a chunk's records that are at home on NVMe.
   struct UpdateBuffer {
     int chunk = -1;
-    int64_t state = -1, weights = -1;  // in the host arena
-    int64_t base = 0, bytes = 0;       // of the buffer; no bytes: both are at home
+    int64_t state = -1, weights = -1;  // where they go; -1: at home elsewhere
+    int64_t base = 0, bytes = 0;       // no bytes: neither is
+  };
+  // When they are read.
+  struct Reads {
+    When state = When::kAlways, weights = When::kAlways;
+    Prefetched prefetched = Prefetched::kNo;
+  };
+  // What an update in this unit's backward will take.
+  struct ReadAhead {
+    UpdateBuffer buffer;
+    std::optional<UnverifiedRecords> in_host;  // nothing: the device has them
   };
 
   UpdateBuffer take_buffer(int chunk);
-  void read_records(const UpdateBuffer& buffer, When when);
+  UnverifiedRecords read_records(const UpdateBuffer& buffer, const Reads& reads);
   void write_records(const UpdatedInHost& fresh, When when);
   bool owes_update(int chunk) const;
   WeightsInHost update_chunk(int chunk);
@@ -74,7 +85,7 @@ class Step {
   void undo(int chunk);
   void seal_home(int chunk);
   void speculate(int visit, ClosedOnDevice gradient);
-  void speculate_in_host(ClosedOnDevice gradient, const UpdateBuffer& buffer);
+  void speculate_in_host(ClosedOnDevice gradient, UnverifiedRecords records);
   When weights_due(int partition) const;
   void fetch_updated(int partition, int64_t at);
   void fetch_again(int partition, int64_t at);
@@ -92,10 +103,10 @@ class Step {
   ByteRing update_ring_;               // in host memory
   ByteRing weights_ring_, open_ring_;  // on the device
   std::vector<Updated> updated_;
-  std::vector<int> speculative_;   // chunks that this unit updates in its backward, in the order in which they close
-  size_t next_read_ = 0;           // of them
-  std::deque<UpdateBuffer> read_;  // theirs, from when their state is read to their update
-  std::vector<int> unwritten_;     // updated chunks whose records at home in memory have no write yet
+  std::vector<int> speculative_;  // chunks that this unit updates in its backward, in the order in which they close
+  size_t next_read_ = 0;          // of them
+  std::deque<ReadAhead> read_;    // theirs, from when their state is read to their update
+  std::vector<int> unwritten_;    // updated chunks whose records at home in memory have no write yet
 };
 
 }  // namespace
@@ -169,21 +180,27 @@ UnitProgram Step::take() {
 // --- weights: through their update, or again from home --------------------------------------------------------------
 
 Step::UpdateBuffer Step::take_buffer(int chunk) {
-  const ChunkHomes& homes = plan_.chunks[chunk];
   const UpdateLayout layout = plan_.update_layout(chunk);
   const int64_t base = layout.bytes > 0 ? update_ring_.take(layout.bytes) : 0;
   return {.chunk = chunk,
-          .state = layout.state >= 0 ? base + layout.state : homes.state_offset,
-          .weights = layout.weights >= 0 ? base + layout.weights : homes.weights_offset,
+          .state = layout.state >= 0 ? base + layout.state : -1,
+          .weights = layout.weights >= 0 ? base + layout.weights : -1,
           .base = base,
           .bytes = layout.bytes};
 }
 
 // Of a chunk's two records those that are at home on NVMe.
-void Step::read_records(const UpdateBuffer& buffer, When when) {
-  const ChunkHomes& homes = plan_.chunks[buffer.chunk];
-  if (homes.state == Home::kNvme) verbs_.swap_in(StateInStore{{}, buffer.chunk}, buffer.state, when);
-  if (homes.weights == Home::kNvme) verbs_.swap_in(WeightsInStore{{}, buffer.chunk}, buffer.weights, when);
+UnverifiedRecords Step::read_records(const UpdateBuffer& buffer, const Reads& reads) {
+  const auto [c, state_at, weights_at, base, bytes] = buffer;
+  const auto state = [&]() -> UnverifiedState {
+    if (state_at < 0) return verbs_.unverified_at_home<Group::kState>(c);
+    return verbs_.swap_in(verbs_.in_store<Group::kState>(c, reads.prefetched), state_at, reads.state);
+  };
+  const auto weights = [&]() -> UnverifiedWeights {
+    if (weights_at < 0) return verbs_.unverified_at_home<Group::kWeights>(c);
+    return verbs_.swap_in(verbs_.in_store<Group::kWeights>(c, reads.prefetched), weights_at, reads.weights);
+  };
+  return {state(), weights()};  // in this order
 }
 
 void Step::write_records(const UpdatedInHost& fresh, When when) {
@@ -205,20 +222,13 @@ bool Step::owes_update(int chunk) const {
 
 // Weights are read whether or not they change where the visit needs them; a drain serves no visit.
 WeightsInHost Step::update_chunk(int chunk) {
-  const ChunkHomes& homes = plan_.chunks[chunk];
-  const Prefetched prefetched = plan_.is_prefetched(half_, chunk) ? Prefetched::kYes : Prefetched::kNo;
-  const UpdateBuffer buffer = take_buffer(chunk);
-  UnverifiedState state{{}, chunk, buffer.state};
-  if (homes.state == Home::kNvme) {
-    state = verbs_.swap_in(StateInStore{{}, chunk, prefetched}, buffer.state, When::kPending);
-  }
-  UnverifiedWeights weights{{}, chunk, buffer.weights};
-  if (homes.weights == Home::kNvme) {
-    const When when = kind_ == UnitKind::kDrain ? When::kPending : weights_due(verbs_.chunk(chunk).partition);
-    weights = verbs_.swap_in(WeightsInStore{{}, chunk, prefetched}, buffer.weights, when);
-  }
+  const bool serves = kind_ != UnitKind::kDrain;
+  const Reads reads{.state = When::kPending,
+                    .weights = serves ? weights_due(verbs_.chunk(chunk).partition) : When::kPending,
+                    .prefetched = plan_.is_prefetched(half_, chunk) ? Prefetched::kYes : Prefetched::kNo};
+  UnverifiedRecords records = read_records(take_buffer(chunk), reads);
   const ClosedInHost gradient = passage_.gradient_from_home(chunk, When::kPending);
-  UpdatedInHost fresh = verbs_.update(std::move(state), std::move(weights), gradient, When::kPendingOrSummed);
+  UpdatedInHost fresh = verbs_.update(std::move(records), gradient, When::kPendingOrSummed);
   write_records(fresh, When::kPending);
   unwritten_.push_back(chunk);
   return std::move(fresh.weights);
@@ -238,9 +248,9 @@ bool Step::updates_wait_for_buffers() const {
 void Step::write_homes(size_t chunks, When when) {
   for (const int c : std::span(unwritten_).first(chunks)) {
     const ChunkHomes& homes = plan_.chunks[c];
-    if (is_on_device(c)) passage_.copy_to_store(passage_.records(c), when);
-    if (homes.state == Home::kHost) verbs_.swap_out(StateInHost{{}, c, homes.state_offset}, when);
-    if (homes.weights == Home::kHost) verbs_.swap_out(WeightsInHost{{}, c, homes.weights_offset}, when);
+    if (is_on_device(c)) passage_.copy_to_store(verbs_.records_on_device(c), when);
+    if (homes.state == Home::kHost) verbs_.swap_out(verbs_.at_home<Group::kState>(c), when);
+    if (homes.weights == Home::kHost) verbs_.swap_out(verbs_.at_home<Group::kWeights>(c), when);
   }
   unwritten_.erase(unwritten_.begin(), unwritten_.begin() + static_cast<std::ptrdiff_t>(chunks));
 }
@@ -253,9 +263,8 @@ void Step::commit() {
 
 // Where state is at home on the device, so are weights and gradient: the update itself moves nothing.
 void Step::update_on_device(int chunk) {
-  const RecordsOnDevice records = passage_.records(chunk);
-  const ClosedOnDevice gradient{{}, chunk, plan_.chunks[chunk].gradient_offset};
-  verbs_.update(records.state, records.weights, gradient, When::kPending);
+  const RecordsOnDevice records = verbs_.records_on_device(chunk);
+  verbs_.update(records.state, records.weights, verbs_.closed_on_device(chunk), When::kPending);
   unwritten_.push_back(chunk);
 }
 
@@ -267,18 +276,17 @@ void Step::undo(int chunk) {
   const ChunkHomes& homes = plan_.chunks[chunk];
   constexpr When kWhen = When::kMispredicted;
   if (homes.state == Home::kHost) {
-    verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, homes.state_offset, kWhen), kWhen);
+    verbs_.verify(verbs_.swap_in(verbs_.in_store<Group::kState>(chunk), homes.state_offset, kWhen), kWhen);
   }
   if (homes.weights == Home::kHost) {
-    verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, homes.weights_offset, kWhen), kWhen);
+    verbs_.verify(verbs_.swap_in(verbs_.in_store<Group::kWeights>(chunk), homes.weights_offset, kWhen), kWhen);
   }
 }
 
 // What the backward of the unit before has updated in host memory goes to the store as what this unit updates does.
 void Step::seal_home(int chunk) {
-  const ChunkHomes& homes = plan_.chunks[chunk];
-  verbs_.seal(UnsealedInHost<Group::kWeights>{{}, chunk, homes.weights_offset}, When::kCommitDirty);
-  verbs_.seal(UnsealedInHost<Group::kState>{{}, chunk, homes.state_offset}, When::kCommitDirty);
+  verbs_.seal(verbs_.unsealed_at_home<Group::kWeights>(chunk), When::kCommitDirty);
+  verbs_.seal(verbs_.unsealed_at_home<Group::kState>(chunk), When::kCommitDirty);
   unwritten_.push_back(chunk);
 }
 
@@ -345,12 +353,13 @@ void Step::read_ahead(int visit) {
     const int c = speculative_[next_read_];
     if (uses_.first_visit[verbs_.chunk(c).partition] < visit - 1) return;
     const int64_t bytes = plan_.update_layout(c).bytes, at = update_ring_.peek(bytes);
-    const bool taken = std::any_of(read_.begin(), read_.end(), [&](const UpdateBuffer& buffer) {
-      return at < buffer.base + buffer.bytes && buffer.base < at + bytes;
+    const bool taken = std::any_of(read_.begin(), read_.end(), [&](const ReadAhead& read) {
+      return at < read.buffer.base + read.buffer.bytes && read.buffer.base < at + bytes;
     });
     if (bytes > 0 && taken) return;
-    read_.push_back(take_buffer(c));
-    read_records(read_.back(), When::kSpeculating);
+    read_.push_back({.buffer = take_buffer(c)});
+    if (is_on_device(c)) continue;
+    read_.back().in_host = read_records(read_.back().buffer, {When::kSpeculating, When::kSpeculating});
   }
 }
 
@@ -358,26 +367,23 @@ void Step::read_ahead(int visit) {
 // writes are those of the step under way; where the prediction was wrong, the committed ones are the undo copy. With
 // rare commits it writes none, and goes to the other slot in host memory.
 void Step::speculate(int visit, ClosedOnDevice closed) {
-  const UpdateBuffer buffer = read_.front();
+  ReadAhead read = std::move(read_.front());
   read_.pop_front();
-  SLUICE_CHECK(buffer.chunk == closed.chunk, "gradients close in another order than their state was read in");
+  SLUICE_CHECK(read.buffer.chunk == closed.chunk, "gradients close in another order than their state was read in");
   if (!plan_.has_other_slot(closed.chunk)) unwritten_.push_back(closed.chunk);
-  if (is_on_device(closed.chunk)) {
-    const RecordsOnDevice records = passage_.records(closed.chunk);
-    verbs_.update(records.state, records.weights, closed, When::kSpeculating);
+  if (read.in_host) {
+    speculate_in_host(std::move(closed), *std::move(read.in_host));
   } else {
-    speculate_in_host(std::move(closed), buffer);
+    const RecordsOnDevice records = verbs_.records_on_device(closed.chunk);
+    verbs_.update(records.state, records.weights, closed, When::kSpeculating);
   }
   read_ahead(visit);
 }
 
-void Step::speculate_in_host(ClosedOnDevice closed, const UpdateBuffer& buffer) {
+void Step::speculate_in_host(ClosedOnDevice closed, UnverifiedRecords records) {
   constexpr When kWhen = When::kSpeculating;
-  const int c = closed.chunk;
   const ClosedInHost gradient = passage_.take_to_update(std::move(closed), kWhen);
-  const UpdatedInHost fresh =
-      verbs_.update(UnverifiedState{{}, c, buffer.state}, UnverifiedWeights{{}, c, buffer.weights}, gradient, kWhen);
-  write_records(fresh, kWhen);
+  write_records(verbs_.update(std::move(records), gradient, kWhen), kWhen);
 }
 
 // Reads for the updates to come do not depend on gradients: they start while the backward still runs, into the buffers
@@ -387,7 +393,7 @@ void Step::prefetch() {
   const UpdateHalf next = *half_prefetched(kind_);
   for (const int c : plan_.update_order) {
     if (!plan_.is_prefetched(next, c)) continue;
-    read_records(take_buffer(c), When::kAlways);
+    read_records(take_buffer(c), {});
   }
 }
 

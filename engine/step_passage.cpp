@@ -12,23 +12,18 @@ Passage::Passage(const PlannedModel& planned, Verbs& verbs, UnitKind kind)
       tensors_(planned, verbs, kind) {}
 
 WeightsInHost Passage::weights_from_home(int chunk, When when) {
-  if (plan_.chunks[chunk].weights == Home::kHost) return {{}, chunk, plan_.chunks[chunk].weights_offset};
+  if (plan_.chunks[chunk].weights == Home::kHost) return verbs_.at_home<Group::kWeights>(chunk);
   const int64_t to = staging_.take(plan_.record_bytes(chunk, Group::kWeights));
-  return verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, to, when), when);
-}
-
-RecordsOnDevice Passage::records(int chunk) const {
-  return {.state = {{}, chunk, plan_.chunks[chunk].state_offset},
-          .weights = {{}, chunk, plan_.kept_weights_offset(chunk)}};
+  return verbs_.verify(verbs_.swap_in(verbs_.in_store<Group::kWeights>(chunk), to, when), when);
 }
 
 void Passage::bring_records(int chunk) {
   constexpr When kWhen = When::kNotOnDevice;
   const int64_t state_at = staging_.take(plan_.record_bytes(chunk, Group::kState));
-  verbs_.upload(verbs_.verify(verbs_.swap_in(StateInStore{{}, chunk}, state_at, kWhen), kWhen), records(chunk).state,
-                kWhen);
+  verbs_.upload(verbs_.verify(verbs_.swap_in(verbs_.in_store<Group::kState>(chunk), state_at, kWhen), kWhen),
+                verbs_.records_on_device(chunk).state, kWhen);
   const int64_t weights_at = staging_.take(plan_.record_bytes(chunk, Group::kWeights));
-  verbs_.upload(verbs_.verify(verbs_.swap_in(WeightsInStore{{}, chunk}, weights_at, kWhen), kWhen),
+  verbs_.upload(verbs_.verify(verbs_.swap_in(verbs_.in_store<Group::kWeights>(chunk), weights_at, kWhen), kWhen),
                 plan_.kept_offset[verbs_.chunk(chunk).partition], kWhen);
 }
 
@@ -41,7 +36,7 @@ void Passage::copy_to_store(const RecordsOnDevice& records, When when) {
 
 void Passage::bring(const TensorMove& tensor) {
   const TensorHome home = verbs_.home_of(tensor);
-  if (home.home == Home::kHost) verbs_.upload(TensorInHost{{}, tensor, home.offset});
+  if (home.home == Home::kHost) verbs_.upload(verbs_.tensor_at_home(tensor), tensor);
   if (home.home == Home::kNvme) tensors_.bring(tensor);
 }
 
@@ -72,11 +67,11 @@ ClosedInHost Passage::take_to_update(ClosedOnDevice gradient, When when) {
 }
 
 ClosedInHost Passage::gradient_from_home(int chunk, When when) {
-  const ChunkHomes& homes = plan_.chunks[chunk];
-  if (homes.gradient == Home::kHost) return {{}, chunk, homes.gradient_offset};
+  const Home home = plan_.chunks[chunk].gradient;
+  if (home == Home::kHost) return verbs_.closed_at_home(chunk);
   const int64_t buffer = gradients_.take(plan_.gradient_block_bytes(chunk));
-  if (homes.gradient == Home::kNvme) return verbs_.swap_in(ClosedInScratch{{}, chunk}, buffer, when);
-  return verbs_.download(ClosedOnDevice{{}, chunk, homes.gradient_offset}, buffer, when);
+  if (home == Home::kNvme) return verbs_.swap_in(verbs_.closed_in_scratch(chunk), buffer, when);
+  return verbs_.download(verbs_.closed_on_device(chunk), buffer, when);
 }
 
 }  // namespace sluice

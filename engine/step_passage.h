@@ -22,7 +22,6 @@ class Passage {
   // Of a chunk that the device updates. They come when a run begins, and where an update in the backward was wrong;
   // what commits write is a copy.
   void bring_records(int chunk);
-  RecordsOnDevice records(int chunk) const;  // which this unit has brought
   void copy_to_store(const RecordsOnDevice& records, When when);
 
   void bring(const TensorMove& tensor);

@@ -12,7 +12,7 @@ Range host(int64_t at, int64_t bytes, uint64_t holds) { return {Place::kHost, at
 Range device(int64_t at, int64_t bytes, uint64_t holds) { return {Place::kDevice, at, at + bytes, holds}; }
 Range control(int64_t at) { return {Place::kControl, at, at + 1}; }
 Range scratch(int extent, uint64_t holds) { return {Place::kScratch, extent, extent + 1, holds}; }
-Range in_store(int c, Group group) {
+Range record_in_store(int c, Group group) {
   const int64_t record = 2 * int64_t{c} + static_cast<int64_t>(group);
   return {Place::kStore, record, record + 1};
 }
@@ -79,7 +79,7 @@ uint64_t Verbs::content_of(const TensorMove& move, int64_t number) {
 
 void Verbs::swap(Verb verb, const Record& record, int64_t at, When when) {
   const auto [c, group, prefetched] = record;
-  const Range memory = record_at(c, group, at), store = in_store(c, group);
+  const Range memory = record_at(c, group, at), store = record_in_store(c, group);
   const bool in = verb == Verb::kSwapIn;
   unit.program.emit({.verb = verb,
                      .when = when,
@@ -166,7 +166,7 @@ TensorInHost Verbs::verify(UnverifiedTensorInHost tensor) {
   return {{}, tensor.tensor, tensor.at};
 }
 
-SealedTensorInHost Verbs::seal(TensorInHost tensor) {
+SealedTensorInHost Verbs::seal(const TensorInHost& tensor) {
   check(Verb::kSeal, scratch_of(tensor.tensor), tensor.at);
   return {{}, tensor.tensor, tensor.at};
 }
@@ -179,7 +179,8 @@ void Verbs::swap_out(const SealedTensorInHost& tensor) {
 
 // One fused pass: unscale, clip, AdamW, new weights, checksums. Where no update is pending it only verifies weights
 // that have just been read.
-UpdatedInHost Verbs::update(UnverifiedState state, UnverifiedWeights weights, const ClosedInHost& gradient, When when) {
+UpdatedInHost Verbs::update(UnverifiedRecords records, const ClosedInHost& gradient, When when) {
+  const auto& [state, weights] = records;
   const int c = weights.chunk;
   const bool moves = when == When::kSpeculating && plan_.has_other_slot(c);
   const HostSlot to = moves ? plan_.other_slots[c] : HostSlot{state.at, weights.at};
@@ -226,7 +227,7 @@ void Verbs::check(Verb verb, const Record& record, int64_t at, When when) {
   const int c = record.chunk;
   const Group group = record.group;
   const Range range = record_at(c, group, at);
-  const std::array reads{range, in_store(c, group)};
+  const std::array reads{range, record_in_store(c, group)};
   unit.program.emit({.verb = verb,
                      .when = when,
                      .group = group,
@@ -305,7 +306,7 @@ void Verbs::copy_tensor(Verb verb, const TensorMove& move, int64_t host_at) {
   copy(hop, tensor_in_host(move, host_at), tensor_on_device(move));
 }
 
-void Verbs::upload(const TensorInHost& tensor) { copy_tensor(Verb::kUpload, tensor.tensor, tensor.at); }
+void Verbs::upload(const TensorInHost& tensor, const TensorMove& to) { copy_tensor(Verb::kUpload, to, tensor.at); }
 TensorInHost Verbs::download(const TensorMove& tensor, int64_t to) {
   copy_tensor(Verb::kDownload, tensor, to);
   return {{}, tensor, to};

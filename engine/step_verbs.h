@@ -1,7 +1,10 @@
 // The verbs of a step and the tokens they take and give. Internal to engine/step*.cpp; build-time only.
 //
-// A token says where bytes are. A verb takes what must be true before it and returns what is true after it, so an
-// illegal order does not compile; each verb emits one hop with the ranges it reads and fills.
+// A token says where bytes are and what is true of them. Only Verbs makes tokens: its verbs, which take what must be
+// true before them and return what is true after them, and, for what rests at home, its functions named for that. So
+// what came from NVMe cannot go to the device before it is verified, nor what came from the device to the store before
+// it is sealed: that does not compile. Each verb emits one hop with the ranges it reads and fills; who reads what
+// another has overwritten meanwhile is found as the program is built (offload/hazards.h).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,11 +16,14 @@
 
 namespace sluice {
 
-// Tokens are moved, not copied: bytes are in one place.
-struct Token {
-  Token() = default;
-  Token(Token&&) = default;
+class Token {
+ public:
+  Token(Token&&) = default;  // not copied
   Token& operator=(Token&&) = default;
+
+ private:
+  friend class Verbs;
+  Token() = default;
 };
 // A chunk's record of one group, in the store.
 template <Group kGroup>
@@ -49,7 +55,11 @@ struct UnsealedInHost : Token {
   int chunk = -1;
   int64_t at = 0;
 };
-// What an update leaves.
+// What an update takes, and what it leaves.
+struct UnverifiedRecords {
+  UnverifiedState state;
+  UnverifiedWeights weights;
+};
 struct UpdatedInHost {
   StateInHost state;
   WeightsInHost weights;
@@ -67,11 +77,11 @@ struct SealedInHost : Token {  // its checksum is known: it may go to its scratc
 struct ClosedInScratch : Token {
   int chunk = -1;
 };
-// Bytes on the device, one offset per partition of a visit.
-struct WeightsOnDevice : Token {
+// Not tokens: where a visit's partitions lie on the device, one offset each.
+struct WeightsOnDevice {
   std::vector<int64_t> at;
 };
-struct OpenOnDevice : Token {
+struct OpenOnDevice {
   std::vector<int64_t> at;
 };
 struct ClosedOnDevice : Token {
@@ -127,6 +137,36 @@ class Verbs {
  public:
   Verbs(const ModelSpec& model, const Plan& plan) : model_(model), plan_(plan) {}
 
+  // What rests at home, by the plan: a chunk's records in the store,
+  template <Group kGroup>
+  InStore<kGroup> in_store(int chunk, Prefetched prefetched = Prefetched::kNo) const {
+    return {{}, chunk, prefetched};
+  }
+  // in host memory, where the store knows their checksums,
+  template <Group kGroup>
+  InHost<kGroup> at_home(int chunk) const {
+    return {{}, chunk, home_of(chunk, kGroup)};
+  }
+  // ... before an update that verifies them,
+  template <Group kGroup>
+  UnverifiedInHost<kGroup> unverified_at_home(int chunk) const {
+    return {{}, chunk, home_of(chunk, kGroup)};
+  }
+  // ... or as an update that the store was not told of has left them,
+  template <Group kGroup>
+  UnsealedInHost<kGroup> unsealed_at_home(int chunk) const {
+    return {{}, chunk, home_of(chunk, kGroup)};
+  }
+  // and on the device; its closed gradient; and a tensor.
+  RecordsOnDevice records_on_device(int chunk) const {
+    return {.state = {{}, chunk, plan_.chunks[chunk].state_offset},
+            .weights = {{}, chunk, plan_.kept_weights_offset(chunk)}};
+  }
+  ClosedInHost closed_at_home(int chunk) const { return {{}, chunk, plan_.chunks[chunk].gradient_offset}; }
+  ClosedOnDevice closed_on_device(int chunk) const { return {{}, chunk, plan_.chunks[chunk].gradient_offset}; }
+  ClosedInScratch closed_in_scratch(int chunk) const { return {{}, chunk}; }
+  TensorInHost tensor_at_home(const TensorMove& tensor) const { return {{}, tensor, home_of(tensor).offset}; }
+
   // host <-> NVMe
   template <Group kGroup>
   UnverifiedInHost<kGroup> swap_in(const InStore<kGroup>& record, int64_t to, When when) {
@@ -144,7 +184,7 @@ class Verbs {
   void swap_out(const SealedTensorInHost& tensor);
 
   // the update threads
-  UpdatedInHost update(UnverifiedState state, UnverifiedWeights weights, const ClosedInHost& gradient, When when);
+  UpdatedInHost update(UnverifiedRecords records, const ClosedInHost& gradient, When when);
   void update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when);
   template <Group kGroup>
   InHost<kGroup> verify(const UnverifiedInHost<kGroup>& record, When when) {
@@ -158,14 +198,14 @@ class Verbs {
   }
   TensorInHost verify(UnverifiedTensorInHost tensor);
   SealedInHost seal(const ClosedInHost& gradient);
-  SealedTensorInHost seal(TensorInHost tensor);
+  SealedTensorInHost seal(const TensorInHost& tensor);
 
   // host <-> device
   void upload(const WeightsInHost& weights, int64_t partition_at, When when);
   void upload(const StateInHost& state, const StateOnDevice& to, When when);
   UnsealedInHost<Group::kState> download(const StateOnDevice& state, int64_t to, When when);
   UnsealedInHost<Group::kWeights> download(const KeptOnDevice& weights, int64_t to, When when);
-  void upload(const TensorInHost& tensor);
+  void upload(const TensorInHost& tensor, const TensorMove& to);
   ClosedInHost download(ClosedOnDevice gradient);                         // to its home
   ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // on its way to the update, or to NVMe
   TensorInHost download(const TensorMove& tensor, int64_t to);
@@ -212,6 +252,10 @@ class Verbs {
     Group group = Group::kState;
     Prefetched prefetched = Prefetched::kNo;
   };
+  int64_t home_of(int chunk, Group group) const {
+    const ChunkHomes& homes = plan_.chunks[chunk];
+    return group == Group::kState ? homes.state_offset : homes.weights_offset;
+  }
   Scratch scratch_of(int chunk) const;
   Scratch scratch_of(const TensorMove& tensor) const;
   void swap(Verb verb, const Scratch& what, int64_t at, When when);
