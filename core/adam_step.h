@@ -13,6 +13,9 @@ namespace sluice {
 //   kAdagrad  L2; m = fma(g, g, m); p -= (lr * g) / (sqrt(m) + eps)
 //   kLion     p *= decay; c = fma(1 - beta1, g - m, m); p -= sign(c) * lr; m = fma(1 - beta2, g - m, m)
 //   kSgd      L2; m = fma(momentum, m, g); p -= lr * m
+// Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019), algorithm 2; Kingma and Ba, "Adam" (ICLR
+// 2015); Duchi, Hazan and Singer, "Adaptive subgradient methods" (JMLR 12, 2011); Chen et al., "Symbolic discovery of
+// optimization algorithms" (NeurIPS 2023), algorithm 2; momentum as torch.optim.SGD has it, without dampening.
 enum class AdamKind : uint8_t { kAdamW, kAdam, kAdagrad, kLion, kSgd };
 
 // The scalars of one step, computed in double and rounded once.

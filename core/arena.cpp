@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 #include <thread>
@@ -41,27 +42,36 @@ std::byte* map_aligned(int64_t bytes) {
   return reinterpret_cast<std::byte*>(aligned);
 }
 
-void touch_part(std::byte* base, int64_t bytes) {
+// Returns an errno; 0: every page is there.
+int touch_part(std::byte* base, int64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
-  if (madvise(base, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return;
+  if (madvise(base, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return 0;
+  if (errno != EINVAL) return errno;
 #endif
   // An older kernel: by hand.
   for (int64_t at = 0; at < bytes; at += kPageBytes) *const_cast<volatile std::byte*>(base + at) = std::byte{0};
+  return 0;
 }
 
-// The kernel clears what is touched, at the pace of one core: several do it side by side.
-void touch(std::byte* base, int64_t bytes) {
+// The kernel clears what is touched, at the pace of one core: several do it side by side. Returns an errno, as above.
+int touch(std::byte* base, int64_t bytes) {
   constexpr int64_t kLeastBytes = 128 * kMiB;  // worth a thread
   const int64_t threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, bytes / kLeastBytes + 1);
   const int64_t part = round_up(bytes / threads + 1, kHugePageBytes);
+  std::atomic<int> error = 0;
+  const auto touch_one = [&](std::byte* first, int64_t count) {
+    if (const int failed = touch_part(first, count); failed != 0) error = failed;
+  };
   std::vector<std::jthread> helpers;
   int64_t left = part;  // for this thread: the first part, and those that no thread could be had for
   try {
-    for (; left < bytes; left += part) helpers.emplace_back(touch_part, base + left, std::min(part, bytes - left));
+    for (; left < bytes; left += part) helpers.emplace_back(touch_one, base + left, std::min(part, bytes - left));
   } catch (const std::system_error&) {
   }
-  touch_part(base, std::min(part, bytes));
-  if (left < bytes) touch_part(base + left, bytes - left);
+  touch_one(base, std::min(part, bytes));
+  if (left < bytes) touch_one(base + left, bytes - left);
+  helpers.clear();  // waits for them
+  return error;
 }
 
 }  // namespace
@@ -81,7 +91,9 @@ Arena::Arena(int64_t bytes, const Place& place) : Arena() {
   const int64_t whole = mapped_bytes_ / kHugePageBytes * kHugePageBytes;
   if (whole > 0) madvise(base_, static_cast<size_t>(whole), MADV_HUGEPAGE);
   if (whole < mapped_bytes_) madvise(base_ + whole, static_cast<size_t>(mapped_bytes_ - whole), MADV_NOHUGEPAGE);
-  touch(base_, mapped_bytes_);
+  if (const int error = touch(base_, mapped_bytes_); error != 0) {
+    refuse(bytes, fmt::format("the kernel gives no pages: {}", std::generic_category().message(error)));
+  }
 }
 
 Arena::~Arena() {

@@ -1,9 +1,6 @@
 // AdamW on the host, and its kin (core/adam_step.h has their formulas), exact to the bit: every implementation gives
 // the bits of adam_scalar (numerics: ARCHITECTURE.md). Pure functions on the caller's memory; any thread, disjoint
-// ranges in parallel.
-//
-// Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019), algorithm 2; Kingma and Ba, "Adam"
-// (ICLR 2015) for the L2 form; arranged as torch.optim.AdamW arranges its bias corrections.
+// ranges in parallel. Bias corrections are arranged as torch.optim.AdamW arranges them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-constexpr int kTaskFifoSlots = 1024;
+constexpr int kTaskFifoSlots = 2048;  // two a thread, as many as a step has in flight, of 1024 threads
 
 // A ring taken at construction. Not synchronised: the team's mutex guards it.
 class TaskFifo {

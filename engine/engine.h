@@ -81,8 +81,8 @@ enum class Speculated : uint8_t {
 std::string_view name_of(Speculated speculated);  // "none", "right", "wrong"
 
 struct StepEnd {
-  int64_t step = 0;  // 1 for the first
-  double loss = 0;
+  int64_t step = 0;                           // 1 for the first
+  double loss = 0;                            // the mean of the micro-batches' (VisitTurn::report_loss)
   double grad_norm = 0;                       // before clipping
   double loss_scale = 1;                      // that this step's gradients had
   bool skipped = false;                       // non-finite norm: nothing is updated
@@ -123,7 +123,7 @@ struct EngineOptions {
   std::vector<ParameterGroup> groups;  // may change from run to run
   double max_norm = 0;                 // gradient clipping; 0: none
   LossScaleOptions loss_scale;
-  int update_threads = 0;
+  int update_threads = 0;                 // 0: one a physical core
   DeviceKind device = DeviceKind::kHost;  // whose memory compute is given addresses of
   // The machine; tests give others.
   std::function<std::unique_ptr<Topology>()> make_topology = [] { return sluice::make_topology(); };
@@ -150,7 +150,7 @@ struct EngineOptions {
 class Engine {
  public:
   // Creates or opens the store, takes the arenas. Throws ConfigError (model, budgets, store of another model, a store
-  // that is there and neither resume nor overwrite), IoError, CorruptionError.
+  // that is there and neither resume nor overwrite), IoError, CorruptionError, DeviceError.
   Engine(ModelSpec model, EngineOptions options, ParameterSource source);
   ~Engine();  // does not commit: call drain()
 
@@ -165,6 +165,11 @@ class Engine {
   // One whole step: forward and backward of every micro-batch, clip; `learning_rate` is what the update will use. On
   // several NUMA nodes the calling thread runs on the one nearest to the GPU until this returns, and threads that it
   // starts meanwhile for good, unless the caller has placed it (near_device.h); so in evaluate() and replay().
+  //
+  // This and what follows throws IoError, CorruptionError (a record that is not what was written), DeviceError and
+  // NumericsError (an update that gives a value that is not finite): the engine is then spent, every later call throws
+  // the same, and the store opens at its last commit. What `compute` throws comes out too, and ends the step alone
+  // (abort_step).
   StepEnd train_step(double learning_rate, const Compute& compute);
   // Forward of `micro_batches` at most plan().options.micro_batches; returns the mean reported loss.
   double evaluate(int micro_batches, const Compute& compute);

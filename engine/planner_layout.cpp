@@ -231,9 +231,9 @@ void Planner::Impl::describe(Plan& plan) const {
   for (const OpenSlot& slot : plan.open_slots) {
     uses.add(slot.home == Home::kHost ? Tier::kHost : Tier::kDevice, "open gradients (shared)", slot.bytes());
   }
-  uses.add(Tier::kDevice, "weights passing", plan.device_weights.bytes);
-  uses.add(Tier::kDevice, "open gradients", plan.device_open.bytes);
-  uses.add(Tier::kDevice, "boundary tensors passing", plan.device_boundary.bytes);
+  uses.add(Tier::kDevice, "weights ring", plan.device_weights.bytes);
+  uses.add(Tier::kDevice, "open gradients ring", plan.device_open.bytes);
+  uses.add(Tier::kDevice, "boundary ring", plan.device_boundary.bytes);
   for (size_t c = 0; c < plan.chunks.size(); ++c) {
     const int chunk = static_cast<int>(c);
     const ChunkHomes& homes = plan.chunks[c];
@@ -268,9 +268,9 @@ void Planner::Impl::describe(Plan& plan) const {
   if (options_.own_device_bytes > 0) uses.add(Tier::kDevice, "progress of kernels", options_.own_device_bytes);
   uses.add(Tier::kNvme, "headers, tables, alignment", plan.disk_bytes - uses.sum(Tier::kNvme));
   uses.add(Tier::kHost, "update ring", plan.host_update.bytes);
-  uses.add(Tier::kHost, "records passing", plan.host_staging.bytes);
-  uses.add(Tier::kHost, "gradients passing", plan.host_gradients.bytes);
-  uses.add(Tier::kHost, "boundary tensors passing", plan.host_boundary.bytes);
+  uses.add(Tier::kHost, "staging ring", plan.host_staging.bytes);
+  uses.add(Tier::kHost, "closed gradients ring", plan.host_gradients.bytes);
+  uses.add(Tier::kHost, "boundary ring", plan.host_boundary.bytes);
   uses.add(Tier::kHost, "tables", plan.table_bytes);
 }
 

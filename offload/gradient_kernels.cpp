@@ -22,7 +22,6 @@ struct KernelTable {
   void (*add)(float* open, const std::byte* gradient, int64_t elements, Contribution which);
   void (*round_scaled)(const float* from, float scale, std::byte* to, int64_t elements);
   double (*close_tile)(const float* from, float scale, std::byte* to, int64_t elements);  // rounds and sums
-  double (*tile_norm)(const std::byte* closed, int64_t elements);
 };
 
 }  // namespace
@@ -130,15 +129,6 @@ class NormSums {
   hn::Vec<Doubles> sums_[kNormLanes / kDoubleLanes];
 };
 
-template <DType kType>
-double tile_norm(const std::byte* closed, int64_t elements) {
-  NormSums sums;
-  int64_t i = 0;
-  for (; i + kNormLanes <= elements; i += kNormLanes) sums.add_row<kType>(closed + i * bytes_of(kType));
-  if (i < elements) sums.add_part_of_row<kType>(closed + i * bytes_of(kType), elements - i);
-  return sums.combined();
-}
-
 // Rounds one vector and writes it; returns the rounded values.
 template <DType kType>
 HWY_INLINE hn::Vec<Floats> store_rounded(hn::Vec<Floats> values, std::byte* to) {
@@ -217,13 +207,13 @@ double close_tile(const float* from, float scale, std::byte* to, int64_t element
 KernelTable kernels_of(DType type) {
   switch (type) {
     case DType::kBf16:
-      return {add<DType::kBf16>, round_scaled<DType::kBf16>, close_tile<DType::kBf16>, tile_norm<DType::kBf16>};
+      return {add<DType::kBf16>, round_scaled<DType::kBf16>, close_tile<DType::kBf16>};
     case DType::kFp16:
-      return {add<DType::kFp16>, round_scaled<DType::kFp16>, close_tile<DType::kFp16>, tile_norm<DType::kFp16>};
+      return {add<DType::kFp16>, round_scaled<DType::kFp16>, close_tile<DType::kFp16>};
     case DType::kFp32:
       break;
   }
-  return {add<DType::kFp32>, round_scaled<DType::kFp32>, close_tile<DType::kFp32>, tile_norm<DType::kFp32>};
+  return {add<DType::kFp32>, round_scaled<DType::kFp32>, close_tile<DType::kFp32>};
 }
 
 }  // namespace HWY_NAMESPACE
@@ -295,15 +285,6 @@ double close_gradient(const Closing& closing) {
     std::byte* const place = writer.place_of(now);
     sum += kernels.close_tile(closing.open + i, closing.scale, place ? place : tile, now);
     if (!place) writer.write(tile, now);
-  }
-  return sum;
-}
-
-double norm_part(const std::byte* closed, DType dtype, int64_t elements) {
-  const KernelTable kernels = HWY_DYNAMIC_DISPATCH(kernels_of)(dtype);
-  double sum = 0;
-  for (int64_t i = 0; i < elements; i += kTile) {
-    sum += kernels.tile_norm(closed + i * bytes_of(dtype), std::min(kTile, elements - i));
   }
   return sum;
 }

@@ -37,9 +37,6 @@ struct Closing {
 };
 double close_gradient(const Closing& closing);
 
-// The norm's part alone, of a closed gradient that lies in pieces: the reference for tests and other devices.
-double norm_part(const std::byte* closed, DType dtype, int64_t elements);
-
 // Rounds fp32 to bf16 or fp16 (nearest even; NaN stays NaN), or copies fp32. In place allowed as above.
 void round_to(const float* from, std::byte* to, DType dtype, int64_t elements);
 

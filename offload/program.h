@@ -45,7 +45,8 @@ constexpr Lane lane_of(Verb verb) {
   return kLanes[static_cast<int>(verb)];
 }
 
-// When a hop has something to do; otherwise it completes at once and moves nothing. Decided as it starts.
+// When a hop has something to do; otherwise it moves nothing and ends with the last hop that it waits for. Decided as
+// it would start.
 enum class When : uint8_t {
   kAlways,
   kPending,          // the last step's update is still to be applied

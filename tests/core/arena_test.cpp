@@ -43,6 +43,16 @@ TEST(Arena, whose_place_cannot_be_had_gives_its_memory_back) {
   EXPECT_EQ(msync(mapped, 4096, MS_ASYNC), -1) << "still mapped";
 }
 
+TEST(Arena, that_the_kernel_gives_no_pages_for_says_so) {
+  const Arena::Place unmap_a_page = [](std::span<std::byte> mapping) { munmap(mapping.data() + 4096, 4096); };
+  try {
+    const Arena arena(2 * kMiB, unmap_a_page);
+    FAIL() << "a page of it is not there";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("the kernel gives no pages: Cannot allocate memory"));
+  }
+}
+
 TEST(Arena, is_zero_and_can_be_written_everywhere) {
   const Arena arena(2 * kMiB + 4096 + 5);
   EXPECT_TRUE(std::all_of(arena.span().begin(), arena.span().end(), [](std::byte b) { return b == std::byte{0}; }));

@@ -127,7 +127,6 @@ TEST_P(GradientKernels, close_with_the_bits_and_the_norm_of_a_plain_reference_at
         const double sum = close_gradient({open.data(), scale, dtype, {&piece, 1}});
         ASSERT_NO_FATAL_FAILURE(expect_closed(piece.to, dtype, expected));
         ASSERT_TRUE(same_sum(sum, plain_norm(expected))) << sum << " instead of " << plain_norm(expected);
-        ASSERT_TRUE(same_sum(norm_part(piece.to, dtype, piece.elements), sum));
         ASSERT_EQ(closed.front(), std::byte{0x5a});
         for (size_t i = bytes + 1; i < closed.size(); ++i) ASSERT_EQ(closed[i], std::byte{0x5a}) << "past the end";
       }
