@@ -62,12 +62,12 @@ std::string step_line(const StepMetrics& metrics, const StepContext& context, co
   const StepEnd& end = metrics.end;
   return fmt::format(
       "step {}/{}  loss {:.4f}  lr {:.3g}  grad_norm {:.4f}  loss_scale {:g}{}  samples/s {:.2f} (now {:.2f})  "
-      "tokens/s "
-      "{:.0f}  TFLOP/s {:.3f}  {}  {}  {:.0f} ms, {}",
+      "tokens/s {:.0f}  TFLOP/s {:.3f}  {}  {}  {}  {:.0f} ms, {}",
       end.step, context.steps, end.loss, metrics.learning_rate, std::abs(end.grad_norm), end.loss_scale,
       end.skipped ? "  SKIPPED" : "", context.average_samples_per_s, metrics.samples_per_s, metrics.tokens_per_s,
       context.flops_per_token * metrics.tokens_per_s / 1e12, memory_words(ledger, Tier::kDevice),
-      memory_words(ledger, Tier::kHost), metrics.step_ms, lane_words(metrics.lanes, metrics.step_ms));
+      memory_words(ledger, Tier::kHost), memory_words(ledger, Tier::kNvme), metrics.step_ms,
+      lane_words(metrics.lanes, metrics.step_ms));
 }
 
 std::string summary(const RunSummary& run, const Ledger& ledger) {

@@ -49,11 +49,11 @@ HWY_INLINE F fused_multiply_add(F a, F b, F c) {
 
 #include "cpu_adam/plane_lanes.inl"
 
-struct StepLanes {
+struct StepVectors {
   F scale, decay, weight_decay, one_minus_beta1, beta2, one_minus_beta2, correction2, epsilon, step_size, momentum;
   U rounding_key;
 };
-HWY_INLINE StepLanes lanes_of(const AdamStep& step) {
+HWY_INLINE StepVectors vectors_of(const AdamStep& step) {
   const Floats df;
   return {.scale = hn::Set(df, step.scale),
           .decay = hn::Set(df, step.decay),
@@ -77,7 +77,7 @@ struct Lanes {
 // Two moments. m needs no look: from a non-finite m comes a non-finite p, whatever the denominator; and so does it from
 // a v below zero.
 template <AdamKind kKind, DType kMoments, class Way>
-HWY_INLINE Lanes with_two_moments(const StepLanes& step, const Places<Way>& places, int64_t i, Lanes lanes) {
+HWY_INLINE Lanes with_two_moments(const StepVectors& step, const Places<Way>& places, int64_t i, Lanes lanes) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
   const auto& [from, to] = places;
@@ -105,7 +105,7 @@ HWY_INLINE Lanes with_two_moments(const StepLanes& step, const Places<Way>& plac
 }
 
 template <AdamKind kKind, DType kMoments, class Way>
-HWY_INLINE Lanes with_one_moment(const StepLanes& step, const Places<Way>& places, int64_t i, Lanes lanes) {
+HWY_INLINE Lanes with_one_moment(const StepVectors& step, const Places<Way>& places, int64_t i, Lanes lanes) {
   const Floats df;
   const hn::RebindToSigned<Floats> di;
   const auto& [from, to] = places;
@@ -139,7 +139,7 @@ HWY_INLINE Lanes with_one_moment(const StepLanes& step, const Places<Way>& place
 // One vector at element i, whose new p is returned and not yet stored. `largest`: the greatest pattern so far of what
 // must be finite.
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Way>
-HWY_INLINE F updated(const StepLanes& step, const Places<Way>& places, int64_t i, U& largest) {
+HWY_INLINE F updated(const StepVectors& step, const Places<Way>& places, int64_t i, U& largest) {
   const Floats df;
   const Patterns du;
   const hn::RebindToSigned<Patterns> di;
@@ -194,7 +194,7 @@ constexpr int64_t kBehind = 2 * kBlock;
 
 // Whole blocks from element 0 on; returns the elements done. `largest` as in updated().
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Folds, class Way>
-HWY_INLINE int64_t update_blocks(const StepLanes& step, const AdamRun& run, const Way& way, U& largest) {
+HWY_INLINE int64_t update_blocks(const StepVectors& step, const AdamRun& run, const Way& way, U& largest) {
   // Copies of our own: the stores cannot change their pointers.
   const AdamPlanes from = run.planes, to = written(from, way);
   const Places<Way> places{from, kStreams<Way> ? to : from};
@@ -222,7 +222,7 @@ HWY_INLINE bool all_finite(U largest) {
 
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamRun& run, const InPlace& way) {
-  const StepLanes step = lanes_of(run.step);
+  const StepVectors step = vectors_of(run.step);
   const Places<InPlace> places{run.planes, run.planes};
   U largest = hn::Zero(Patterns());
   int64_t i = update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(step, run, way, largest);
@@ -241,7 +241,7 @@ Finite update_range(const AdamRun& run, const InPlace& way) {
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamRun& run, const OutOfPlace& way) {
   U largest = hn::Zero(Patterns());
-  update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(lanes_of(run.step), run, way, largest);
+  update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(vectors_of(run.step), run, way, largest);
   return all_finite(largest) ? Finite::kYes : Finite::kNo;
 }
 
@@ -251,7 +251,7 @@ Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements);
 
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamRun& run, const AdamSums& sums) {
-  const StepLanes step = lanes_of(run.step);
+  const StepVectors step = vectors_of(run.step);
   U largest = hn::Zero(Patterns());
   using Folds = PlaneFolds<kPrecision, kGradient, kMoments, kKind, kBlock>;
   const int64_t done = update_blocks<kPrecision, kGradient, kMoments, kKind, Folds>(step, run, sums, largest);

@@ -167,11 +167,10 @@ Use Engine::Impl::enter(int visit, Pass pass) {
     SLUICE_CHECK(next_compute < lane.size(), "all visits of this step have had their turns");
     const int hop = lane[next_compute];
     const ComputeOperands& next = unit->turns[unit->program.hops()[hop].operands];
-    const Pass expected = unit_kind == UnitKind::kEvaluate ? Pass::kEvaluate : next.pass;
-    if (next.visit != visit || expected != pass) {
+    if (next.visit != visit || next.pass != pass) {
       check_failed("order", __FILE__, __LINE__,
                    fmt::format("{} of visit {} was entered where {} of visit {} comes next", name_of(pass),
-                               model.visits.at(visit).name, name_of(expected), model.visits[next.visit].name));
+                               model.visits.at(visit).name, name_of(next.pass), model.visits[next.visit].name));
     }
     executor->enter(hop);
     ++next_compute;

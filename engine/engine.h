@@ -215,7 +215,7 @@ class Engine {
 
  private:
   friend class Use;
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

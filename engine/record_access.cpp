@@ -96,12 +96,12 @@ RecordAccess::RecordAccess(const Plan& plan, RecordStore& store, const UpdatePas
       store_(store),
       pass_(pass),
       host_(host),
-      scratch_(divide_ring(plan)),
-      in_scratch_(static_cast<size_t>(scratch_.parts)) {
+      parts_(divide_ring(plan)),
+      in_part_(static_cast<size_t>(parts_.count)) {
   forget();
 }
 
-RecordAccess::Scratch RecordAccess::divide_ring(const Plan& plan) {
+RecordAccess::RingParts RecordAccess::divide_ring(const Plan& plan) {
   constexpr int64_t kMostParts = 8;
   int64_t weights = 1, state = 1;
   for (int c = 0; c < std::ssize(plan.chunks); ++c) {
@@ -109,7 +109,7 @@ RecordAccess::Scratch RecordAccess::divide_ring(const Plan& plan) {
     state = std::max(state, plan.record_bytes(c, Group::kState));
   }
   const int64_t parts = std::clamp<int64_t>(plan.host_update.bytes / (weights + state), 1, kMostParts);
-  return {.parts = static_cast<int>(parts), .part_bytes = weights + state, .state_at = weights};
+  return {.count = static_cast<int>(parts), .bytes = weights + state, .state_at = weights};
 }
 
 bool RecordAccess::in_host(int chunk, Group group) const {
@@ -120,8 +120,8 @@ bool RecordAccess::in_host(int chunk, Group group) const {
 std::byte* RecordAccess::address(int chunk, Group group) const {
   const ChunkHomes& homes = plan_.chunks[chunk];
   if (in_host(chunk, group)) return host_ + (group == Group::kWeights ? homes.weights_offset : homes.state_offset);
-  std::byte* const part = host_ + plan_.host_update.offset + part_of(chunk) * scratch_.part_bytes;
-  return group == Group::kWeights ? part : part + scratch_.state_at;
+  std::byte* const part = host_ + plan_.host_update.offset + part_of(chunk) * parts_.bytes;
+  return group == Group::kWeights ? part : part + parts_.state_at;
 }
 
 void RecordAccess::fill_chunk(int chunk, const ParameterSource& source, std::span<float> values) {
@@ -146,8 +146,8 @@ void RecordAccess::fill_chunk(int chunk, const ParameterSource& source, std::spa
 void RecordAccess::create(const ParameterSource& source, const std::function<void(int64_t, int64_t)>& progress) {
   const auto count = static_cast<int>(plan_.chunks.size());
   std::vector<float> values(static_cast<size_t>(std::min(kPieceElements, plan_.geometry.chunk_elements())));
-  const int at_home = scratch_.parts;  // the place of writes from there
-  InFlight writes(store_, scratch_.parts + 1);
+  const int at_home = parts_.count;  // the place of writes from there
+  InFlight writes(store_, parts_.count + 1);
   for (int c = 0; c < count; ++c) {
     writes.wait_for(part_of(c));
     fill_chunk(c, source, values);
@@ -185,16 +185,16 @@ void RecordAccess::load() {
 
 void RecordAccess::verify_rest(const std::function<void(int64_t, int64_t)>& progress) {
   forget();
-  for_each_chunk(Which::kNotInHost, scratch_.parts, [&](int chunk) {
+  for_each_chunk(Which::kNotInHost, parts_.count, [&](int chunk) {
     if (progress) progress(chunk + 1, std::ssize(plan_.chunks));
   });
 }
 
-void RecordAccess::forget() { std::ranges::fill(in_scratch_, std::array{-1, -1}); }
+void RecordAccess::forget() { std::ranges::fill(in_part_, std::array{-1, -1}); }
 
 const std::byte* RecordAccess::loaded(int chunk, Group group) {
   std::byte* const at = address(chunk, group);
-  int& holds = in_scratch_[static_cast<size_t>(part_of(chunk))][static_cast<size_t>(group)];
+  int& holds = in_part_[static_cast<size_t>(part_of(chunk))][static_cast<size_t>(group)];
   if (in_host(chunk, group) || holds == chunk) return at;
   holds = -1;
   const RecordId record{static_cast<uint32_t>(chunk), group};
@@ -292,7 +292,7 @@ Digests RecordAccess::digests() {
   forget();
   const auto& parameters = plan_.geometry.parameters();
   std::vector<PlaneSums> sums(parameters.size());
-  for_each_chunk(Which::kNotInHost, scratch_.parts, [&](int chunk) { add_chunk(chunk, sums); });
+  for_each_chunk(Which::kNotInHost, parts_.count, [&](int chunk) { add_chunk(chunk, sums); });
   Digests digests;
   const RecordFormat format = plan_.options.format();
   size_t plane = 0;

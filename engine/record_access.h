@@ -58,7 +58,7 @@ class RecordAccess {
   void add_chunk(int chunk, std::span<PlaneSums> sums);
 
   bool in_host(int chunk, Group group) const;
-  std::byte* address(int chunk, Group group) const;  // its home in host memory, or scratch
+  std::byte* address(int chunk, Group group) const;  // its home in host memory, or its part of the ring
   void fill_chunk(int chunk, const ParameterSource& source, std::span<float> values);
   const std::byte* loaded(int chunk, Group group);
 
@@ -66,16 +66,16 @@ class RecordAccess {
   RecordStore& store_;
   const UpdatePass& pass_;
   std::byte* host_;
-  // Scratch: the update ring in parts, each with room for both records of any chunk; chunk c's are in part c modulo
+  // The update ring in parts, each with room for both records of any chunk; chunk c's are in part c modulo
   // their number.
-  struct Scratch {
-    int parts = 1;
-    int64_t part_bytes = 0, state_at = 0;
+  struct RingParts {
+    int count = 1;
+    int64_t bytes = 0, state_at = 0;  // of a part; where the state record lies in it
   };
-  static Scratch divide_ring(const Plan& plan);
-  int part_of(int chunk) const { return chunk % scratch_.parts; }
-  Scratch scratch_;
-  std::vector<std::array<int, 2>> in_scratch_;  // by part and group: the chunk whose record is there, -1 none
+  static RingParts divide_ring(const Plan& plan);
+  int part_of(int chunk) const { return chunk % parts_.count; }
+  RingParts parts_;
+  std::vector<std::array<int, 2>> in_part_;  // by part and group: the chunk whose record is there, -1 none
 };
 
 }  // namespace sluice

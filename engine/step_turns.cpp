@@ -1,5 +1,9 @@
 #include "engine/step_turns.h"
 
+#include <cstdint>
+
+#include "core/errors.h"
+
 namespace sluice {
 
 Turns::Turns(const Parts& parts, UnitKind kind)
@@ -36,8 +40,10 @@ void Turns::remember(std::initializer_list<const std::vector<int64_t>*> addresse
 
 // An evaluation has no backward to keep a graph for.
 ComputeOperands Turns::turn(int visit, int micro_batch, Pass pass) const {
-  ComputeOperands turn{visit, micro_batch, pass, static_cast<int32_t>(verbs_.unit.addresses.size())};
-  if (kind_ != UnitKind::kEvaluate && planned_.plan.keeps_graph(visit)) {
+  const size_t first = verbs_.unit.addresses.size();
+  SLUICE_CHECK(first <= INT32_MAX, "a unit's turns have more addresses than can be numbered");
+  ComputeOperands turn{visit, micro_batch, pass, static_cast<int32_t>(first)};
+  if (pass != Pass::kEvaluate && planned_.plan.keeps_graph(visit)) {
     turn.graph = planned_.plan.graphs[visit] + micro_batch * planned_.plan.graph_bytes(visit);
   }
   return turn;
@@ -98,7 +104,8 @@ void Turns::forward_turn(const ComputeOperands& turn, const WeightsOnDevice& wei
 
 void Turns::forward(int visit, const WeightsOnDevice& weights) {
   passage_.write_tensors();
-  for (int m = 0; m < planned_.plan.options.micro_batches; ++m) forward_turn(turn(visit, m, Pass::kForward), weights);
+  const Pass pass = kind_ == UnitKind::kEvaluate ? Pass::kEvaluate : Pass::kForward;
+  for (int m = 0; m < planned_.plan.options.micro_batches; ++m) forward_turn(turn(visit, m, pass), weights);
 }
 
 // A sum of contributions is rounded to the gradient as the turn begins.

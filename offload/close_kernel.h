@@ -20,8 +20,6 @@
 
 namespace sluice::kernels {
 
-constexpr int kNormLanes = 32;
-
 // A block's work: what it does once, and each of its waits, is for two tiles. (More gained nothing: its shared memory
 // leaves fewer blocks room.)
 constexpr int kPartTiles = 2;

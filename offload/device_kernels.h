@@ -23,7 +23,7 @@
 namespace sluice::kernels {
 
 constexpr int kBlockThreads = 256;
-constexpr int kTileElements = 4096;  // a block's work, and the norm's tile
+constexpr int kTileElements = kNormTileElements;  // a block's work
 constexpr int kThreadElements = kTileElements / kBlockThreads;
 
 struct ElementRange {

@@ -14,8 +14,7 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kTile = 4096;  // elements
-constexpr int64_t kNormLanes = 32;
+constexpr int64_t kTile = kNormTileElements;
 
 // One target's kernels for one dtype.
 struct KernelTable {

@@ -20,9 +20,12 @@ struct GradientView {
 // open[i] = float(gradient[i])  or  open[i] + float(gradient[i]).
 void add_gradient(float* open, const GradientView& gradient, Contribution which);
 
+// What the norm's bits depend on, on every device.
+constexpr int kNormTileElements = 4096, kNormLanes = 32;
+
 // Rounds open[i] * scale to the dtype (nearest even) into what is closed, and returns the part of the norm: the sum of
-// squares of the rounded values, in tiles of 4096 elements from the first; within a tile, lane j of 32 sums (double)g*g
-// over elements congruent to j modulo 32 in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in
+// squares of the rounded values, in tiles of kNormTileElements from the first; within a tile, lane j of kNormLanes sums (double)g*g
+// over elements congruent to j modulo kNormLanes in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in
 // ascending order; all fp64. The output may be the memory of `open` or lie before it by any distance: values are
 // read before they are overwritten. It may be cut: element i of the parameter goes to the piece that holds it.
 struct ClosedPiece {
