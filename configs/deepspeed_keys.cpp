@@ -10,7 +10,7 @@ constexpr DeepSpeedKey::Fate kNotNeeded = DeepSpeedKey::Fate::kNotNeeded, kNotTh
 constexpr std::string_view kOneRank = "one rank has all of the state and exchanges nothing";
 constexpr std::string_view kBudgets = "sluice.device_memory and host_memory decide where bytes are and when they move";
 constexpr std::string_view kPlanned = "offsets are planned before the first step, and blocks are what is fetched";
-constexpr std::string_view kUpdateThreads = "sluice.update_threads are those of the update";
+constexpr std::string_view kUpdateThreads = "sluice.update_threads sets the threads of the update";
 constexpr std::string_view kRequests =
     "requests are tuned by a probe; sluice.io_backend, io_block and io_depth set them";
 constexpr std::string_view kMetrics = "the run's metrics.jsonl has each step's numbers, lanes and memory";
@@ -155,20 +155,20 @@ constexpr DeepSpeedKey kDeepSpeedKeys[] = {
     {"optimizer.params.dampening", kNotThere, "damped momentum", "0"},
     {"optimizer.params.fp32_optimizer_states", kNotThere, kMoments, "true"},
     {"optimizer.params.max_grad_norm", kNotThere, "clipping by the optimizer; \"gradient_clipping\" clips", "0"},
-    {"optimizer.param_groups.lr", kNotThere, "a rate beside the schedule's; lr_factor multiplies the step's"},
+    {"optimizer.param_groups.lr", kNotThere, "a rate beside the schedule's; lr_factor multiplies the schedule's"},
     {"scheduler.params.last_batch_iteration", kNotThere, "a schedule that begins later; a resumed run goes on in it",
      "-1"},
     {"amp", kNotThere, kMixed},
     {"torch_autocast", kNotThere, kMixed},
-    {"fp16.auto_cast", kNotThere, "the key; the model and its inputs are fp16"},
+    {"fp16.auto_cast", kNotThere, "casts of the model's inputs; they are token ids"},
     {"fp16.fp16_master_weights_and_grads", kNotThere, "masters in fp16; they are fp32"},
     {"data_types.grad_accum_dtype", kNotThere, "sums of gradients in another type; they are fp32", "\"fp32\""},
     {"data_types.param_dtype", kNotThere, "weights in another type than bf16 and fp16 say"},
     {"data_types.buffer_dtype", kNotThere, "buffers in a type of their own"},
-    {"managed_gradient_accumulation", kNotThere, "steps whose end the caller says", "true"},
+    {"managed_gradient_accumulation", kNotThere, "steps that the caller ends", "true"},
     {"sparse_gradients", kNotThere, "sparse gradients"},
     {"sparse_attention", kNotThere, "sparse attention"},
-    {"flops_profiler", kNotThere, "the profiler of operations"},
+    {"flops_profiler", kNotThere, "a profiler of floating-point operations"},
     {"checkpoint.use_node_local_storage", kNotNeeded, kStore},
     {"checkpoint.parallel_write", kNotNeeded, kStore},
     {"checkpoint.writer", kNotNeeded, kStore},
@@ -198,7 +198,7 @@ constexpr DeepSpeedKey kDeepSpeedKeys[] = {
     {"data_parallel_size", kNotThere, kSeveralRanks, "1"},
     {"expert_parallel", kNotThere, "layers of experts"},
     {"hybrid_engine", kNotThere, "generation within training; sluice generate is there"},
-    {"autotuning", kNotThere, "the tuner; sluice tune is there"},
+    {"autotuning", kNotThere, "DeepSpeed's tuner; sluice tune is there"},
     {"compression_training", kNotThere, "compression"},
     {"weight_quantization", kNotThere, "compression"},
     {"quantize_training", kNotThere, "compression"},
@@ -222,7 +222,7 @@ constexpr DeepSpeedKey kDeepSpeedKeys[] = {
     {"compile.sync_after_allgather", kNotNeeded, kCompilers},
     {"compile.keep_int_input_tensors", kNotNeeded, kCompilers},
     {"compile.keep_all_input_tensors", kNotNeeded, kCompilers},
-    {"crc32c", kNotNeeded, "of the run whose config.json this is"},  // of ours
+    {"crc32c", kNotNeeded, "a run checks its own config.json by it"},  // of ours
 };
 
 }  // namespace

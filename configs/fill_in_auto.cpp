@@ -42,6 +42,11 @@ struct ToWrite {
 constexpr ToWrite kToWrite[] = {
     {"optimizer.params.lr", "write the rate (the Trainer's default is 5e-5)"},
     {"scheduler.params.total_num_steps", "write the number of steps of the whole run"},
+    {"fp16.loss_scale", "write the scale, or 0 for a dynamic one"},
+    {"fp16.initial_scale_power", "write the power, or leave it out for 16"},
+    {"fp16.loss_scale_window", "write the number of steps, or leave it out for 1000"},
+    {"fp16.hysteresis", "write the number of overflows, or leave it out for 2"},
+    {"fp16.min_loss_scale", "write the scale, or leave it out for 1"},
 };
 
 Json::json_pointer pointer_of(std::string_view path) {
@@ -64,8 +69,7 @@ std::string fill_in_auto(const std::string& text, const std::string& name, std::
     if (is_auto(document, each.path)) to_write.push_back(fmt::format("\"{}\": {}", each.path, each.what));
   }
   if (!to_write.empty()) {
-    throw ConfigError(
-        fmt::format("{}: \"auto\" that Hugging Face's Trainer alone can fill in: {}", name, fmt::join(to_write, "; ")));
+    throw ConfigError(fmt::format("{}: \"auto\" that is not filled in here: {}", name, fmt::join(to_write, "; ")));
   }
   for (const Filled& each : kFilled) {
     if (!is_auto(document, each.path)) continue;

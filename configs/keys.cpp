@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kBytes = "bytes, as \"12GiB\" or a positive integer up to 2^60";
+constexpr std::string_view kBytes = "bytes, as \"12GiB\" or \"12GB\", or a positive integer up to 2^60";
 constexpr std::string_view kCountOrAuto = "a positive integer or \"auto\"";
 constexpr std::string_view kThreadsOrAuto = "an integer from 1 to 1024, or \"auto\"";
 constexpr std::string_view kOffloadDevice = "\"none\", \"cpu\" or \"nvme\"";
@@ -127,6 +127,14 @@ std::string_view leaf_of(std::string_view path) {
 bool is_below(std::string_view path, std::string_view section) {
   return section.empty() || (path.size() > section.size() && path.starts_with(section) && path[section.size()] == '.');
 }
+// Is it made of the first letters of the name's words, as "lr" of "learning_rate"?
+bool is_short_for(std::string_view letters, std::string_view name) {
+  std::string first;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (i == 0 || name[i - 1] == '_') first += name[i];
+  }
+  return first.size() > 1 && letters == first;
+}
 bool contains(const std::vector<std::string_view>& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -145,9 +153,11 @@ std::string nearest_key(std::string_view path) {
   size_t best_distance = std::numeric_limits<size_t>::max();
   const auto look_at = [&](std::string_view key) {
     // A key of another section counts as three edits more, so that a misplaced key is found and a typo stays at home.
-    const size_t away = section_of(key) == section ? 0 : 3;
-    const std::optional<size_t> edits = slip_between(leaf_of(key), leaf);
-    if (!edits || *edits + away >= best_distance) return;
+    const bool at_home = section_of(key) == section;
+    const size_t away = at_home ? 0 : 3;
+    std::optional<size_t> edits = slip_between(leaf_of(key), leaf);
+    if (at_home && !edits && is_short_for(leaf_of(key), leaf)) edits = 1;
+    if (!edits || (!at_home && *edits > 1) || *edits + away >= best_distance) return;
     best = key;
     best_distance = *edits + away;
   };

@@ -17,8 +17,9 @@ struct KeyInfo {
 
 // Null where the path is not known.
 const KeyInfo* find_key(std::string_view path);
-// The key nearest to an unknown path, DeepSpeed's included: by edit distance among the keys of its section, unless a
-// key elsewhere has the same last name. Empty: none is like it.
+// The key nearest to an unknown path, DeepSpeed's included: by edit distance among the keys of its section, where the
+// first letters of its words do too ("lr" for "learning_rate"); else one elsewhere whose last name is the same but for
+// one edit. Empty: none is like it.
 std::string nearest_key(std::string_view path);
 // Names of the keys of a section ("" for the file's top), comma-separated: those that are honoured, and then those of
 // DeepSpeed's that are read and not needed, by name where they are few. Those that are refused are left out.

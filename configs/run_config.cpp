@@ -1,6 +1,7 @@
 #include "configs/run_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,13 +32,28 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMostThreads = 1024, kMostCommitInterval = 1000000;
 
+constexpr std::string_view kScale = "fp16.loss_scale";
+
+// Of a loss scale that stays: the keys that only a dynamic one needs.
+void say_what_stays(const ConfigReader& reader, double scale, std::vector<std::string>& notes) {
+  std::vector<std::string> not_needed;
+  for (const std::string_view key :
+       {"initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"}) {
+    const std::string path = fmt::format("fp16.{}", key);
+    if (reader.find(path) != nullptr) not_needed.push_back(path);
+  }
+  if (not_needed.empty()) return;
+  notes.push_back(
+      fmt::format("not needed: \"{}\": \"{}\" {:g} stays as it is", fmt::join(not_needed, "\", \""), kScale, scale));
+}
+
 // The keys count where fp16 is enabled, and are checked everywhere.
 void read_fp16(const ConfigReader& reader, RunConfig& config) {
   const double beyond_largest = std::nextafter(kLargestLossScale, kNoLimit);
   LossScaleOptions scale{.kind = LossScaleOptions::Kind::kDynamic};
   double fixed = 0;
   int power = 16;
-  constexpr std::string_view kScale = "fp16.loss_scale", kLeast = "fp16.min_loss_scale";
+  constexpr std::string_view kLeast = "fp16.min_loss_scale";
   reader.number(kScale, fixed, 0, beyond_largest);
   if (fixed != 0 && fixed < kSmallestLossScale) reader.refuse(kScale, fixed);
   reader.integer("fp16.initial_scale_power", power, 0, 100);
@@ -56,12 +72,7 @@ void read_fp16(const ConfigReader& reader, RunConfig& config) {
     }
     config.precision = Precision::kFp16;
     config.loss_scale = fixed == 0 ? scale : LossScaleOptions{.first = fixed};
-    for (const std::string_view key :
-         {"initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"}) {
-      const std::string name = fmt::format("fp16.{}", key);
-      if (fixed == 0 || reader.find(name) == nullptr) continue;
-      config.notes.push_back(fmt::format("not needed: \"{}\": \"{}\" {:g} stays as it is", name, kScale, fixed));
-    }
+    if (fixed != 0) say_what_stays(reader, fixed, config.notes);
   });
 }
 

@@ -109,7 +109,8 @@ Dataset Dataset::prepare(const PrepareOptions& options) {
     if (fs::exists(tokens)) {
       say(options.log, LogLevel::kInfo,
           tokens.string() +
-              " is damaged, or was made from another text or settings or by another version: it is made anew");
+              " is damaged, or was made from another text or settings or by another version: tokens are made anew, and "
+              "take its place when the run begins");
     }
     parts.new_tokens = write_tokens(options, *source, *parts.tokenizer);
     parts.stream = TokenStream::open(parts.new_tokens->temporary(), std::nullopt, tokens);

@@ -11,6 +11,7 @@
 
 #include "core/checksum.h"
 #include "core/errors.h"
+#include "data/options.h"
 
 namespace sluice {
 
@@ -28,15 +29,19 @@ constexpr const char* kWriteIt = "write one with numpy.save(FILE, numpy.array(id
 }
 
 InputFile open_file(const fs::path& path) {
+  if (path.empty()) refuse_no_path(TokenizerKind::kIds);
   std::error_code ignored;
-  if (path.empty()) throw ConfigError("data.path is not given: name a NumPy file of token ids");
-  if (!fs::is_regular_file(path, ignored)) refuse(path, "is no file of token ids");
+  const fs::file_status status = fs::status(path, ignored);
+  if (status.type() == fs::file_type::not_found) refuse(path, "is not there");
+  if (!fs::is_regular_file(status)) refuse(path, "is no file of token ids");
   return InputFile(path, {.path = path,
                           .advice = "see that the file can be read",
                           .advice_when_shorter = "the file became shorter as it was read"});
 }
 
 }  // namespace
+
+bool begins_as_numpy(std::string_view content) { return content.starts_with(kNumpyMagic); }
 
 IdFile::IdFile(const fs::path& path, int64_t vocabulary)
     : path_(path), vocabulary_(vocabulary), file_(open_file(path)), array_(read_header()) {}
@@ -46,8 +51,7 @@ void IdFile::check_is_there(const fs::path& path) { IdFile(path, std::numeric_li
 IdFile::Array IdFile::read_header() const {
   char start[12] = {};
   const size_t got = file_.read(0, std::as_writable_bytes(std::span(start)));
-  if (got < sizeof start || std::string_view(start, kNumpyMagic.size()) != kNumpyMagic)
-    refuse(path_, "is no NumPy file");
+  if (got < sizeof start || !begins_as_numpy({start, got})) refuse(path_, "is no NumPy file");
   const bool is_first_version = start[6] == 1;
   uint32_t header_bytes = 0;
   std::memcpy(&header_bytes, start + 8, is_first_version ? 2 : 4);

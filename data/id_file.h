@@ -6,11 +6,15 @@
 #include <filesystem>
 #include <functional>
 #include <span>
+#include <string_view>
 
 #include "core/input_file.h"
 #include "data/text_source.h"
 
 namespace sluice {
+
+// Whether a file with this content, or beginning, is a NumPy file.
+bool begins_as_numpy(std::string_view content);
 
 class IdFile {
  public:

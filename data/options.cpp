@@ -37,12 +37,14 @@ void check_sentencepiece_vocabulary(int64_t entries, std::string_view said) {
       fmt::format("{} {}: sentencepiece takes {} to {} entries", said, entries, least, kMaxSentencePieceVocabulary));
 }
 
+void refuse_no_path(TokenizerKind kind) {
+  throw ConfigError(
+      fmt::format("data.path is not given: name a {} there, or with --data PATH",
+                  kind == TokenizerKind::kIds ? "NumPy file of token ids" : "file or a folder of UTF-8 text"));
+}
+
 void validate(const DataOptions& options) {
-  if (options.path.empty()) {
-    throw ConfigError(fmt::format("data.path is not given: name a {}", options.tokenizer == TokenizerKind::kIds
-                                                                           ? "NumPy file of token ids"
-                                                                           : "file or a folder of UTF-8 text"));
-  }
+  if (options.path.empty()) refuse_no_path(options.tokenizer);
   if (options.sequence_length < 1) {
     throw ConfigError(fmt::format("data.sequence_length is {}: allowed are 1 and more", options.sequence_length));
   }

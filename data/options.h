@@ -27,6 +27,8 @@ int64_t least_vocabulary(TokenizerKind kind);
 // Throws ConfigError where SentencePiece takes no such vocabulary; `said` tells whose it is: "data.vocab_size is".
 void check_sentencepiece_vocabulary(int64_t entries, std::string_view said);
 
+// Throws ConfigError that no data is named, and how it is.
+[[noreturn]] void refuse_no_path(TokenizerKind kind);
 // Throws ConfigError naming the key, its value and what is allowed. Looks at no file.
 void validate(const DataOptions& options);
 

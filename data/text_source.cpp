@@ -10,6 +10,7 @@
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/input_file.h"
+#include "data/id_file.h"
 #include "data/utf8.h"
 
 namespace sluice {
@@ -63,6 +64,18 @@ Scan scan(const fs::path& path, const std::function<void(int64_t)>& read) {
     if (fresh == 0) return result;
     block.erase(0, valid);
   }
+}
+
+[[noreturn]] void refuse_file(const fs::path& path, int64_t bad_offset) {
+  std::string start;
+  append(open_text(path), 0, 16, start);
+  if (begins_as_numpy(start)) {
+    throw ConfigError(
+        fmt::format("data.path: {} is no text but a NumPy file: where it is an array of token ids, set data.tokenizer "
+                    "to \"ids\"",
+                    path.string()));
+  }
+  throw ConfigError(fmt::format("data.path: {} is not UTF-8 text: invalid at byte {}", path.string(), bad_offset));
 }
 
 bool is_installed_folder(const std::string& name) {
@@ -149,10 +162,7 @@ TextSource TextSource::open(const fs::path& path, const Progress& progress) {
   for (const fs::path& name : names) {
     const fs::path file = file_of(name);
     const Scan found = scan(file, tell);
-    if (found.bad_offset && !whole_folder) {
-      throw ConfigError(
-          fmt::format("data.path: {} is not UTF-8 text: invalid at byte {}", file.string(), *found.bad_offset));
-    }
+    if (found.bad_offset && !whole_folder) refuse_file(file, *found.bad_offset);
     if (found.bad_offset || found.bytes == 0) {
       ++(found.bad_offset ? source.skipped_.not_text : source.skipped_.empty);
       continue;

@@ -177,6 +177,14 @@ float too_large_for(Precision precision) {
   return std::numeric_limits<float>::infinity();
 }
 
+// About a weight that check_values() refuses.
+std::string what_to_do(float value, Precision precision) {
+  if (std::isnan(value)) return "no number: bring back the file that was saved";
+  if (std::isinf(value)) return "no finite number: bring back the file that was saved";
+  const bool bf16_holds_it = std::abs(value) < too_large_for(Precision::kBf16);
+  return fmt::format("too large for {}: train in {}", name_of(precision), bf16_holds_it ? "bf16 or fp32" : "fp32");
+}
+
 // Before anything is made of them: a weight that is no number makes every loss none.
 void check_values(const std::map<std::string, Found, std::less<>>& tensors, Precision precision,
                   const std::function<void(int64_t, int64_t)>& progress) {
@@ -194,10 +202,8 @@ void check_values(const std::map<std::string, Found, std::less<>>& tensors, Prec
       found.file->read(*found.entry, first, piece);
       const auto wrong = std::ranges::find_if(piece, [&](float value) { return !(std::abs(value) < too_large); });
       if (wrong != piece.end()) {
-        throw ConfigError(fmt::format(
-            "{}: tensor {}: element {} is {}, no finite number of {}: bring back the file that "
-            "was saved, or train in another precision",
-            found.file->path(), found.entry->name, first + (wrong - piece.begin()), *wrong, name_of(precision)));
+        throw ConfigError(fmt::format("{}: tensor {}: element {} is {}, {}", found.file->path(), found.entry->name,
+                                      first + (wrong - piece.begin()), *wrong, what_to_do(*wrong, precision)));
       }
       done += std::ssize(piece);
       if (progress) progress(done, total);

@@ -95,11 +95,14 @@ const Case kBadValues[] = {
     {"model_as_a_name", "model=gpt2",
      R"(run.json: "model" is "gpt2"; allowed: an object, as {"type": "gpt2", ...} or {"path": "FOLDER"})"},
     {"bytes_without_a_unit_we_know", "sluice.device_memory=64 megs",
-     R"(run.json: "sluice.device_memory" is "64 megs"; allowed: bytes, as "12GiB" or a positive integer up to 2^60)"},
+     R"(run.json: "sluice.device_memory" is "64 megs"; allowed: bytes, as "12GiB" or "12GB", or a positive )"
+     R"(integer up to 2^60)"},
     {"no_bytes", "sluice.host_memory=0",
-     R"(run.json: "sluice.host_memory" is 0; allowed: bytes, as "12GiB" or a positive integer up to 2^60)"},
+     R"(run.json: "sluice.host_memory" is 0; allowed: bytes, as "12GiB" or "12GB", or a positive )"
+     R"(integer up to 2^60)"},
     {"negative_bytes", "sluice.host_memory=-4096",
-     R"(run.json: "sluice.host_memory" is -4096; allowed: bytes, as "12GiB" or a positive integer up to 2^60)"},
+     R"(run.json: "sluice.host_memory" is -4096; allowed: bytes, as "12GiB" or "12GB", or a positive )"
+     R"(integer up to 2^60)"},
     {"folder_without_a_list", "sluice.nvme=/local_nvme",
      R"(run.json: "sluice.nvme" is "/local_nvme"; allowed: a list of folders, one for each of up to 16 drives, as )"
      R"(["/local_nvme"])"},
@@ -245,7 +248,7 @@ const Case kBadKeys[] = {
      R"(momentum, weight_decay)"},
     {"rate_of_a_group", R"(optimizer.param_groups=[{"params":["*"],"lr":1}])",
      R"(run.json: not supported yet: "optimizer.param_groups.lr" (a rate beside the schedule's; lr_factor multiplies )"
-     R"(the step's); leave it out)"},
+     R"(the schedule's); leave it out)"},
     {"typo_of_a_long_section", R"(optimiser={"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"eps":1e-8}})",
      std::string(R"(run.json: unknown key "optimiser" (value )") +
          R"({"type":"AdamW","params":{"lr":0.0001,"betas":[0.9,0.999],"e...); did you mean "optimizer"? )" +
@@ -253,6 +256,18 @@ const Case kBadKeys[] = {
     {"nothing_like_it", "optimizer.params.trust_coefficient=1",
      std::string(R"(run.json: unknown key "optimizer.params.trust_coefficient" (value 1). Allowed in )") +
          R"("optimizer.params": )" + kOptimizerKeys},
+    {"no_more_than_alike_elsewhere", "optimizer.params.lr_scale=1",
+     std::string(R"(run.json: unknown key "optimizer.params.lr_scale" (value 1). Allowed in "optimizer.params": )") +
+         kOptimizerKeys},
+    {"typo_in_the_wrong_section", "optimizer.params.loss_scales=1",
+     std::string(
+         R"(run.json: unknown key "optimizer.params.loss_scales" (value 1); did you mean "fp16.loss_scale"? )") +
+         R"(Allowed in "optimizer.params": )" + kOptimizerKeys},
+    {"words_whose_first_letters_are_the_key", "optimizer.params.learning_rate=1e-4",
+     std::string(R"(run.json: unknown key "optimizer.params.learning_rate" (value 0.0001); did you mean )") +
+         R"("optimizer.params.lr"? Allowed in "optimizer.params": )" + kOptimizerKeys},
+    {"first_letters_of_a_key_elsewhere", "train_path=x",
+     std::string(R"(run.json: unknown key "train_path" (value "x"). Allowed at the top: )") + kTopKeys},
     {"clipping_by_the_optimizer", "optimizer.params.max_grad_norm=1",
      R"(run.json: not supported yet: "optimizer.params.max_grad_norm" (clipping by the optimizer; "gradient_clipping" )"
      R"(clips); leave it out)"},
@@ -290,7 +305,7 @@ const Case kBadKeys[] = {
      R"(run.json: not supported yet: "zero_optimization.zero_quantized_weights" (several ranks), )"
      R"("zero_optimization.zero_quantized_gradients" (several ranks); leave them out)"},
     {"fp16_casts", "fp16.auto_cast=true",
-     R"(run.json: not supported yet: "fp16.auto_cast" (the key; the model and its inputs are fp16); leave it out)"},
+     R"(run.json: not supported yet: "fp16.auto_cast" (casts of the model's inputs; they are token ids); leave it out)"},
     {"no_bias_correction", "optimizer.params.bias_correction=false",
      R"(run.json: not supported yet: "optimizer.params.bias_correction" (updates without bias correction); leave it out)"},
     {"typo_in_fp16", "fp16.loss_scale_windows=2",

@@ -149,9 +149,8 @@ const std::string kTrainers = R"(
 
 TEST(DeepSpeedFiles, the_trainers_needs_what_only_its_user_knows) {
   EXPECT_EQ(refusal_of(kTrainers),
-            "run.json: \"auto\" that Hugging Face's Trainer alone can fill in: \"optimizer.params.lr\": write the rate "
-            "(the Trainer's default is 5e-5); \"scheduler.params.total_num_steps\": write the number of steps of the "
-            "whole run");
+            "run.json: \"auto\" that is not filled in here: \"optimizer.params.lr\": write the rate (the Trainer's "
+            "default is 5e-5); \"scheduler.params.total_num_steps\": write the number of steps of the whole run");
   EXPECT_THAT(refusal_of(kTrainers, {"optimizer.params.lr=1e-4", "scheduler.params.total_num_steps=50"}),
               HasSubstr("give train_batch_size or train_micro_batch_size_per_gpu"));
 }
@@ -182,6 +181,18 @@ TEST(DeepSpeedFiles, the_trainers_auto_is_its_default_and_a_note_says_so) {
                              "train_micro_batch_size_per_gpu=4", "bf16.enabled=true"})
                 .precision,
             Precision::kBf16);
+}
+
+TEST(DeepSpeedFiles, an_auto_that_the_trainer_has_not_either_is_refused_with_what_to_write) {
+  EXPECT_EQ(refusal_of(kBatch, {"fp16.initial_scale_power=auto"}),
+            "run.json: \"auto\" that is not filled in here: \"fp16.initial_scale_power\": write the power, or leave it "
+            "out for 16");
+  EXPECT_EQ(refusal_of(kBatch, {"fp16.loss_scale=auto", "fp16.loss_scale_window=auto", "fp16.hysteresis=auto",
+                                "fp16.min_loss_scale=auto"}),
+            "run.json: \"auto\" that is not filled in here: \"fp16.loss_scale\": write the scale, or 0 for a dynamic "
+            "one; \"fp16.loss_scale_window\": write the number of steps, or leave it out for 1000; "
+            "\"fp16.hysteresis\": write the number of overflows, or leave it out for 2; \"fp16.min_loss_scale\": write "
+            "the scale, or leave it out for 1");
 }
 
 TEST(DeepSpeedFiles, accelerates_auto_of_stages_and_devices_is_not_needed) {

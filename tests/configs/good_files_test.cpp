@@ -170,13 +170,19 @@ TEST(GoodFiles, a_vocabulary_that_the_byte_tokenizer_does_not_have_is_said_not_t
               testing::Not(testing::Contains(testing::HasSubstr("256 ids"))));
 }
 
+TEST(GoodFiles, bytes_are_in_powers_of_1024_or_of_1000_as_their_unit_says) {
+  const RunConfig config = parse(kSmallest, {"sluice.device_memory=12GB", "sluice.host_memory=12GiB"});
+  EXPECT_EQ(config.sluice.device_memory_bytes, 12'000'000'000);
+  EXPECT_EQ(config.sluice.host_memory_bytes, 12 * kGiB);
+}
+
 TEST(GoodFiles, what_a_loss_scale_that_stays_does_not_need_is_said) {
   const auto notes = [](const std::string& fp16) {
     return parse(kSmallest, {"optimizer.type=Lion", "fp16=" + fp16}).notes;
   };
   EXPECT_THAT(notes(R"({"enabled": true, "loss_scale": 128, "hysteresis": 3, "min_loss_scale": 2})"),
-              testing::ElementsAre("not needed: \"fp16.hysteresis\": \"fp16.loss_scale\" 128 stays as it is",
-                                   "not needed: \"fp16.min_loss_scale\": \"fp16.loss_scale\" 128 stays as it is"));
+              testing::ElementsAre("not needed: \"fp16.hysteresis\", \"fp16.min_loss_scale\": \"fp16.loss_scale\" 128 "
+                                   "stays as it is"));
   EXPECT_TRUE(notes(R"({"enabled": true, "loss_scale": 0, "hysteresis": 3})").empty());
   EXPECT_TRUE(notes(R"({"enabled": true, "loss_scale": 128})").empty());
   EXPECT_TRUE(notes(R"({"enabled": false, "loss_scale": 128, "hysteresis": 3})").empty());

@@ -111,8 +111,10 @@ TEST_F(DatasetTest, what_is_not_kept_leaves_the_cache_as_it_was) {
   folder_.write("text/a.txt", made_up_code(200));
   data_.tokenizer = TokenizerKind::kSentencePiece;
   data_.vocab_size = 300;
+  said_.clear();
   {
     const Dataset refused = prepare_only();
+    EXPECT_THAT(said_, HasSubstr("take its place when the run begins")) << "and are not there yet";
     std::vector<int64_t> inputs(4), targets(4);
     refused.training_sample(refused.training_samples() - 1, inputs, targets);
     EXPECT_EQ(read_whole(cached("tokens.cache")), tokens);
@@ -182,7 +184,8 @@ TEST_F(DatasetTest, tokens_of_an_older_version_are_made_anew_and_that_is_said) {
       prepare();
       EXPECT_EQ(read_whole(cached("tokens.cache")), whole);
       EXPECT_THAT(said_, AllOf(HasSubstr(cached("tokens.cache").string() + " is damaged"),
-                               HasSubstr("by another version: it is made anew")));
+                               HasSubstr("by another version: tokens are made anew, and take its place when the "
+                                         "run begins")));
     }
   }
 }
@@ -292,7 +295,9 @@ TEST_F(DatasetTest, too_little_text_and_bad_options_are_refused) {
   data_ = {.path = data_.path, .sequence_length = 1, .validation_fraction = 1};
   EXPECT_EQ(refusal(), "data.validation_fraction is 1: allowed is 0 <= fraction < 1");
   data_ = {.sequence_length = 1};
-  EXPECT_THAT(refusal(), HasSubstr("data.path is not given"));
+  EXPECT_EQ(refusal(), "data.path is not given: name a file or a folder of UTF-8 text there, or with --data PATH");
+  data_ = {.tokenizer = TokenizerKind::kIds, .vocab_size = 5, .sequence_length = 1};
+  EXPECT_EQ(refusal(), "data.path is not given: name a NumPy file of token ids there, or with --data PATH");
 }
 
 TEST(Unigram, is_the_entropy_of_the_counts) {

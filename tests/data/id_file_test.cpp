@@ -90,7 +90,10 @@ TEST_F(IdFileTest, what_is_no_such_file_is_refused_with_how_to_write_one) {
       EXPECT_THAT(message, AllOf(HasSubstr(path_.string()), HasSubstr(what), HasSubstr("numpy.save(")));
     }
   };
+  both_refuse("is not there");
+  std::filesystem::create_directory(path_);
   both_refuse("is no file of token ids");
+  std::filesystem::remove(path_);
   folder_.write("ids.npy", "some text");
   both_refuse("is no NumPy file");
   folder_.write("ids.npy", std::string("\x93NUMPY\1\0\xFF\xFF", 10) + std::string(70, ' '));
@@ -107,6 +110,11 @@ TEST_F(IdFileTest, what_is_no_such_file_is_refused_with_how_to_write_one) {
   file.replace(file.find("(3,)"), 4, "(3,1)");
   folder_.write("ids.npy", file);
   both_refuse("holds no array of one dimension");
+}
+
+TEST_F(IdFileTest, a_path_that_is_not_given_is_asked_for) {
+  EXPECT_THAT(message_of<ConfigError>([] { IdFile::check_is_there({}); }),
+              AllOf(HasSubstr("data.path is not given"), HasSubstr("NumPy file"), HasSubstr("--data PATH")));
 }
 
 TEST_F(IdFileTest, ids_that_change_as_they_are_read_are_noticed) {

@@ -63,6 +63,18 @@ TEST(TextSource, unusable_paths_are_refused_by_name) {
   EXPECT_THAT(refusal(folder.write("cut.txt", "ab\xE2\x82")), HasSubstr("invalid at byte 2"));
 }
 
+TEST(TextSource, a_numpy_file_is_told_from_other_files_that_are_no_text) {
+  const TempFolder folder;
+  const auto refusal = [&](const std::string& content) {
+    const std::filesystem::path path = folder.write("ids.npy", content);
+    return message_of<ConfigError>([&] { TextSource::open(path); });
+  };
+  EXPECT_THAT(refusal(numpy_file<uint16_t>("<u2", {1, 2, 3})),
+              testing::EndsWith("ids.npy is no text but a NumPy file: where it is an array of token ids, set "
+                                "data.tokenizer to \"ids\""));
+  EXPECT_THAT(refusal("\x93NUMP"), HasSubstr("ids.npy is not UTF-8 text: invalid at byte 0"));
+}
+
 // Blocks of reading are 1 MiB: characters and faults that lie across their border are seen as anywhere else.
 TEST(TextSource, a_fault_beyond_the_first_block_is_found_at_its_offset) {
   const TempFolder folder;

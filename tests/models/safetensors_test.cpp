@@ -230,6 +230,21 @@ TEST_F(WrongFolder, values_that_the_precision_does_not_hold_are_named) {
   EXPECT_FALSE(is_refused(3.39e38f, Precision::kBf16));
   EXPECT_FALSE(is_refused(3.4e38f, Precision::kFp32));
 }
+TEST_F(WrongFolder, a_value_that_another_precision_holds_is_told_from_one_that_none_does) {
+  const auto says = [&](float value, Precision precision, const std::string& words) {
+    model_ = Gpt2(model_.config(), {.precision = precision});
+    fourth_ = value;
+    EXPECT_TRUE(refusal().ends_with("element 3 is " + words)) << refusal();
+  };
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    says(std::numeric_limits<float>::quiet_NaN(), precision, "nan, no number: bring back the file that was saved");
+    says(-std::numeric_limits<float>::infinity(), precision,
+         "-inf, no finite number: bring back the file that was saved");
+  }
+  says(70000, Precision::kFp16, "70000, too large for fp16: train in bf16 or fp32");
+  says(3.4e38f, Precision::kFp16, "3.4e+38, too large for fp16: train in fp32");
+  says(3.4e38f, Precision::kBf16, "3.4e+38, too large for bf16: train in fp32");
+}
 TEST_F(WrongFolder, without_files_says_what_it_looked_for) {
   const TempFolder empty;
   EXPECT_NE(message_of<ConfigError>([&] {
