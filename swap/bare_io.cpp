@@ -31,30 +31,30 @@ constexpr int64_t kShareUnitBytes = 4096;  // requests are aligned to it
 constexpr int kMeasuredRounds = 3;
 constexpr int64_t kMeasuredNs = 70'000'000;  // each way, in each round
 
+std::string with_folders(std::string_view advice) { return fmt::format("{} {}", advice, kNamesScratchFolders); }
+
 std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed) {
   switch (error_number) {
     case EROFS:
     case EACCES:
     case EPERM:
-      return "make the drive and the folder writable, or give another folder (sluice.nvme, StoreOptions::folder, of a "
-             "benchmark --path)";
+      return with_folders("make the drive and the folder writable, or give another folder");
     case EDQUOT:
       return kOverQuota;
     case ENOSPC: {
       const int64_t free = free_drive_bytes({&folder, 1});
       return fmt::format(
-          "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive "
-          "(sluice.nvme, StoreOptions::folder, of a benchmark --path), or to bench io a smaller --size",
-          needed, format_bytes(needed), free, format_bytes(free), folder.string());
+          "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive {}; "
+          "for bench io a smaller --size will do",
+          needed, format_bytes(needed), free, format_bytes(free), folder.string(), kNamesScratchFolders);
     }
     case EFBIG:
-      return "raise the limit on the size of a file (ulimit -f), or give bench io a smaller --size";
+      return "raise the limit on the size of a file (ulimit -f); for bench io a smaller --size will do";
     case EINVAL:
     case EOPNOTSUPP:
-      return "give a folder on a local drive with ext4 or xfs (sluice.nvme, StoreOptions::folder, of a benchmark "
-             "--path)";
+      return with_folders("give a folder on a local drive with ext4 or xfs");
     default:
-      return {};
+      return advice_of_machine(error_number);
   }
 }
 

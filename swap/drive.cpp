@@ -55,15 +55,13 @@ std::string advice_for(int error_number, const std::filesystem::path& path = {})
     return with_folders("this file system has no direct I/O: give a folder on a local drive with ext4 or xfs");
   if (is_refusal_to_write(error_number))
     return with_folders("the store is written to: make the drive and the file writable, or give another folder");
-  return {};
+  return advice_of_machine(error_number);
 }
 
 // Of the process or of the file system.
 std::string advice_beyond_limit(int64_t bytes) {
-  return fmt::format(
-      "a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), or give a folder on a "
-      "drive whose files can be that large {}",
-      bytes, format_bytes(bytes), kNamesFolders);
+  return fmt::format("a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f)", bytes,
+                     format_bytes(bytes));
 }
 
 // What a file's folder can still take, and what the file itself would give back. Free space is that of a file system:
@@ -81,18 +79,20 @@ Space space_of(int file) {
           .own = static_cast<int64_t>(own.st_blocks) * kStatBlockBytes};
 }
 
-[[noreturn]] void refuse_space(const std::filesystem::path& path, int64_t needed, int64_t free) {
+// `or_else`: what there is to do but to make room.
+[[noreturn]] void refuse_space(const std::filesystem::path& path, int64_t needed, int64_t free,
+                               std::string_view or_else) {
   throw IoError(
       {.action = "allocation",
        .path = path.string(),
        .offset = 0,
        .bytes = needed,
        .error_number = ENOSPC,
-       .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder "
-                             "on a larger drive {}",
-                             needed, format_bytes(needed), free, format_bytes(free), path.parent_path().string(),
-                             kNamesFolders)});
+       .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room{}", needed,
+                             format_bytes(needed), free, format_bytes(free), path.parent_path().string(), or_else)});
 }
+
+std::string or_a_larger_drive() { return with_folders(", or give a folder on a larger drive"); }
 
 // As it is where that cannot be told.
 std::filesystem::path absolute_of(const std::filesystem::path& path) {
@@ -300,37 +300,42 @@ void Drive::cut(int64_t bytes) {
   if (retried([this, bytes] { return ftruncate(file_, bytes); }) != 0) fail("truncate", path_, errno);
 }
 
-[[noreturn]] void Drive::refuse_allocation(int64_t bytes, int error_number) const {
+// A store that is there stays on its drive.
+[[noreturn]] void Drive::refuse_allocation(int64_t bytes, int error_number, Of of) const {
+  const bool may_go_elsewhere = of == Of::kNewStore;
   if (error_number == EFBIG) {
-    fail("allocation", path_, error_number, advice_beyond_limit(bytes));
+    const std::string elsewhere = with_folders(", or give a folder on a drive whose files can be that large");
+    fail("allocation", path_, error_number, advice_beyond_limit(bytes) + (may_go_elsewhere ? elsewhere : ""));
   }
   if (error_number == EDQUOT) {
     fail("allocation", path_, error_number, fmt::format("{} bytes are needed: {}", bytes - this->bytes(), kOverQuota));
   }
   if (error_number == ENOSPC) {
-    refuse_space(path_, bytes - this->bytes(), space_of(file_).free);
+    refuse_space(path_, bytes - this->bytes(), space_of(file_).free, may_go_elsewhere ? or_a_larger_drive() : "");
   }
-  fail("allocation", path_, error_number, with_folders("give a folder on a local drive with ext4 or xfs"));
+  const std::string advice = advice_of_machine(error_number);
+  fail("allocation", path_, error_number,
+       advice.empty() ? with_folders("give a folder on a local drive with ext4 or xfs") : advice);
 }
 
 // Behind what the file has; where that fails it is as long as it was.
-void Drive::grow(int64_t to) {
+void Drive::grow(int64_t to, Of of) {
   const int64_t from = bytes(), needed = to - from;
   if (needed == 0) return;
-  if (to > most_file_bytes()) refuse_allocation(to, EFBIG);
+  if (to > most_file_bytes()) refuse_allocation(to, EFBIG, of);
   if (retried([this, from, needed] { return fallocate(file_, 0, from, needed); }) == 0) return;
   const int error_number = errno;
   cut(from);
-  refuse_allocation(to, error_number);
+  refuse_allocation(to, error_number, of);
 }
 
-// Whatever could refuse the space refuses it here: a file system without allocation, a quota, a limit of the process. Of
-// an empty file, too: beside it there may be one with a store.
+// Whatever could refuse the space refuses it here: a file system without allocation, a quota, a limit of the process.
+// Of an empty file, too: beside it there may be one with a store.
 void Drive::reserve(int64_t bytes) {
-  if (bytes > most_file_bytes()) refuse_allocation(bytes, EFBIG);
+  if (bytes > most_file_bytes()) refuse_allocation(bytes, EFBIG, Of::kNewStore);
   reserves_ = Reserves::kBeyondItsEnd;
   if (retried([this, bytes] { return fallocate(file_, FALLOC_FL_KEEP_SIZE, 0, bytes); }) != 0) {
-    refuse_allocation(bytes, errno);
+    refuse_allocation(bytes, errno, Of::kNewStore);
   }
 }
 
@@ -338,7 +343,7 @@ void Drive::allocate(int64_t bytes) {
   goes_with_owner_ = true;
   reserves_ = Reserves::kNothing;
   cut(0);
-  grow(bytes);
+  grow(bytes, Of::kNewStore);
   count_allocated();
 }
 
@@ -389,7 +394,7 @@ void require_space(std::span<const Drive> drives, std::span<const int64_t> bytes
       needed += bytes[j];
       free += spaces[j].own;
     }
-    if (free < needed) refuse_space(drives[i].path(), needed, free);
+    if (free < needed) refuse_space(drives[i].path(), needed, free, or_a_larger_drive());
   }
 }
 
@@ -419,7 +424,7 @@ std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_
   size_t grown = 0;
   try {
     for (; grown < drives.size(); ++grown) {
-      if (bytes[grown] > before[grown]) drives[grown].grow(bytes[grown]);
+      if (bytes[grown] > before[grown]) drives[grown].grow(bytes[grown], Drive::Of::kStoreThere);
     }
   } catch (const IoError&) {
     for (size_t i = 0; i < grown; ++i) drives[i].cut(before[i]);

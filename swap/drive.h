@@ -61,11 +61,12 @@ class Drive {
   void find_alignment();
   void allocate(int64_t bytes);
   void cut(int64_t bytes);
-  void grow(int64_t to);
+  enum class Of : uint8_t { kNewStore, kStoreThere };
+  void grow(int64_t to, Of of);
   void reserve(int64_t bytes);  // so many, and changes nothing that is in the file
   void give_back() const noexcept;
   void take_away() const noexcept;
-  [[noreturn]] void refuse_allocation(int64_t bytes, int error_number) const;
+  [[noreturn]] void refuse_allocation(int64_t bytes, int error_number, Of of) const;
   void count_allocated();
 
   std::filesystem::path path_;           // as it was given: for messages

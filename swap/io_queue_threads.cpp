@@ -50,8 +50,7 @@ class ThreadsQueue final : public IoQueue {
       }
     } catch (const std::system_error& error) {
       if (threads_.size() < lines_.size()) refuse(error);  // a line without a thread would wait for ever
-      say(options.log, LogLevel::kWarning,
-          fmt::format("I/O by {} threads: no more can be started ({})", threads_.size(), error.code().message()));
+      no_more_ = error.code();
     } catch (...) {  // no memory for one
       stop();
       throw;
@@ -67,6 +66,13 @@ class ThreadsQueue final : public IoQueue {
       interrupted_ = true;
     }
     owner_wakes_.notify_one();
+  }
+
+  // Not from the constructor: what a log throws there would find the threads still running.
+  void warn_of_few_threads(const Log& log) const {
+    if (!no_more_) return;
+    say(log, LogLevel::kWarning,
+        fmt::format("I/O by {} threads: no more can be started ({})", threads_.size(), no_more_.message()));
   }
 
   std::string describe() const override {
@@ -92,8 +98,7 @@ class ThreadsQueue final : public IoQueue {
 
   [[noreturn]] void refuse(const std::system_error& why) {
     stop();
-    refuse_thread("a thread for I/O", why,
-                  "io_uring needs none, where it can be had (sluice.io_backend, IoBackend::kUring)");
+    refuse_thread("a thread for I/O", why, "io_uring needs none, where it can be had (sluice.io_backend: uring)");
   }
 
   // With mutex_ held.
@@ -149,13 +154,16 @@ class ThreadsQueue final : public IoQueue {
   std::vector<Line> lines_;
   bool interrupted_ = false, stop_ = false;
   std::vector<std::thread> threads_;
+  std::error_code no_more_;  // why there are fewer than wanted
 };
 
 }  // namespace
 
 std::unique_ptr<IoQueue> make_io_queue_threads(const IoQueueOptions& options) {
   SLUICE_CHECK(options.depth > 0 && options.depth <= kMaxQueueDepth, "queue depth must be 1 to 4096");
-  return std::make_unique<ThreadsQueue>(options);
+  auto queue = std::make_unique<ThreadsQueue>(options);
+  queue->warn_of_few_threads(options.log);
+  return queue;
 }
 
 }  // namespace sluice

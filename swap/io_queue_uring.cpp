@@ -22,7 +22,7 @@ namespace sluice {
 namespace {
 
 [[noreturn]] void refuse(std::string action, int error_number) {
-  std::string advice = "take threads, or let it be chosen (sluice.io_backend, IoBackend::kAuto)";
+  std::string advice = "take threads, or let it be chosen (sluice.io_backend: threads or auto)";
   if (error_number == EPERM || error_number == ENOSYS) {
     advice = "this kernel or container forbids io_uring: " + advice;
   } else if (error_number == ENOMEM) {

@@ -60,6 +60,8 @@ struct RecordStore::Impl {
     Superblock superblock;
     BlockState state = BlockState::kDamaged;
     std::optional<IoError> unread;  // the drive does not give it: as a damaged one
+    bool is_emptied = false;        // zeros where there was one: damaged
+    bool tells_table = true;        // where it is damaged: the table before it tells whose it was
   };
   using Superblocks = std::array<FoundSuperblock, 2>;
   enum class Content : uint8_t { kNone, kSome };
@@ -68,7 +70,8 @@ struct RecordStore::Impl {
   bool read_table(int area, const Superblock& superblock);
   void adopt_table(int area, const Superblock& superblock);
   void load_generation(int area, const Superblock& superblock);
-  void look_for_lost_step(int area, const FoundSuperblock& found);
+  void look_for_lost_step(int area, FoundSuperblock& found);
+  void warn_of_damaged(int area, const FoundSuperblock& found) const;
   bool steps_were_committed(const Superblocks& found);
   [[noreturn]] void refuse_damaged_steps() const;
   [[noreturn]] void refuse_unread() const;

@@ -82,9 +82,8 @@ bool RecordStore::Impl::find_writable() {
 
 // Of a store that is opened to be read.
 void RecordStore::Impl::refuse_records() {
-  reads = std::make_exception_ptr(IoError({.action = "write",
-                                           .path = drives[0].path().string(),
-                                           .reason = "the store was opened to be read (StoreOptions::access)"}));
+  reads = std::make_exception_ptr(
+      IoError({.action = "write", .path = drives[0].path().string(), .reason = "the store was opened to be read"}));
 }
 
 void RecordStore::Impl::check_length() const {
@@ -249,6 +248,21 @@ std::optional<uint32_t> RecordStore::last_opener(const std::filesystem::path& fo
   } catch (const IoError&) {
     return std::nullopt;
   }
+}
+
+std::optional<DrivePlace> place_in_store(const std::filesystem::path& folder, int rank) {
+  std::optional<IdentityHeader> header = read_header(folder, rank);
+  return header ? std::optional(std::move(header->place)) : std::nullopt;
+}
+
+std::optional<TrimMark> trim_mark(const std::filesystem::path& folder, int rank) {
+  const std::optional<BlockPair> pair = read_pair(store_path(folder, rank), kOpeningOffset);
+  if (!pair) return std::nullopt;
+  for (const std::span<const std::byte> block : pair->read) {
+    if (block.empty()) continue;
+    if (const std::optional<TrimMark> mark = read_trim_mark(block)) return mark;
+  }
+  return std::nullopt;
 }
 
 std::optional<std::vector<uint32_t>> stored_weights(std::span<const std::filesystem::path> folders, int rank) {

@@ -29,17 +29,27 @@ RecordStore::Impl::Superblocks RecordStore::Impl::read_superblocks() {
   for (size_t i : {0, 1}) {
     FoundSuperblock& each = found[i];
     const FoundSuperblock& other = found[1 - i];
-    const bool other_is_valid = other.state == BlockState::kValid;
-    const std::string path = drives[0].path().string();
-    const bool is_emptied = each.state == BlockState::kBlank && other_is_valid && other.superblock.generation > 1;
-    if (is_emptied) each.state = BlockState::kDamaged;  // it may have been the last commit's
-    if (each.state != BlockState::kDamaged || each.unread) continue;
-    say(options.log, LogLevel::kWarning,
-        fmt::format("superblock {} of {} {}: {}", i, path, is_emptied ? "has been emptied" : "is damaged",
-                    other_is_valid ? fmt::format("the other one, of step {}, is used", other.superblock.step)
-                                   : "there is no other"));
+    each.is_emptied =
+        each.state == BlockState::kBlank && other.state == BlockState::kValid && other.superblock.generation > 1;
+    if (each.is_emptied) each.state = BlockState::kDamaged;  // it may have been the last commit's
   }
   return found;
+}
+
+// Once it is known what is lost with it.
+void RecordStore::Impl::warn_of_damaged(int area, const FoundSuperblock& found) const {
+  std::string end = "there is no other that is whole";
+  if (has_generation) {
+    end = fmt::format("the other one, of step {}, is used", committed.step);
+    if (lost_step) {
+      end += fmt::format("; step {}, which may have been committed after it, is lost", *lost_step);
+    } else if (!found.tells_table) {
+      end += "; whether a later step was committed cannot be told";
+    }
+  }
+  say(options.log, LogLevel::kWarning,
+      fmt::format("superblock {} of {} {}: {}", area, drives[0].path().string(),
+                  found.is_emptied ? "has been emptied" : "is damaged", end));
 }
 
 // Reads an area into the table buffer. False: it is not the table that the superblock wrote.
@@ -96,7 +106,7 @@ void RecordStore::Impl::burn_generation() {
   const uint64_t burnt[2] = {openings[0].generation, openings[1].generation};
   generation = std::max({generation, burnt[0], burnt[1]}) + (all_read ? 1 : kUnread);
   write_opening(block.span(), {.generation = generation, .opener = options.opener});
-  run_block(IoOp::kWrite, kOpeningOffset[burnt[0] > burnt[1] ? 1 : 0]);
+  run_block(IoOp::kWrite, kOpeningOffset[older_opening(burnt[0], burnt[1])]);
   run_now({.op = IoOp::kSync}, everywhere().first(1));
 }
 
@@ -104,10 +114,10 @@ void RecordStore::Impl::burn_generation() {
 // no rank writes records of step k+1 before k is durable on all of them, so the slots of k-1 are whole wherever k is
 // missing on some rank. Elsewhere they may have been written to; open_step() looks.
 RecordStore::Impl::Content RecordStore::Impl::load() {
-  const Superblocks found = read_superblocks();
+  Superblocks found = read_superblocks();
   all_superblocks_read =
       std::ranges::none_of(found, [](const FoundSuperblock& each) { return each.unread.has_value(); });
-  const auto at = [&](int area) -> const FoundSuperblock& { return found[static_cast<size_t>(area)]; };
+  const auto at = [&](int area) -> FoundSuperblock& { return found[static_cast<size_t>(area)]; };
   std::vector<int> areas;  // newest first
   for (int area : {0, 1}) {
     if (at(area).state == BlockState::kValid) areas.push_back(area);
@@ -119,6 +129,9 @@ RecordStore::Impl::Content RecordStore::Impl::load() {
   }
   // Where two commits are of one step, between steps, nothing of it is lost with either.
   if (has_generation && lost_step && *lost_step <= committed.step) lost_step.reset();
+  for (int area : {0, 1}) {
+    if (at(area).state == BlockState::kDamaged && !at(area).unread) warn_of_damaged(area, at(area));
+  }
   if (unread && (!has_generation || options.unread == StoreOptions::Unread::kRefused)) refuse_unread();
   if (!has_generation && steps_were_committed(found)) refuse_damaged_steps();
   for (const FoundSuperblock& each : found) {
@@ -156,11 +169,12 @@ void RecordStore::Impl::load_generation(int area, const Superblock& superblock) 
 }
 
 // Where a superblock tells nothing, the table that was begun before it does: a later one is of a step that is lost.
-void RecordStore::Impl::look_for_lost_step(int area, const FoundSuperblock& found) {
+void RecordStore::Impl::look_for_lost_step(int area, FoundSuperblock& found) {
   bool may_be_later = !has_generation;
   try {
     run_block(IoOp::kRead, layout.table_offset(area));
     const std::optional<BegunTable> begun = begun_table(block.span());
+    found.tells_table = begun.has_value();
     if (has_generation && begun && begun->generation > generation) {
       lost_step = begun->step;
       may_be_later = true;
@@ -169,6 +183,7 @@ void RecordStore::Impl::look_for_lost_step(int area, const FoundSuperblock& foun
   } catch (const IoError& error) {
     say(options.log, LogLevel::kWarning, error.what());
     unread = error;  // nothing tells whose it is
+    found.tells_table = false;
   }
   if (found.unread && may_be_later) unread = found.unread;
 }

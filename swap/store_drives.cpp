@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <numeric>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -247,10 +247,12 @@ Drive open_first(const StoreOptions& options, const std::vector<std::filesystem:
   if (is_there(paths[0])) return Drive::open(paths[0], access);
   const auto other = std::ranges::find_if(paths, is_there);
   if (other == paths.end()) {
-    throw IoError({.action = "open",
-                   .path = paths[0].string(),
-                   .error_number = ENOENT,
-                   .advice = "no store is there, or not any more: RecordStore::create() makes one"});
+    throw IoError(
+        {.action = "open",
+         .path = paths[0].string(),
+         .error_number = ENOENT,
+         .advice = fmt::format("no store is there, or not any more: bring it back (is its drive mounted?), or {}",
+                               kStartOver)});
   }
   check_without_first(options, *other, static_cast<int>(other - paths.begin()));
   throw ConfigError(
@@ -300,23 +302,62 @@ uint64_t draw_store_number() {
   return uint64_t{source()} << 32 | source();
 }
 
+namespace {
+
+struct MeasuredFileSystem {
+  double gb_per_s = 0, folders = 0;
+};
+
+// The slowest one and those that are no more than 5 % faster get their mean; then the slowest of the others, and so on.
+void take_as_equal(std::map<size_t, MeasuredFileSystem>& file_systems) {
+  constexpr double kNoise = 1.05;
+  std::vector<MeasuredFileSystem*> by_speed;
+  for (auto& [number, file_system] : file_systems) by_speed.push_back(&file_system);
+  std::ranges::sort(by_speed, {}, [](const MeasuredFileSystem* each) { return each->gb_per_s; });
+  for (size_t first = 0, end = 0; first < by_speed.size(); first = end) {
+    double sum = 0;
+    const double most = kNoise * by_speed[first]->gb_per_s;
+    for (; end < by_speed.size() && by_speed[end]->gb_per_s <= most; ++end) sum += by_speed[end]->gb_per_s;
+    for (size_t i = first; i < end; ++i) by_speed[i]->gb_per_s = sum / static_cast<double>(end - first);
+  }
+}
+
+}  // namespace
+
+std::vector<uint32_t> weights_of(std::span<const MeasuredFolder> folders) {
+  std::map<size_t, MeasuredFileSystem> file_systems;
+  for (const MeasuredFolder& folder : folders) {
+    SLUICE_CHECK(folder.gb_per_s >= 0, "a speed is a number");
+    MeasuredFileSystem& on = file_systems[folder.file_system];
+    on.gb_per_s = (on.gb_per_s * on.folders + folder.gb_per_s) / (on.folders + 1);
+    on.folders += 1;
+  }
+  take_as_equal(file_systems);
+  double sum = 0;
+  for (const auto& [number, file_system] : file_systems) sum += file_system.gb_per_s;
+  std::vector<uint32_t> weights;
+  for (const MeasuredFolder& folder : folders) {
+    const MeasuredFileSystem& on = file_systems[folder.file_system];
+    weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * on.gb_per_s / on.folders / sum))));
+  }
+  return weights;
+}
+
 std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock) {
   const std::vector<std::optional<DriveSpeed>> measured = measure_drives(options, clock);
-  std::vector<double> speeds;
+  const std::vector<std::filesystem::path> folders = options.folders();
+  const std::vector<size_t> file_systems = first_on_file_system(folders);
+  std::vector<MeasuredFolder> speeds;
   for (size_t drive = 0; drive < measured.size(); ++drive) {
     if (!measured[drive]) {
       say(options.log, LogLevel::kWarning,
           fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
-                      options.folders()[drive].string()));
+                      folders[drive].string()));
       return std::vector<uint32_t>(measured.size(), 1);
     }
-    speeds.push_back(measured[drive]->both_gb_per_s());
+    speeds.push_back({.gb_per_s = measured[drive]->both_gb_per_s(), .file_system = file_systems[drive]});
   }
-  const double sum = std::reduce(speeds.begin(), speeds.end());
-  std::vector<uint32_t> weights;
-  for (const double speed : speeds)
-    weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
-  return weights;
+  return weights_of(speeds);
 }
 
 void refuse_other_stores(const StoreOptions& options, int rank) {

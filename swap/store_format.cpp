@@ -21,6 +21,7 @@ constexpr uint64_t kSuperblockMagic = 0x31306273'65636c73;  // "slcesb01"
 constexpr uint64_t kGivenUpMagic = 0x31307567'65636c73;     // "slcegu01"
 constexpr uint64_t kTableMagic = 0x31306274'65636c73;       // "slcetb01"
 constexpr uint64_t kOpeningMagic = 0x31306f70'65636c73;     // "slcepo01"
+constexpr uint64_t kTrimMagic = 0x31307274'65636c73;        // "slcetr01"
 constexpr size_t kSectorBytes = 512;                        // what a drive writes whole or not at all
 constexpr std::align_val_t kBufferAlignment{4096};
 
@@ -99,6 +100,11 @@ bool is_sealed(std::span<const std::byte> block) {
   const std::span<const std::byte> between = block.first(kDrivesOffset).subspan(kIdentityEnd);
   return header.magic == kIdentityMagic && header.crc == crc_of(header) && drives.crc == crc_of(drives) &&
          is_blank(between);
+}
+
+// Adam's state is AdamW's: the store does not tell which of the two the run's configuration names.
+std::string_view optimizers_with_state_of(Optimizer optimizer) {
+  return optimizer == Optimizer::kAdam ? "Adam or AdamW" : name_of(optimizer);
 }
 
 // The first line of the model's text in which two texts differ, as far as the header keeps it.
@@ -295,6 +301,17 @@ void write_opening(std::span<std::byte> block, OpeningBlock opening) {
   put(block, opening);
 }
 
+// A sector of its own: cut off, it leaves the opening whole.
+void write_trim_mark(std::span<std::byte> block, TrimMark mark) {
+  mark.magic = kTrimMagic;
+  put(block.subspan(kSectorBytes, kSectorBytes), mark);
+}
+
+std::optional<TrimMark> read_trim_mark(std::span<const std::byte> block) {
+  const auto mark = get<TrimMark>(block.subspan(kSectorBytes));
+  return mark.magic == kTrimMagic && mark.crc == crc_of(mark) ? std::optional(mark) : std::nullopt;
+}
+
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into) {
   into = get<Superblock>(block);
   const bool is_own = into.crc == crc_of(into) && into.fingerprint == fingerprint;
@@ -418,7 +435,7 @@ std::vector<std::string> differences(const IdentityHeader& store, const StoreIde
   };
   if (store.model_hash != stream_of(run.model)) found.push_back(model_difference(store, run));
   compare("precision", name_of(store.identity.precision), name_of(run.precision));
-  compare("optimizer", name_of(store.identity.optimizer), name_of(run.optimizer));
+  compare("optimizer", optimizers_with_state_of(store.identity.optimizer), optimizers_with_state_of(run.optimizer));
   compare("state_dtype", name_of(store.identity.moments), name_of(run.moments));
   compare("chunk_elements", store.identity.chunk_elements, run.chunk_elements);
   compare("chunk count", store.identity.chunk_count, run.chunk_count);

@@ -3,7 +3,8 @@
 //   identity header            1 block of 4096: magic, version, what identifies the run, the start of the model's text;
 //                              from byte 3584 on the store's number and its drives: their weights and folders
 //   superblock 0, 1            1 block each; superblock i describes table area i
-//   opening 0, 1               1 block each: generation numbers burnt by opening, and by whom
+//   opening 0, 1               1 block each: generation numbers burnt by opening, and by whom; from byte 512 on of the
+//                              one that the next opening replaces, once a trim of several drives has begun, its mark
 //   identity header, again     1 block, the same bytes: opening takes the copy that is whole and mends the other
 //   table area 0, 1            each round_up(sizeof TableHeader + 24 x records + 1 MiB of the caller's, 4096)
 //   per chunk                  weights slot 0, weights slot 1, state slot 0, state slot 1: this drive's part of each
@@ -156,11 +157,26 @@ struct OpeningBlock {
 // Fills a whole block; sets magic and crc.
 void write_opening(std::span<std::byte> block, OpeningBlock opening);
 
+// What a trim leaves before it removes a drive's file: the drives from this one on are gone, or are going.
+struct TrimMark {
+  uint64_t magic = 0, store = 0;  // DrivePlace::store
+  int32_t from_drive = 0;
+  uint32_t crc = 0;  // of all before
+};
+// Into a block of an opening, whose own bytes stay as they are: an opening of a store that is whole takes it away.
+// Sets magic and crc.
+void write_trim_mark(std::span<std::byte> block, TrimMark mark);
+std::optional<TrimMark> read_trim_mark(std::span<const std::byte> block);  // nullopt: there is none
+
 bool is_blank(std::span<const std::byte> block);                         // zeros
 enum class BlockState : uint8_t { kValid, kBlank, kGivenUp, kDamaged };  // kBlank: zeros, never written
 BlockState read_superblock(std::span<const std::byte> block, uint64_t fingerprint, Superblock& into);
 // All zero where it is not valid.
 BlockState read_opening(std::span<const std::byte> block, OpeningBlock& into);
+// Of the two, by their generations: that which the next opening replaces.
+constexpr int older_opening(uint64_t generation_0, uint64_t generation_1) {
+  return generation_0 > generation_1 ? 1 : 0;
+}
 
 // The identity of a store with this geometry.
 StoreIdentity identity_with(const Geometry& geometry, StoreIdentity identity);

@@ -6,22 +6,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "core/errors.h"
+#include "core/folders.h"
 #include "core/retried.h"
 #include "swap/drive.h"
 #include "swap/record_store.h"
+#include "swap/store_drives.h"
+#include "swap/store_format.h"
 
 namespace sluice {
 namespace {
 
 struct Found {
   std::filesystem::path folder;
-  Drive drive;          // locked
-  uint64_t number = 0;  // of the store it is a part of
+  Drive drive;  // locked
+  DrivePlace place{};
 };
 
 std::vector<Found> find_and_lock(std::span<const std::filesystem::path> folders, int rank) {
@@ -32,9 +40,9 @@ std::vector<Found> find_and_lock(std::span<const std::filesystem::path> folders,
     looked_at.push_back(path.string());
     if (find_store(folder, rank) == StoreExists::kNo) continue;
     found.push_back({.folder = folder, .drive = Drive::open(path)});
-    const std::optional<uint64_t> number = RecordStore::store_number(folder, rank);
-    if (!number) throw ConfigError(fmt::format("{} is not a store of sluice: nothing is removed", path.string()));
-    found.back().number = *number;
+    std::optional<DrivePlace> place = place_in_store(folder, rank);
+    if (!place) throw ConfigError(fmt::format("{} is not a store of sluice: nothing is removed", path.string()));
+    found.back().place = std::move(*place);
   }
   if (found.empty()) throw ConfigError(fmt::format("{}: no store is there", fmt::join(looked_at, ", ")));
   return found;
@@ -44,7 +52,8 @@ std::vector<Found> find_and_lock(std::span<const std::filesystem::path> folders,
 void check_one_store(std::span<const Found> found, std::optional<uint64_t> number) {
   std::vector<std::string> own, others;
   for (const Found& each : found) {
-    (each.number == number.value_or(found.front().number) ? own : others).push_back(each.drive.path().string());
+    (each.place.store == number.value_or(found.front().place.store) ? own : others)
+        .push_back(each.drive.path().string());
   }
   if (others.empty()) return;
   if (!number) {
@@ -72,6 +81,7 @@ void remove_file(const std::filesystem::path& path) {
   if (!error) std::filesystem::remove(file, error);
   if (!error && is_link) std::filesystem::remove(path, error);
   if (error) throw IoError({.action = "removal", .path = path.string(), .error_number = error.value()});
+  sync_parents(std::array{file, path});
 }
 
 int64_t give_back(const Drive& drive) {
@@ -88,7 +98,63 @@ int64_t give_back(const Drive& drive) {
   return status.st_blocks * kStatBlockBytes;
 }
 
+// Durable when this returns. A drive that does not take it is trimmed all the same: what is left of the store after a
+// cut is then to be removed by hand.
+void mark_trim(const Drive& first, TrimMark mark) {
+  std::array<AlignedBuffer, 2> blocks{AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
+  std::array<OpeningBlock, 2> openings;
+  std::array<BlockState, 2> states{};
+  const auto moves = [](auto move, const AlignedBuffer& block, int64_t offset, const Drive& drive) {
+    return retried([&] { return move(drive.file(), block.data(), kStoreBlockBytes, offset); }) == kStoreBlockBytes;
+  };
+  for (size_t i : {0, 1}) {
+    if (!moves(pread, blocks[i], kOpeningOffset[i], first)) return;
+    states[i] = read_opening(blocks[i].span(), openings[i]);
+  }
+  const auto older = static_cast<size_t>(older_opening(openings[0].generation, openings[1].generation));
+  const std::span<std::byte> block = blocks[older].span();
+  if (states[older] == BlockState::kBlank) write_opening(block, {});  // else it would be one that is damaged
+  if (const auto before = read_trim_mark(block); before && before->store == mark.store) {
+    mark.from_drive = std::min(mark.from_drive, before->from_drive);
+  }
+  write_trim_mark(block, mark);
+  if (moves(pwrite, blocks[older], kOpeningOffset[older], first)) retried([&] { return fdatasync(first.file()); });
+}
+
+// That of the store that is meant, by one of its headers.
+std::optional<DrivePlace> find_place(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
+                                     int rank) {
+  for (const std::filesystem::path& folder : folders) {
+    if (find_store(folder, rank) == StoreExists::kNo) continue;
+    std::optional<DrivePlace> place = place_in_store(folder, rank);
+    if (place && place->store == number.value_or(place->store)) return place;
+  }
+  return std::nullopt;
+}
+
+// The header has room for the first ones.
+std::filesystem::path name_at_creation(const DrivePlace& place, size_t drive) {
+  return drive < place.folders.size() ? place.folders[drive] : "(a folder whose name is not kept)";
+}
+
 }  // namespace
+
+StoreParts find_parts(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number, int rank) {
+  SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
+  const std::optional<DrivePlace> place = find_place(folders, number, rank);
+  const std::optional<TrimMark> mark = place ? trim_mark(folders.front(), rank) : std::nullopt;
+  const bool was_begun = mark && mark->store == place->store;
+  const size_t drives = place ? place->weights.size() : folders.size();
+  StoreParts parts;
+  for (size_t drive = 0; drive < drives; ++drive) {
+    const bool is_given = drive < folders.size();
+    if (is_given && find_store(folders[drive], rank) == StoreExists::kYes) continue;
+    const std::filesystem::path folder = is_given ? folders[drive] : name_at_creation(*place, drive);
+    const bool is_trimmed = was_begun && static_cast<int64_t>(drive) >= mark->from_drive;
+    (is_trimmed ? parts.trimmed : parts.missing).push_back(store_path(folder, rank));
+  }
+  return parts;
+}
 
 std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
                                       int rank) {
@@ -96,8 +162,17 @@ std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> fol
   const std::vector<Found> found = find_and_lock(folders, rank);
   check_one_store(found, number);
   // The first drive's, which tells most of a store, goes last.
+  std::vector<size_t> order(found.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, std::ranges::greater(), [&](size_t i) { return found[i].place.drive; });
+  const Found& last = found[order.back()];
   std::vector<TrimmedStore> trimmed(found.size());
-  for (size_t i = found.size(); i-- > 0;) trimmed[i] = {found[i].folder, give_back(found[i].drive)};
+  for (const size_t i : order) {
+    const DrivePlace& place = found[i].place;
+    if (place.drive > 0 && last.place.drive == 0)
+      mark_trim(last.drive, {.store = place.store, .from_drive = place.drive});
+    trimmed[i] = {found[i].folder, give_back(found[i].drive)};
+  }
   return trimmed;
 }
 

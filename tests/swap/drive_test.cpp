@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,9 +15,11 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/errors.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
 
@@ -193,6 +196,20 @@ TEST_F(DriveFile, is_neither_unlocked_nor_taken_away_by_a_forked_child) {
   ASSERT_TRUE(has_ended_well(child));
   EXPECT_TRUE(fs::exists(path("a")));
   EXPECT_THROW(Drive::open(path("a")), ConfigError);
+}
+
+TEST_F(DriveFile, that_the_machine_does_not_open_says_where_to_look) {
+  create({path("a")});
+  using Case = std::pair<int, const char*>;
+  for (const auto& [error_number, words] :
+       {Case{EIO, "dmesg"}, Case{EMFILE, "ulimit -n"}, Case{ENFILE, "fs.file-max"}, Case{ENOMEM, "out of memory"}}) {
+    std::thread([&] {
+      forbid({.number = SYS_openat, .error_number = static_cast<uint32_t>(error_number)});
+      const auto [details, message] = failure_of([&] { Drive::open(path("a")); });
+      EXPECT_EQ(details.error_number, error_number);
+      EXPECT_THAT(message, testing::AllOf(HasSubstr(path("a").string()), HasSubstr(words)));
+    }).join();
+  }
 }
 
 TEST_F(DriveFile, is_a_regular_one) {

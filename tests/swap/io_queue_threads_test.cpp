@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <functional>
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "core/arena.h"
@@ -78,6 +80,14 @@ TEST_F(FewThreads, are_refused_where_a_file_has_none_saying_what_to_raise) {
     EXPECT_EQ(details.error_number, EAGAIN);
     EXPECT_THAT(message, testing::AllOf(HasSubstr("start of a thread for I/O failed"), HasSubstr("ulimit -u"),
                                         HasSubstr("sluice.io_backend")));
+  });
+}
+
+TEST_F(FewThreads, of_which_a_log_that_throws_is_told_end_with_the_queue) {
+  run_with_threads(3, [] {
+    const Log full = [](LogLevel, const std::string&) { throw std::runtime_error("the log is full"); };
+    EXPECT_THAT([&] { make_io_queue_threads({.depth = 16, .files = 2, .log = full}); },
+                testing::ThrowsMessage<std::runtime_error>("the log is full"));
   });
 }
 

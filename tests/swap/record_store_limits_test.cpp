@@ -15,6 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class StoreAtItsLimits : public testing::Test {
  protected:
@@ -73,7 +74,7 @@ TEST_F(StoreAtItsLimits, a_creation_beyond_the_limit_of_files_leaves_the_store_t
     const FileSizeLimit limit(8192);
     message = failure_of([&] { create(); }).message;
   }
-  EXPECT_THAT(message, HasSubstr("ulimit -f"));
+  EXPECT_THAT(message, AllOf(HasSubstr("ulimit -f"), HasSubstr("give a folder on a drive")));
   EXPECT_EQ(blocks_of_file(), blocks);
   expect_step(*open(), run_, 4);
 }
@@ -87,7 +88,7 @@ TEST_F(StoreAtItsLimits, a_store_that_would_grow_beyond_the_limit_of_files_is_re
     const FileSizeLimit limit(static_cast<int64_t>(before));
     const auto [details, message] = failure_of([&] { RecordStore::open(run_.geometry, run_.identity, more); });
     EXPECT_EQ(details.error_number, EFBIG);
-    EXPECT_THAT(message, HasSubstr("ulimit -f"));
+    EXPECT_THAT(message, AllOf(HasSubstr("ulimit -f"), Not(HasSubstr("give a folder"))));
     EXPECT_EQ(fs::file_size(store_path(folder_.path(), 0)), before);
     write_step(*open(), run_, 5);
   }
@@ -101,7 +102,7 @@ TEST_F(StoreAtItsLimits, a_store_longer_than_the_limit_of_files_is_refused_untou
     const FileSizeLimit limit(static_cast<int64_t>(fs::file_size(store_path(folder_.path(), 0))) - 4096);
     const auto [details, message] = failure_of([&] { open(); });
     EXPECT_EQ(details.error_number, EFBIG);
-    EXPECT_THAT(message, AllOf(HasSubstr("open for writing"), HasSubstr("ulimit -f")));
+    EXPECT_THAT(message, AllOf(HasSubstr("open for writing"), HasSubstr("ulimit -f"), Not(HasSubstr("give a folder"))));
     EXPECT_EQ(faults_->writes, writes);
     StoreOptions reading = options();
     reading.access = StoreOptions::Access::kRead;
@@ -239,7 +240,9 @@ TEST_F(StoreAtItsLimits, a_store_that_cannot_grow_is_as_long_as_it_was_on_a_file
   const auto before = fs::file_size(drive.path() / "sluice-0.swap");
   StoreOptions more = with;
   more.scratch_bytes = {64 * kMiB};
-  EXPECT_EQ(failure_of([&] { RecordStore::open(run_.geometry, run_.identity, more); }).details.error_number, ENOSPC);
+  const auto [details, message] = failure_of([&] { RecordStore::open(run_.geometry, run_.identity, more); });
+  EXPECT_EQ(details.error_number, ENOSPC);
+  EXPECT_THAT(message, AllOf(HasSubstr("make room"), Not(HasSubstr("give a folder"))));
   EXPECT_EQ(fs::file_size(drive.path() / "sluice-0.swap"), before);
   expect_step(*RecordStore::open(run_.geometry, run_.identity, with), run_, 1);
 }

@@ -28,6 +28,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class StoreOpening : public StoreOnADrive {};
 
@@ -40,6 +41,11 @@ TEST_F(StoreOpening, names_every_difference_to_the_run_that_opens_it) {
   EXPECT_THAT(message, AllOf(HasSubstr(file().string()), HasSubstr("\"first: a 30x100, b 77\""),
                              HasSubstr("\"first: a 30x100, b 78\""),
                              HasSubstr("world size: the store has 1, this run 2"), HasSubstr("--overwrite")));
+  EXPECT_THAT(message, Not(HasSubstr("::")));  // the command's users see it
+  other = run_.identity;
+  other.optimizer = Optimizer::kSgd;
+  EXPECT_THAT(message_of<ConfigError>([&] { RecordStore::open(run_.geometry, other, options()); }),
+              HasSubstr("optimizer: the store has Adam or AdamW, this run SGD"));
   const TestRun fp32(Precision::kFp32);
   EXPECT_THAT(message_of<ConfigError>([&] { RecordStore::open(fp32.geometry, fp32.identity, options()); }),
               HasSubstr("precision: the store has bf16, this run fp32"));
@@ -86,7 +92,8 @@ TEST_F(StoreOpening, a_difference_beyond_the_text_that_the_header_keeps_is_found
 
 TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
   EXPECT_EQ(find_store(folder_.path()), StoreExists::kNo);
-  EXPECT_THAT(message_of<IoError>([&] { open(); }), AllOf(HasSubstr(file().string()), HasSubstr("no store is there")));
+  EXPECT_THAT(message_of<IoError>([&] { open(); }), AllOf(HasSubstr(file().string()), HasSubstr("no store is there"),
+                                                          HasSubstr("--overwrite"), Not(HasSubstr("::"))));
   make_steps(0);
   EXPECT_EQ(find_store(folder_.path()), StoreExists::kYes);
   EXPECT_EQ(find_store(folder_.path(), 1), StoreExists::kNo);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -94,6 +95,26 @@ TEST_F(StoreSteps, are_known_to_be_lost_where_the_later_superblock_or_table_is_d
     }
     EXPECT_EQ(lost, 1);
   }
+}
+
+TEST_F(StoreSteps, that_may_be_lost_with_a_damaged_superblock_are_named_in_its_warning) {
+  const auto warning = [this](const std::function<void()>& damage) {
+    make_steps(3);
+    damage();
+    lines_ = {};
+    open();
+    return lines_.text();
+  };
+  EXPECT_THAT(warning([this] { flip_bit(kSuperblockOffset[newest()] + 24); }),
+              HasSubstr("the other one, of step 2, is used; step 3, which may have been committed after it, is lost"));
+  EXPECT_THAT(warning([this] { flip_bit(kSuperblockOffset[1 - newest()] + 24); }),
+              HasSubstr("is damaged: the other one, of step 3, is used\n"));
+  EXPECT_THAT(warning([this] {
+                const int area = newest();
+                change_bytes(superblock(area).table_offset, std::vector<std::byte>(kStoreBlockBytes));
+                flip_bit(kSuperblockOffset[area] + 24);
+              }),
+              HasSubstr("of step 2, is used; whether a later step was committed cannot be told"));
 }
 
 TEST_F(StoreSteps, of_which_the_last_is_not_given_are_refused_until_it_is_given_up) {

@@ -4,15 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/errors.h"
 #include "swap/record_store.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -174,6 +177,103 @@ TEST_F(TrimDrives, removes_nothing_where_a_folder_cannot_be_looked_into) {
   std::filesystem::remove(folders_[1]);
   EXPECT_EQ(find_store(folders_[1]), StoreExists::kNo);
   EXPECT_EQ(trim_stores(folders_, own).size(), 1u) << "a folder that is not there is passed over";
+}
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class TrimCutShort : public Trim {
+ protected:
+  StoreOptions options() const {
+    return {.folder = folders_[0], .more_folders = {folders_[1], folders_[2]}, .drive_weights = {1, 1, 1}};
+  }
+  void create() {
+    write_step(*RecordStore::create(run_.geometry, run_.identity, options()), run_, 0);
+    number_ = number(folders_[0]);
+  }
+  std::filesystem::path file(size_t drive) const { return folders_[drive] / "sluice-0.swap"; }
+  StoreParts parts() const { return find_parts(folders_, number_); }
+  // Before the system would have taken the first file's name away.
+  void cut_at_first_removal(const std::vector<std::filesystem::path>& folders) const {
+    std::thread([&] {
+#ifdef SYS_unlink
+      forbid({.number = SYS_unlink, .error_number = EIO});
+#endif
+      forbid({.number = SYS_unlinkat, .error_number = EIO});
+      EXPECT_EQ(failure_of([&] { trim_stores(folders, number_); }).details.error_number, EIO);
+    }).join();
+  }
+
+  const std::vector<std::filesystem::path> folders_ = {folder_.path() / "a", folder_.path() / "b",
+                                                       folder_.path() / "c"};
+  std::optional<uint64_t> number_;
+};
+
+TEST_F(TrimCutShort, is_not_what_parts_are_missing_for_that_are_not_there) {
+  EXPECT_THAT(parts().missing, ElementsAre(file(0), file(1), file(2))) << "no store is there";
+  create();
+  EXPECT_THAT(parts().missing, IsEmpty());
+  for (const size_t away : {0, 1, 2}) {
+    std::filesystem::rename(file(away), folder_.path() / "away");
+    for (const auto& known : {number_, std::optional<uint64_t>()}) {
+      EXPECT_THAT(find_parts(folders_, known).missing, ElementsAre(file(away)));
+      EXPECT_THAT(find_parts(folders_, known).trimmed, IsEmpty());
+    }
+    std::filesystem::rename(folder_.path() / "away", file(away));
+  }
+  EXPECT_THAT(find_parts({folders_.data(), 1}, number_).missing, ElementsAre(file(1), file(2)))
+      << "its headers know more drives than are named";
+}
+
+TEST_F(TrimCutShort, is_told_from_a_drive_that_is_not_there_and_is_gone_on_with) {
+  create();
+  cut_at_first_removal(folders_);
+  EXPECT_THAT(parts().trimmed, IsEmpty());
+  std::filesystem::rename(file(1), folder_.path() / "away");
+  std::filesystem::remove(file(2));  // the cut was after its removal
+  EXPECT_THAT(parts().trimmed, ElementsAre(file(2)));
+  EXPECT_THAT(parts().missing, ElementsAre(file(1)));
+  std::filesystem::rename(folder_.path() / "away", file(1));
+  cut_at_first_removal(folders_);
+  std::filesystem::remove(file(1));
+  EXPECT_THAT(parts().trimmed, ElementsAre(file(1), file(2)));
+  EXPECT_THAT(parts().missing, IsEmpty());
+  EXPECT_EQ(trim_stores(folders_, number_).size(), 1u);
+  EXPECT_THAT(parts().trimmed, IsEmpty());
+}
+
+TEST_F(TrimCutShort, has_begun_with_the_last_drive_in_whatever_order_they_are_named) {
+  create();
+  cut_at_first_removal({folders_[2], folders_[0], folders_[1]});
+  std::filesystem::remove(file(2));
+  EXPECT_THAT(parts().trimmed, ElementsAre(file(2)));
+}
+
+TEST_F(TrimCutShort, before_anything_was_removed_leaves_a_store_that_is_as_it_was_once_it_is_opened) {
+  for (const int openings : {0, 1, 2}) {
+    create();
+    StoreOptions opening = options();
+    for (int i = 1; i <= openings; ++i) {
+      opening.opener = static_cast<uint32_t>(i);
+      RecordStore::open(run_.geometry, run_.identity, opening);
+    }
+    cut_at_first_removal(folders_);
+    EXPECT_EQ(RecordStore::last_opener(folders_[0]), static_cast<uint32_t>(openings));
+    opening.opener = 9;
+    expect_step(*RecordStore::open(run_.geometry, run_.identity, opening), run_, 0);
+    EXPECT_EQ(RecordStore::last_opener(folders_[0]), 9u);
+    std::filesystem::remove(file(2));
+    EXPECT_THAT(parts().trimmed, IsEmpty()) << openings;
+    EXPECT_THAT(parts().missing, ElementsAre(file(2)));
+  }
+}
+
+TEST_F(TrimCutShort, cannot_be_told_of_a_drive_that_takes_no_mark_and_the_trim_is_done_all_the_same) {
+  create();
+  std::thread([&] {
+    forbid({.number = SYS_pwrite64, .error_number = EIO});
+    EXPECT_EQ(trim_stores(folders_, number_).size(), 3u);
+  }).join();
 }
 
 TEST_F(Trim, leaves_a_store_in_use_alone) {
