@@ -59,18 +59,31 @@ void check_mixed(const MachineSpeeds& speeds, const fs::path& file) {
                   file.string(), speeds.mixed_gb_per_s, both));
 }
 
+// A likely slip: the command's first argument is one.
+void check_no_configuration(const Json& json, const fs::path& file) {
+  for (const char* key : {"model", "sluice", "train_batch_size"}) {
+    if (!json.contains(key)) continue;
+    throw ConfigError(
+        fmt::format("{}: this is the configuration of a run (it has \"{}\"), not a machine's speeds: give a file of "
+                    "these, whose keys README.md has, or leave --machine out, and this machine is measured",
+                    file.string(), key));
+  }
+}
+
 void check_known(const Json& json, const fs::path& file) {
   std::vector<std::string_view> known = {"measured_for", "update_threads", "drives"};
   for (const MachineField& field : machine_fields()) known.push_back(field.name);
   for (const auto& [key, value] : json.items()) {
     if (std::ranges::find(known, key) != known.end()) continue;
     const std::string_view nearest = nearest_name(key, known);
-    const std::string meant = slip_between(key, nearest) ? fmt::format("; did you mean \"{}\"?", nearest) : "";
+    const std::string meant = slip_between(key, nearest) ? fmt::format("; did you mean \"{}\"?", nearest)
+                                                         : fmt::format(": allowed are {}", fmt::join(known, ", "));
     throw ConfigError(fmt::format("{}: \"{}\" is no speed of a machine{}", file.string(), key, meant));
   }
 }
 
 MachineSpeeds speeds_of(const Json& json, const fs::path& file) {
+  check_no_configuration(json, file);
   check_known(json, file);
   MachineSpeeds speeds;
   std::vector<std::string_view> missing;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <span>
 #include <string>
@@ -112,18 +113,30 @@ std::string loss_words(const StepFiguresOfRun& step) {
   return step.loss ? fmt::format("{:.4f}", *step.loss) : "not finite";
 }
 
+// Beside the least loss of a model that knows how often tokens come, and nothing else.
+std::string validation_tile(const std::optional<ValidationOfRun>& validation) {
+  if (!validation) return "";
+  return tile("validation loss", validation->loss ? fmt::format("{:.4f} nats", *validation->loss) : "not finite",
+              fmt::format("unigram cross-entropy of the same {} tokens {:.4f} nats", validation->tokens,
+                          validation->unigram_nats));
+}
+
+constexpr const char* kMedian = "median of the last start";
+
 std::string tiles(const RunData& run, const Steady& steady) {
   if (run.steps.empty()) return "";
   const StepFiguresOfRun& first = run.steps.front();
   const StepFiguresOfRun& last = run.steps.back();
   const Bound bound = bound_of(steady);
   const auto skipped = std::count_if(run.steps.begin(), run.steps.end(), [](const auto& step) { return step.skipped; });
-  const std::string predicted = steady.predicted_step_ms ? "planned " + ms_words(*steady.predicted_step_ms) : "median";
+  const std::string predicted = steady.predicted_step_ms ? fmt::format("; predicted for steps as they ran: {}",
+                                                                       ms_words(*steady.predicted_step_ms))
+                                                         : "";
   return "<div class=\"tiles\">" +
          tile("steps", std::to_string(last.step), skipped > 0 ? fmt::format("{} skipped", skipped) : "none skipped") +
-         tile("loss", loss_words(last), "first " + loss_words(first)) +
-         tile("a step", ms_words(steady.step_ms), predicted) +
-         tile("throughput", fmt::format("{:.0f} tokens/s", steady.tokens_per_s), "median") +
+         tile("loss", loss_words(last), "first " + loss_words(first)) + validation_tile(run.validation) +
+         tile("a step, measured", ms_words(steady.step_ms), kMedian + predicted) +
+         tile("throughput", fmt::format("{:.0f} tokens/s", steady.tokens_per_s), kMedian) +
          tile(bound.first.binds() ? "bound by" : "busiest", std::string(name_of(bound.first.group)),
               busy_words(bound, steady)) +
          "</div>";
@@ -132,7 +145,7 @@ std::string tiles(const RunData& run, const Steady& steady) {
 std::string bar(double share, const std::string& css, double mark_share = -1) {
   const auto percent = [](double value) { return std::clamp(100 * value, 0.0, 100.0); };
   const std::string mark =
-      mark_share < 0 ? "" : fmt::format("<s style=\"left:{:.1f}%\" title=\"planned\"></s>", percent(mark_share));
+      mark_share < 0 ? "" : fmt::format("<s style=\"left:{:.1f}%\" title=\"predicted\"></s>", percent(mark_share));
   return fmt::format("<div class=\"bar\"><i class=\"{}\" style=\"width:{:.1f}%\"></i>{}</div>", css, percent(share),
                      mark);
 }
@@ -148,7 +161,7 @@ std::string lanes_table(const Steady& steady) {
   std::string html = fmt::format(
       "<table><tr><th>lane</th><th class=\"wide\">busy in a step</th><th>time</th>{}<th>of the step</th>"
       "<th>moved</th><th>GB/s</th></tr>",
-      planned ? "<th>planned</th>" : "");
+      planned ? "<th>predicted</th>" : "");
   for (size_t i = 0; i < steady.lanes.size(); ++i) {
     const LaneFigures& lane = steady.lanes[i];
     const std::string plan_cell =
@@ -189,8 +202,18 @@ std::string unplanned_words(const Steady& steady, const WouldHelp& help) {
 std::string planned_words(const Steady& steady, const std::optional<WouldHelp>& help) {
   const std::optional<double> off = off_prediction(steady);
   if (!off) return help && steady.steps > 0 ? unplanned_words(steady, *help) : "";
-  return fmt::format("<p>The plan predicted {} a step; measured were {} ({:+.0f} %).</p>",
+  return fmt::format("<p>The plan predicted {} a step, for steps as they ran; measured were {} ({:+.0f} %).</p>",
                      ms_words(*steady.predicted_step_ms), ms_words(*steady.measured_as_predicted_ms), 100 * *off);
+}
+
+// Two predictions of one plan stand on the page: they differ where steps ran another way than the usual one.
+std::string other_way_words(const WouldHelp& help, const Steady& steady) {
+  constexpr double kSame = 0.01;
+  if (!steady.predicted_step_ms || std::abs(*steady.predicted_step_ms / help.step_ms - 1) <= kSame) return "";
+  return fmt::format(
+      " {} is predicted for steps as this plan usually runs them, {} as they ran: their updates waited for the "
+      "clip, or they ran twice.",
+      ms_words(help.step_ms), ms_words(*steady.predicted_step_ms));
 }
 
 // A run's prediction, and what each offer makes of it.
@@ -203,8 +226,9 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
                        tokens_per_s, change);
   };
   std::string html =
-      "<table><tr><th>with</th><th class=\"wide\">throughput</th><th>a step</th><th>tokens/s</th><th></th></tr>" +
-      row("what there is", help.step_ms, help.tokens_per_s, "");
+      "<table><tr><th>with</th><th class=\"wide\">throughput</th><th>a step, predicted</th>"
+      "<th>tokens/s, predicted</th><th></th></tr>" +
+      row("what there is, predicted", help.step_ms, help.tokens_per_s, "");
   std::vector<std::string> no_help;
   for (const Help& each : help.offers) {
     if (each.step_ms && !is_help(each, help)) {
@@ -230,7 +254,8 @@ std::string help_table(const WouldHelp& help, const Steady& steady) {
   return html +
          "<p class=\"quiet\">Predicted when training last began, for a step in the middle of a run, each alone and all "
          "else as it was; more drives are taken to be like those there. <code>sluice plan --what-if</code> predicts "
-         "others.</p>";
+         "others." +
+         other_way_words(help, steady) + "</p>";
 }
 
 std::string memory_table(const RunData& run) {

@@ -33,63 +33,107 @@ double number(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
 }
-// Numbers that are not finite are null in JSON: absent, as what earlier builds did not say.
-std::optional<double> maybe_number(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
+
+// Thrown for a line of metrics.jsonl that parses and is none that a run writes.
+class DamagedLine : public Error {
+  using Error::Error;
+};
+
+// Nothing where it is not there, as in lines of earlier builds, or null, as numbers that are not finite are written.
+std::optional<double> maybe_figure(const Json& json, const char* key) {
+  constexpr double kMost = 1e18;  // 64 bits hold it
+  const Json value = json.value(key, Json());
+  if (value.is_null()) return std::nullopt;
+  if (value.is_number() && value >= 0 && value <= kMost) return value.get<double>();
+  throw DamagedLine(key);
+}
+double figure(const Json& json, const char* key) {
+  if (const std::optional<double> value = maybe_figure(json, key)) return *value;
+  throw DamagedLine(key);
+}
+int64_t count(const Json& json, const char* key) { return static_cast<int64_t>(figure(json, key)); }
+int64_t maybe_count(const Json& json, const char* key) {
+  return static_cast<int64_t>(maybe_figure(json, key).value_or(0));
+}
+void check_positive(std::optional<double> value, const char* key) {
+  if (value && *value <= 0) throw DamagedLine(key);
 }
 
-int64_t state_bytes(const Json& lanes, const char* lane) {
-  return static_cast<int64_t>(number(lanes.value(lane, Json::object()), "state_bytes"));
+// Null where it was not finite.
+std::optional<double> loss_of(const Json& line, const char* key) {
+  const Json& value = line.at(key);
+  if (!value.is_null() && !value.is_number()) throw DamagedLine(key);
+  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
 }
 
 StepFiguresOfRun step_of(const Json& line) {
-  const Json lanes = line.value("lanes", Json::object());
-  StepFiguresOfRun step{.step = line.at("step").get<int64_t>(),
-                        .since_start = static_cast<int64_t>(number(line, "since_start")),
-                        .loss = maybe_number(line, "loss"),
-                        .step_ms = number(line, "step_ms"),
-                        .tokens_per_s = number(line, "tokens_per_s"),
+  const Json& lanes = line.at("lanes");
+  StepFiguresOfRun step{.step = count(line, "step"),
+                        .since_start = maybe_count(line, "since_start"),
+                        .loss = loss_of(line, "loss"),
+                        .step_ms = figure(line, "step_ms"),
+                        .tokens_per_s = figure(line, "tokens_per_s"),
                         .skipped = line.value("skipped", false),
                         .undone = line.value("speculated", "") == name_of(Speculated::kWrong),
-                        .predicted_step_ms = maybe_number(line, "predicted_step_ms"),
-                        .drive_ms = maybe_number(line, "drive_ms"),
-                        .state_read_bytes = state_bytes(lanes, "read"),
-                        .state_written_bytes = state_bytes(lanes, "write"),
+                        .predicted_step_ms = maybe_figure(line, "predicted_step_ms"),
+                        .drive_ms = maybe_figure(line, "drive_ms"),
+                        .state_read_bytes = maybe_count(lanes.at("read"), "state_bytes"),
+                        .state_written_bytes = maybe_count(lanes.at("write"), "state_bytes"),
                         .lanes = {}};
+  if (!line.at("step").is_number_integer() || step.step < 1) throw DamagedLine("step");
+  check_positive(step.step_ms, "step_ms");
+  check_positive(step.predicted_step_ms, "predicted_step_ms");
   for (size_t i = 0; i < step.lanes.size(); ++i) {
-    const Json lane = lanes.value(name_of(static_cast<Lane>(i)), Json::object());
-    step.lanes[i] = {.ms = number(lane, "ms"),
-                     .bytes = static_cast<int64_t>(number(lane, "bytes")),
-                     .predicted_ms = maybe_number(lane, "predicted_ms")};
+    const Json& lane = lanes.at(name_of(static_cast<Lane>(i)));
+    step.lanes[i] = {
+        .ms = figure(lane, "ms"), .bytes = count(lane, "bytes"), .predicted_ms = maybe_figure(lane, "predicted_ms")};
   }
   return step;
 }
 
-void read_memory(const Json& line, RunData& run) {
-  const Json memory = line.value("memory", Json::object());
-  run.memory.clear();
-  for (const char* tier : {"device", "host", "nvme"}) {
-    const Json one = memory.value(tier, Json::object());
-    const auto budget = maybe_number(one, "budget_bytes");
-    run.memory.push_back({.name = tier,
-                          .budget_bytes = budget ? std::optional(static_cast<int64_t>(*budget)) : std::nullopt,
-                          .peak_bytes = static_cast<int64_t>(number(one, "peak_bytes"))});
+std::vector<TierMemory> tiers_of(const Json& memory) {
+  std::vector<TierMemory> tiers;
+  for (const char* name : {"device", "host", "nvme"}) {
+    const Json& tier = memory.at(name);
+    const std::optional<double> budget = maybe_figure(tier, "budget_bytes");
+    tiers.push_back({.name = name,
+                     .budget_bytes = budget ? std::optional(static_cast<int64_t>(*budget)) : std::nullopt,
+                     .peak_bytes = count(tier, "peak_bytes")});
   }
-  run.resident_bytes = static_cast<int64_t>(number(memory, "rss_bytes"));
+  return tiers;
+}
+
+// Runs of earlier builds do not say it.
+std::optional<ValidationOfRun> validation_of(const Json& line) {
+  if (!line.contains("validation_loss")) return std::nullopt;
+  return ValidationOfRun{.loss = loss_of(line, "validation_loss"),
+                         .unigram_nats = figure(line, "unigram_nats"),
+                         .tokens = count(line, "validation_tokens")};
+}
+
+// All of it or, where it throws, nothing.
+void read_line(const Json& line, RunData& run) {
+  if (line.contains("final")) {
+    run.validation = validation_of(line);
+    return;
+  }
+  StepFiguresOfRun step = step_of(line);
+  const Json& memory = line.at("memory");
+  std::vector<TierMemory> tiers = tiers_of(memory);
+  run.resident_bytes = maybe_count(memory, "rss_bytes");
+  run.memory = std::move(tiers);
+  run.steps.push_back(std::move(step));
+  run.validation.reset();  // of an end that the run has gone on from
 }
 
 void read_metrics(const std::filesystem::path& path, RunData& run) {
   std::ifstream file = open_metrics(path);
   for (std::string line; std::getline(file, line);) {
     try {
-      const Json json = Json::parse(line);
-      if (json.contains("final")) continue;
-      StepFiguresOfRun step = step_of(json);
-      read_memory(json, run);
-      run.steps.push_back(std::move(step));
+      read_line(Json::parse(line), run);
     } catch (const Json::exception&) {
+      ++run.damaged_lines;
+    } catch (const DamagedLine&) {
       ++run.damaged_lines;
     }
   }

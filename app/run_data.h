@@ -38,11 +38,19 @@ struct TierMemory {
   int64_t peak_bytes = 0;
 };
 
+// Of the run's end, in nats a token.
+struct ValidationOfRun {
+  std::optional<double> loss;  // nothing where it was not finite
+  double unigram_nats = 0;     // cross-entropy of the same tokens
+  int64_t tokens = 0;
+};
+
 struct RunData {
   std::string name, folder;
   std::vector<std::pair<std::string, std::string>> facts;  // of the configuration, for people
   std::vector<StepFiguresOfRun> steps;
-  int64_t damaged_lines = 0;  // of metrics.jsonl: left out
+  int64_t damaged_lines = 0;                  // of metrics.jsonl: left out
+  std::optional<ValidationOfRun> validation;  // nothing where the run has not come to its end, or did not validate
   int64_t commit_interval = 1;
   std::string update;  // sluice.update
   std::vector<TierMemory> memory;

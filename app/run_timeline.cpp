@@ -63,8 +63,11 @@ Timeline read_timeline(const std::filesystem::path& path) {
   if (!text) return {};
   try {
     return timeline_of(Json::parse(*text));
-  } catch (const Json::exception& wrong) {
-    throw ConfigError(fmt::format("{}: is no trace of a step: {}", path.string(), wrong.what()));
+  } catch (const Json::exception&) {
+    throw ConfigError(
+        fmt::format("{}: this is not the trace of a step that a run writes there: remove it, or go on with the run, "
+                    "which writes it anew",
+                    path.string()));
   }
 }
 

@@ -20,6 +20,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kAllowed = "allowed is host_memory, device_memory, drives or tokens_per_step, = and a value";
+
 // "host_memory=64GiB, drives=2": without the blanks.
 std::string trimmed(const std::string& text) {
   const size_t first = text.find_first_not_of(' ');
@@ -33,29 +35,57 @@ int64_t positive(std::string_view text, int64_t most) {
   throw ConfigError(fmt::format("\"{}\": allowed is a whole number from 1 to {}", text, most));
 }
 
-int64_t positive_bytes(std::string_view text) {
+int64_t positive_bytes(std::string_view text, int64_t most) {
   const int64_t bytes = parse_bytes(text);
-  if (bytes > 0 && bytes <= kMostBudgetBytes) return bytes;
-  throw ConfigError(
-      fmt::format("\"{}\": allowed is more than 0 bytes, and no more than {}", text, format_bytes(kMostBudgetBytes)));
+  if (bytes > 0 && bytes <= most) return bytes;
+  throw ConfigError(fmt::format("\"{}\": allowed is more than 0 bytes, and no more than {}", text, format_bytes(most)));
 }
 
-void change(Resources& resources, std::string_view key, std::string_view value, int64_t tokens_of_micro_batch) {
-  if (key == "host_memory") {
-    resources.host_bytes = positive_bytes(value);
-  } else if (key == "device_memory") {
-    resources.device_bytes = positive_bytes(value);
-  } else if (key == "drives") {
-    resources.drives = static_cast<int>(positive(value, kMaxDrives));
-  } else if (key == "tokens_per_step") {
-    const int64_t tokens = positive(value, kMostMicroBatches * tokens_of_micro_batch);
-    if (tokens % tokens_of_micro_batch != 0) {
-      throw ConfigError(
-          fmt::format("\"{}\": allowed is a multiple of a micro-batch's {} tokens", value, tokens_of_micro_batch));
-    }
-    resources.micro_batches = static_cast<int>(tokens / tokens_of_micro_batch);
+struct Change {
+  std::string key;
+  std::optional<std::string> value;  // nothing: without =
+};
+
+struct Room {
+  int64_t present, most;
+};
+// "64GiB" in place of what there is, "+16GiB" beside it. `read` refuses what is not from 1 to `most`.
+template <typename Read>
+int64_t asked(const std::string& value, Room room, const Read& read) {
+  if (!value.starts_with('+')) return read(value, room.most);
+  return read(std::to_string(room.present + read(trimmed(value.substr(1)), room.most)), room.most);
+}
+
+int64_t tokens_asked(const std::string& value, const Resources& present, int64_t of_micro_batch) {
+  const int64_t tokens =
+      asked(value, {present.micro_batches * of_micro_batch, kMostMicroBatches * of_micro_batch}, positive);
+  if (tokens % of_micro_batch == 0) return tokens;
+  throw ConfigError(fmt::format("\"{}\": allowed is a multiple of a micro-batch's {} tokens", value, of_micro_batch));
+}
+
+void check_has_value(const Change& change, const char* example) {
+  if (change.value && !change.value->empty() && *change.value != "+") return;
+  throw ConfigError(fmt::format("{} missing: write for example {}={}",
+                                change.value ? "a value is" : "= and a value are", change.key, example));
+}
+
+void apply(const Change& change, Resources& resources, int64_t tokens_of_micro_batch) {
+  const std::string value = change.value.value_or("");
+  if (change.key == "host_memory") {
+    check_has_value(change, "64GiB");
+    resources.host_bytes = asked(value, {resources.host_bytes, kMostBudgetBytes}, positive_bytes);
+  } else if (change.key == "device_memory") {
+    check_has_value(change, "8GiB");
+    resources.device_bytes = asked(value, {resources.device_bytes, kMostBudgetBytes}, positive_bytes);
+  } else if (change.key == "drives") {
+    check_has_value(change, "2");
+    resources.drives = static_cast<int>(asked(value, {resources.drives, kMaxDrives}, positive));
+  } else if (change.key == "tokens_per_step") {
+    check_has_value(change, std::to_string(2 * resources.micro_batches * tokens_of_micro_batch).c_str());
+    resources.micro_batches =
+        static_cast<int>(tokens_asked(value, resources, tokens_of_micro_batch) / tokens_of_micro_batch);
   } else {
-    throw ConfigError("allowed is host_memory, device_memory, drives or tokens_per_step, = and a value");
+    throw ConfigError(kAllowed);
   }
 }
 
@@ -89,16 +119,18 @@ Resources changed_resources(const Resources& present, std::span<const std::strin
                             int64_t tokens_of_micro_batch) {
   Resources resources = present;
   std::set<std::string> seen;
-  const auto apply = [&](const std::string& word) {
+  const auto apply_word = [&](const std::string& word) {
     const size_t equals = word.find('=');
-    const std::string key = trimmed(word.substr(0, equals));
-    if (!seen.insert(key).second) throw ConfigError("allowed is each key once");
-    change(resources, key, equals == std::string::npos ? "" : trimmed(word.substr(equals + 1)), tokens_of_micro_batch);
+    Change change{.key = trimmed(word.substr(0, equals)), .value = std::nullopt};
+    if (equals != std::string::npos) change.value = trimmed(word.substr(equals + 1));
+    if (!seen.insert(change.key).second) throw ConfigError("allowed is each key once");
+    apply(change, resources, tokens_of_micro_batch);
   };
   for (const std::string& text : changes) {
+    if (trimmed(text).empty()) throw ConfigError(fmt::format("--what-if is empty: {}", kAllowed));
     for (const std::string& word : words_between_commas(text)) {
       try {
-        apply(word);
+        apply_word(word);
       } catch (const ConfigError& error) {
         throw ConfigError(fmt::format("--what-if {}: {}", word.empty() ? text : word, error.what()));
       }
@@ -169,9 +201,10 @@ std::optional<WouldHelp> read_would_help(const std::filesystem::path& file) {
       help.offers.push_back(each);
     }
     return help;
-  } catch (const Json::exception& error) {
+  } catch (const Json::exception&) {
     throw ConfigError(
-        fmt::format("{}: {}; remove it, or go on with the run, which writes it anew", file.string(), error.what()));
+        fmt::format("{}: this is not what a run writes there: remove it, or go on with the run, which writes it anew",
+                    file.string()));
   }
 }
 

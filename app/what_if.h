@@ -12,9 +12,9 @@
 
 namespace sluice {
 
-// `present`, changed by "host_memory=64GiB,device_memory=8GiB", "drives=2", "tokens_per_step=8192". Throws
-// ConfigError for an unknown key, one that is named twice, or a value out of its range; a step has whole micro-batches,
-// as many as a configuration's may have at the most.
+// `present`, changed by "host_memory=64GiB,device_memory=+8GiB", "drives=2", "tokens_per_step=8192"; what has a + comes
+// beside what there is. Throws ConfigError for an unknown key, one that is named twice or has no value, or a value out
+// of its range; a step has whole micro-batches, as many as a configuration's may have at the most.
 Resources changed_resources(const Resources& present, std::span<const std::string> changes,
                             int64_t tokens_of_micro_batch);
 

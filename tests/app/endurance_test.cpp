@@ -67,8 +67,21 @@ TEST(EnduranceOf, folders_on_one_device_is_that_of_what_all_of_them_take_and_nam
   const WriteRate rate{.bytes_per_step = kGigabyte, .step_seconds = 10};
   EXPECT_NEAR(*endurance_of(kAsked, rate, drives).lasts_days, 500 / 4.32, 1e-6);
   const std::string words = words_of(kAsked, rate, drives);
-  EXPECT_THAT(words, AllOf(HasSubstr("nvme0n1           50 % of that; 100 TB"), HasSubstr("vda is no NVMe drive")));
+  EXPECT_THAT(
+      words,
+      AllOf(HasSubstr("nvme0n1           50 % of that; 100 TB"),
+            HasSubstr("vda               50 % of that; no NVMe drive, so there is no counter of its own to show\n"),
+            testing::Not(HasSubstr("vda is"))));
   EXPECT_EQ(words.find("nvme0n1  "), words.rfind("nvme0n1  ")) << words;
+}
+
+TEST(EnduranceOf, a_drive_whose_counter_cannot_be_read_says_why) {
+  const WriteRate rate{.bytes_per_step = kGigabyte, .step_seconds = 10};
+  EXPECT_THAT(words_of(kAsked, rate, one_drive()),
+              HasSubstr("nvme0n1           its own counter is not shown: not asked"));
+  const WrittenDrives nameless{.list = {{.wear = {.reason = "no block device lies behind it"}}}};
+  EXPECT_THAT(words_of(kAsked, rate, nameless),
+              HasSubstr("drive             its own counter is not shown: no block device lies behind it"));
 }
 
 TEST(EnduranceOf, folders_whose_device_is_not_known_is_by_file_system) {

@@ -122,8 +122,33 @@ TEST_F(ReportTest, leaves_out_a_timeline_that_it_cannot_understand_and_says_so) 
     const Ended ended = sluice({"report", "@run", "--out", "@page.html"});
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     EXPECT_THAT(ended.err, testing::HasSubstr("the report leaves out a step's timeline"));
+    EXPECT_THAT(ended.err, testing::HasSubstr("remove it, or go on with the run"));
+    EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("exception")));
     EXPECT_THAT(text_in("page.html"), testing::HasSubstr("timeline.json of the run's folder cannot be read"));
   }
+}
+
+TEST_F(ReportTest, leaves_out_damaged_lines_of_metrics_and_says_how_many) {
+  ASSERT_EQ(train("run", {"--steps", "3"}).exit_code, 0);
+  const std::string whole = text_in("run/metrics.jsonl");
+  std::ofstream(file("run/metrics.jsonl")) << whole << "{\"step\":4}\n{\"step\":5,\"step_ms\":-5,\"loss\":\"x\"}\n";
+  const Ended ended = sluice({"report", "@run"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::HasSubstr("leaves out 2 damaged lines of " + file("run/metrics.jsonl")));
+  EXPECT_THAT(text_in("run/report.html"), testing::AllOf(testing::HasSubstr("<span>steps</span><b>3</b>"),
+                                                         testing::HasSubstr("<tr><th>nvme</th>")));
+}
+
+TEST_F(ReportTest, goes_to_standard_output_and_nowhere_else_where_the_file_is_a_dash) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const fs::path dash = fs::current_path() / "-";
+  ASSERT_FALSE(fs::exists(dash));
+  const Ended ended = sluice({"report", "@run", "--out", "-"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_TRUE(ended.out.starts_with("<!doctype html>"));
+  EXPECT_TRUE(ended.out.ends_with("</html>\n"));
+  EXPECT_FALSE(fs::exists(dash));
+  EXPECT_FALSE(fs::exists(file("run/report.html")));
 }
 
 TEST_F(ReportTest, names_the_drives_where_reads_and_writes_together_take_longest) {

@@ -1,7 +1,12 @@
 // What the report takes for a run's steady step.
 #include "app/run_data.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/fakes/test_store.h"
 
 namespace sluice {
 namespace {
@@ -14,6 +19,100 @@ TEST(RunFolder, knows_its_own_files_by_every_path_to_them) {
     EXPECT_FALSE(RunFolder(folder).is_own("mine.json")) << folder;
     EXPECT_FALSE(RunFolder(folder).is_own("elsewhere/metrics.jsonl")) << folder;
     EXPECT_FALSE(RunFolder(folder).is_own("")) << folder;
+  }
+}
+
+// A folder with a run's files that report reads.
+class ReadRun : public testing::Test {
+ protected:
+  ReadRun() { std::ofstream(folder_.path() / "config.json") << R"({"sluice": {}})"; }
+  RunData read(const std::vector<std::string>& lines) const {
+    std::ofstream file(folder_.path() / "metrics.jsonl");
+    for (const std::string& line : lines) file << line << "\n";
+    file.close();
+    return read_run(RunFolder(folder_.path()));
+  }
+  // As earlier builds wrote it: without since_start, drive_ms, predicted_step_ms.
+  static std::string line_of(int step, const std::string& more = "") {
+    std::string lanes, tiers;
+    for (const char* lane : {"read", "write", "upload", "download", "compute", "update"})
+      lanes += fmt::format(R"({}"{}": {{"ms": 5, "bytes": 7}})", lanes.empty() ? "" : ", ", lane);
+    for (const char* tier : {"device", "host", "nvme"})
+      tiers += fmt::format(R"({}"{}": {{"budget_bytes": null, "peak_bytes": 9}})", tiers.empty() ? "" : ", ", tier);
+    return fmt::format(R"({{"step": {}, "loss": 2.5, "step_ms": 10, "tokens_per_s": 100, )"
+                       R"("lanes": {{{}}}, "memory": {{{}, "rss_bytes": 11}}{}}})",
+                       step, lanes, tiers, more);
+  }
+  static std::string with(const std::string& from, const std::string& to) {
+    std::string line = line_of(3);
+    return line.replace(line.find(from), from.size(), to);
+  }
+  TempFolder folder_;
+};
+
+TEST_F(ReadRun, leaves_out_lines_that_no_run_writes_and_counts_them) {
+  for (const std::string& damaged : {std::string(R"({"step":3})"),
+                                     std::string("{\"step\":3,\"lo"),
+                                     std::string("[3]"),
+                                     with("\"step_ms\": 10", "\"step_ms\": -5"),
+                                     with("\"step_ms\": 10", "\"step_ms\": 0"),
+                                     with("\"step_ms\": 10", "\"step_ms\": null"),
+                                     with("\"step_ms\": 10", "\"step_ms\": \"fast\""),
+                                     with("\"step_ms\": 10", "\"step_ms\": 1e300"),
+                                     with("\"step_ms\": 10, ", ""),
+                                     with("\"loss\": 2.5", "\"loss\": \"x\""),
+                                     with("\"loss\": 2.5, ", ""),
+                                     with("\"step\": 3", "\"step\": -3"),
+                                     with("\"step\": 3", "\"step\": 3.5"),
+                                     with("\"tokens_per_s\": 100", "\"tokens_per_s\": -1"),
+                                     with("\"ms\": 5", "\"ms\": -5"),
+                                     with("\"bytes\": 7", "\"bytes\": \"all\""),
+                                     with("\"peak_bytes\": 9", "\"peak_bytes\": \"all\""),
+                                     with("\"memory\"", "\"mem\""),
+                                     line_of(3, R"(, "drive_ms": -1)"),
+                                     line_of(3, R"(, "predicted_step_ms": 0)"),
+                                     line_of(3, R"(, "since_start": "one")")}) {
+    const RunData run = read({line_of(1), line_of(2), damaged});
+    EXPECT_EQ(run.steps.size(), 2u) << damaged;
+    EXPECT_EQ(run.damaged_lines, 1) << damaged;
+    EXPECT_EQ(steady_figures(run).step_ms, 10) << damaged;
+    ASSERT_EQ(run.memory.size(), 3u) << damaged;  // those of the line before
+    EXPECT_EQ(run.memory[2].peak_bytes, 9) << damaged;
+    EXPECT_EQ(run.resident_bytes, 11) << damaged;
+  }
+}
+
+TEST_F(ReadRun, takes_lines_of_earlier_builds_and_losses_that_are_not_finite) {
+  const RunData run = read({line_of(1), with("\"loss\": 2.5", "\"loss\": null"),
+                            line_of(4, R"(, "since_start": 4, "drive_ms": 6, "predicted_step_ms": 9.5)")});
+  EXPECT_EQ(run.damaged_lines, 0);
+  ASSERT_EQ(run.steps.size(), 3u);
+  EXPECT_FALSE(run.steps[0].drive_ms || run.steps[0].predicted_step_ms);
+  EXPECT_FALSE(run.steps[1].loss);
+  EXPECT_EQ(run.steps[2].since_start, 4);
+  EXPECT_EQ(run.steps[2].drive_ms, 6);
+  EXPECT_EQ(run.steps[2].predicted_step_ms, 9.5);
+}
+
+TEST_F(ReadRun, takes_the_validation_of_its_end_and_of_no_end_that_it_has_gone_on_from) {
+  const std::string end = R"({"final":true,"validation_loss":4.5,"validation_tokens":64,"unigram_nats":5.25})";
+  const RunData ended = read({line_of(1), end});
+  ASSERT_TRUE(ended.validation);
+  EXPECT_EQ(ended.validation->loss, 4.5);
+  EXPECT_EQ(ended.validation->tokens, 64);
+  EXPECT_EQ(ended.validation->unigram_nats, 5.25);
+  EXPECT_FALSE(read({line_of(1), end, line_of(2)}).validation);
+  EXPECT_FALSE(read({line_of(1), end, R"({"final":true})"}).validation);  // that one did not validate
+  const RunData diverged =
+      read({line_of(1), R"({"final":true,"validation_loss":null,"validation_tokens":64,"unigram_nats":5.25})"});
+  ASSERT_TRUE(diverged.validation);
+  EXPECT_FALSE(diverged.validation->loss);
+  EXPECT_EQ(read({line_of(1), R"({"final":true})"}).damaged_lines, 0);
+  for (const char* damaged : {R"({"final":true,"validation_loss":"low","validation_tokens":64,"unigram_nats":5.25})",
+                              R"({"final":true,"validation_loss":4.5})"}) {
+    const RunData run = read({line_of(1), damaged});
+    EXPECT_FALSE(run.validation) << damaged;
+    EXPECT_EQ(run.damaged_lines, 1) << damaged;
   }
 }
 
