@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "app/commands.h"
@@ -20,11 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_of_a_model(const std::string& config) {
-  const auto json = nlohmann::json::parse(config, nullptr, false);
-  return json.is_object() && json.contains("model_type");
-}
-
 // Whose files an export would replace, or leave a part of.
 void check_target(const fs::path& out, const fs::path& base_model) {
   std::error_code not_there;
@@ -35,8 +29,9 @@ void check_target(const fs::path& out, const fs::path& base_model) {
     refuse("this is the folder of a run, whose config.json would be replaced");
   if (!base_model.empty() && fs::equivalent(out, base_model, not_there))
     refuse("the run began with the model there, which would be replaced");
-  if (const auto config = read_text(out / "config.json"); config && !is_of_a_model(*config))
-    refuse("the config.json there is no model's, and would be replaced");
+  if (const auto config = read_text(out / "config.json"); config && !is_export(*config))
+    refuse(
+        "the config.json there is not of a model that sluice exported, and would be replaced with what is beside it");
   if (fs::exists(out / "model.safetensors", not_there) && !fs::exists(out / "config.json", not_there))
     refuse("a model.safetensors is there without a config.json, and would be replaced");
   if (fs::exists(out / "tokenizer.json", not_there) && !fs::exists(out / "config.json", not_there))
@@ -45,7 +40,20 @@ void check_target(const fs::path& out, const fs::path& base_model) {
     refuse("a model in several files is there, parts of which would stay beside the exported one");
 }
 
+// The files of one that was copied there stay: a later export of the same run goes to the same folder.
+void say_whose_tokenizer(const fs::path& out, const Log& log) {
+  if (!has_tokenizer(out.string())) {
+    return say(log, LogLevel::kInfo,
+               "the tokenizer that made the run's ids is not known here: copy its files to the model's");
+  }
+  say(log, LogLevel::kWarning,
+      fmt::format("{}: the tokenizer there stays as it is, and must be the one that made the run's ids, which is not "
+                  "known here",
+                  out.string()));
+}
+
 struct Exported {
+  const fs::path out;
   const RunFolder& folder;
   const RunSetup& setup;
   const fs::path& base_model;  // empty: the run began with none
@@ -59,8 +67,7 @@ void add_tokenizer(ExportOptions& options, const Exported& run, const Log& log) 
     if (data.tokenizer == TokenizerKind::kIds) {
       if (!run.base_model.empty()) options.tokenizer = tokenizer_in(run.base_model.string());
       if (options.tokenizer.empty()) {
-        say(log, LogLevel::kInfo,
-            "the tokenizer that made the run's ids is not known here: copy its files to the model's");
+        say_whose_tokenizer(run.out, log);
       }
       return;
     }
@@ -94,7 +101,7 @@ void run_export(const ExportCommand& command, Console& console) {
     console.progress(done, engine.geometry().parameter_elements(), "exporting");
   };
   ExportOptions options{.folder = command.out, .dtype = dtype, .end_of_document = {}, .tokenizer = {}};
-  add_tokenizer(options, {folder, run.setup, base_model}, console.log());
+  add_tokenizer(options, {command.out, folder, run.setup, base_model}, console.log());
   export_hugging_face(options, run.setup.model, read);
   console.finish_progress();
   std::string names;
@@ -105,22 +112,19 @@ void run_export(const ExportCommand& command, Console& console) {
 
 namespace {
 
-// A drive that is not mounted keeps its part, which could not be trimmed later: the first drive alone tells whether a
-// run in another folder has gone on with the store.
+// A drive that is not mounted would keep its part, which could not be trimmed later: the first drive alone tells
+// whether a run in another folder has gone on with the store.
 void check_drives_of_trimmed(const RunFolder& folder, const std::vector<fs::path>& stores) {
   if (find_store(stores) == StoreExists::kNo) return;
-  const auto refuse = [&](const fs::path& missing, const char* why) {
-    throw ConfigError(fmt::format(
-        "{}: {} is not there{}: bring it back (is its drive mounted?), or, where it is gone, remove by hand "
-        "what is left in {}",
-        folder.path().string(), missing.string(), why, joined(stores)));
-  };
-  if (find_store(stores.front()) == StoreExists::kNo)
-    refuse(store_path(stores.front(), 0), ", which alone tells whether a run in another folder has gone on with it");
-  std::error_code unknown;
-  for (const fs::path& store : stores) {
-    if (!fs::exists(store, unknown)) refuse(store, ", a folder of the store");
-  }
+  const std::vector<fs::path> missing = find_parts(stores, folder.store_number()).missing;
+  if (missing.empty()) return;
+  const bool first = find_store(stores.front()) == StoreExists::kNo;
+  throw ConfigError(
+      fmt::format("{}: {} is not there{}: bring it back (is its drive mounted?), or, where it is gone, remove by hand "
+                  "what is left in {}",
+                  folder.path().string(), joined(missing),
+                  first ? ", and the first drive alone tells whether a run in another folder has gone on with it" : "",
+                  joined(stores)));
 }
 
 }  // namespace
@@ -149,8 +153,7 @@ void run_trim(const TrimCommand& command, Console& console) {
   for (const std::filesystem::path& store : stores) {
     if (std::ranges::find(trimmed, store, &TrimmedStore::folder) != trimmed.end()) continue;
     say(console.log(), LogLevel::kWarning,
-        fmt::format("{}: no part of the store is there: it was removed before, or its drive is not mounted",
-                    store.string()));
+        fmt::format("{}: a trim that was cut short has removed its part before", store.string()));
   }
 }
 

@@ -278,11 +278,16 @@ void MetricsFile::step(const StepMetrics& metrics, const Ledger& ledger) {
   last_loss_ = end.loss;
 }
 
-void MetricsFile::final_line(const Digests& digests) {
-  write(Json{{"final", true},
-             {"weights_crc32c", fmt::format("{:08x}", digests.weights_crc32c)},
-             {"state_crc32c", fmt::format("{:08x}", digests.state_crc32c)}}
-            .dump());
+void MetricsFile::final_line(const Digests& digests, const std::optional<Validation>& validation) {
+  Json json = {{"final", true},
+               {"weights_crc32c", fmt::format("{:08x}", digests.weights_crc32c)},
+               {"state_crc32c", fmt::format("{:08x}", digests.state_crc32c)}};
+  if (validation) {
+    json["validation_loss"] = validation->loss;
+    json["validation_tokens"] = validation->tokens;
+    json["unigram_nats"] = validation->unigram_nats;
+  }
+  write(json.dump());
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "app/batches.h"
 #include "core/log.h"
 #include "engine/engine.h"
 #include "engine/predict.h"
@@ -45,7 +46,7 @@ class MetricsFile {
   // is begun, or the one of that name gone on with, and a warning logged. Throws IoError where there is no room.
   void make_room();
   void step(const StepMetrics& metrics, const Ledger& ledger);
-  void final_line(const Digests& digests);
+  void final_line(const Digests& digests, const std::optional<Validation>& validation);
   // The first loss of the run; nullopt before its first step.
   std::optional<double> first_loss() const { return first_loss_; }
   std::optional<double> last_loss() const { return last_loss_; }

@@ -73,7 +73,9 @@ std::string step_line(const StepMetrics& metrics, const StepContext& context, co
 std::string summary(const RunSummary& run, const Ledger& ledger) {
   std::string text;
   auto out = std::back_inserter(text);
-  fmt::format_to(out, "\n{} steps, {} of training in this process\n", run.steps, format_duration(run.seconds));
+  const std::string here =
+      run.steps_here == run.steps ? "" : fmt::format(", {} of them in this process", run.steps_here);
+  fmt::format_to(out, "\n{} steps{}, {} of training\n", run.steps, here, format_duration(run.seconds));
   if (run.first_loss && run.last_loss) {
     fmt::format_to(out, "loss              first {:.4f}, last {:.4f}\n", *run.first_loss, *run.last_loss);
   }

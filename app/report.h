@@ -28,7 +28,7 @@ struct StepContext {
 std::string step_line(const StepMetrics& metrics, const StepContext& context, const Ledger& ledger);
 
 struct RunSummary {
-  int64_t steps = 0;
+  int64_t steps = 0, steps_here = 0;  // of the run, and of them those of this process
   std::optional<double> first_loss, last_loss;
   std::optional<Validation> validation;
   double seconds = 0;

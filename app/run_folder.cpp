@@ -377,16 +377,51 @@ bool RunFolder::is_own(const fs::path& named) const {
   return std::ranges::any_of(files(), is_named) || name.extension() == ".cache" || name.extension() == ".swap";
 }
 
-void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {
-  const SortedJson then_keys = deciding_keys(before), now_keys = deciding_keys(now);
-  for (const SortedJson& change : SortedJson::diff(then_keys, now_keys)) {
+namespace {
+
+struct ChangedKey {
+  std::string key, was, is;
+};
+
+// Of flat objects.
+std::vector<ChangedKey> changed_keys(const SortedJson& before, const SortedJson& now) {
+  std::vector<ChangedKey> changed;
+  for (const SortedJson& change : SortedJson::diff(before, now)) {
     // The keys are flat: the change's path is "/" and the key with its slashes escaped.
     const std::string key = SortedJson::json_pointer(change["path"].get<std::string>()).back();
     const auto value = [&](const SortedJson& keys) { return keys.contains(key) ? keys[key].dump() : "not given"; };
+    changed.push_back({key_path(key), value(before), value(now)});
+  }
+  return changed;
+}
+
+// What may be chosen anew when a run goes on.
+SortedJson free_keys(const RunConfig& config) {
+  const SortedJson all = SortedJson::parse(to_json(config));
+  SortedJson kept = SortedJson::object();
+  for (const char* key : {"optimizer", "scheduler", "gradient_clipping", "fp16"}) {
+    if (all.contains(key)) kept[key] = all[key];
+  }
+  return kept.flatten();
+}
+
+}  // namespace
+
+void check_same_run(const RunConfig& before, const RunConfig& now, const fs::path& folder) {
+  for (const auto& [key, was, is] : changed_keys(deciding_keys(before), deciding_keys(now))) {
     throw ConfigError(
         fmt::format("{}: the run there has \"{}\" {} and not {}: resume it as it was, or begin again with --overwrite",
-                    folder.string(), key_path(key), value(then_keys), value(now_keys)));
+                    folder.string(), key, was, is));
   }
+}
+
+void say_what_changed(const RunConfig& before, const RunConfig& now, const Log& log) {
+  std::vector<std::string> words;
+  for (const auto& [key, was, is] : changed_keys(free_keys(before), free_keys(now))) {
+    words.push_back(fmt::format("\"{}\" {} (was {})", key, is, was));
+  }
+  if (words.empty()) return;
+  say(log, LogLevel::kWarning, fmt::format("changed since the run was last begun: {}", fmt::join(words, ", ")));
 }
 
 void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log& log) {

@@ -105,6 +105,8 @@ class RunFolder {
 // what is trained, with both values. Budgets, homes, threads, the optimizer and paths may change.
 void check_same_run(const RunConfig& before, const RunConfig& now, const std::filesystem::path& folder);
 
+// Of what may change, says which of the optimizer's, the schedule's, the clip's and the loss scale's keys have.
+void say_what_changed(const RunConfig& before, const RunConfig& now, const Log& log);
 // Of what may change, says what makes other sums: the run goes on with other last digits than it would have had.
 void warn_of_other_sums(const RunConfig& before, const RunConfig& now, const Log& log);
 

@@ -121,11 +121,21 @@ void say_what_depth_is_taken(const SluiceConfig& sluice, const Log& log) {
           sluice.io_depth, drives, kMaxQueueDepth / drives, kMaxQueueDepth));
 }
 
+// What the model refuses of its section, with the file that has it.
+template <typename Make>
+auto of_file(const std::string& name, const Make& make) {
+  try {
+    return make();
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: {}", name, error.what()));
+  }
+}
+
 RunSetup set_up(RunConfig config, const Log& log) {
   for (const std::string& note : config.notes) say(log, LogLevel::kInfo, note);
   say_what_depth_is_taken(config.sluice, log);
   const DeviceKind device = choose_device(config.sluice.device, log);
-  ModelSection section = read_model_section(config.model);
+  ModelSection section = of_file(config.name, [&] { return read_model_section(config.model); });
   if (!section.without_effect.empty()) {
     say(log, LogLevel::kInfo,
         fmt::format("not needed: \"model.{}\": Hugging Face's, without effect on training",
@@ -134,11 +144,13 @@ RunSetup set_up(RunConfig config, const Log& log) {
   check_vocabulary(config, section.config.vocab_size);
   fill_defaults(config, this_machine(device));
   set_process({.compute_threads = config.sluice.compute_threads});
-  Gpt2 model(section.config, {.precision = config.precision,
-                              .batch = config.batch.micro,
-                              .sequence = config.data.sequence_length,
-                              .loss_tile_tokens = config.sluice.loss_tile_tokens,
-                              .device = device});
+  Gpt2 model = of_file(config.name, [&] {
+    return Gpt2(section.config, {.precision = config.precision,
+                                 .batch = config.batch.micro,
+                                 .sequence = config.data.sequence_length,
+                                 .loss_tile_tokens = config.sluice.loss_tile_tokens,
+                                 .device = device});
+  });
   config.sluice.loss_tile_tokens = model.options().loss_tile_tokens;
   config.model = model_section_text(section);
   std::vector<ParameterGroup> groups = groups_of(config, model);

@@ -77,11 +77,24 @@ std::vector<NamedFile> tokenizer_files(const Tokenizer& tokenizer, int64_t longe
   return {{kTokenizerFile, json.dump() + "\n"}, {"tokenizer_config.json", config.dump(2) + "\n"}};
 }
 
-bool is_tokenizer_of(const std::string& weights_folder, const Tokenizer& tokenizer) {
+void warn_of_other_ids(const std::string& weights_folder, const Tokenizer& tokenizer, const Log& log) {
+  if (weights_folder.empty() || tokenizer.kind() == TokenizerKind::kIds) return;
+  const std::string_view kind = name_of(tokenizer.kind());
+  if (!has_tokenizer(weights_folder)) {
+    return say(log, LogLevel::kWarning,
+               fmt::format("{}: no tokenizer lies beside the weights there: unless they were trained on the ids of "
+                           "data.tokenizer \"{}\", write ids with theirs, and train on those (data.tokenizer \"ids\")",
+                           weights_folder, kind));
+  }
   const std::vector<NamedFile> own = tokenizer_files(tokenizer, 0);
-  return std::ranges::any_of(own, [&](const NamedFile& file) {
+  const bool is_own = std::ranges::any_of(own, [&](const NamedFile& file) {
     return file.name == kTokenizerFile && read_file(std::filesystem::path(weights_folder) / file.name) == file.content;
   });
+  if (is_own) return;
+  say(log, LogLevel::kWarning,
+      fmt::format("{}: the tokenizer there is not read, and data.tokenizer \"{}\" gives other ids than those that its "
+                  "weights know: write ids with it, and train on them (data.tokenizer \"ids\")",
+                  weights_folder, kind));
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/log.h"
 #include "data/tokenizer.h"
 #include "models/hugging_face.h"
 
@@ -14,7 +15,8 @@ namespace sluice {
 // a text, and for what reads like the name of a byte. `longest`: tokens that the model takes at once. None for ids that
 // another tokenizer made.
 std::vector<NamedFile> tokenizer_files(const Tokenizer& tokenizer, int64_t longest);
-// Whether the one that lies beside weights is this one, as it was exported with them.
-bool is_tokenizer_of(const std::string& weights_folder, const Tokenizer& tokenizer);
+// Weights know the ids of the tokenizer that they were trained with: warns where this one is not known to be it, as it
+// is where an export has put it beside them. No folder: weights of one's own, which know none.
+void warn_of_other_ids(const std::string& weights_folder, const Tokenizer& tokenizer, const Log& log);
 
 }  // namespace sluice

@@ -59,7 +59,6 @@ class Training {
  private:
   RunSetup set_it_up();
   void make_the_plan();
-  void warn_of_other_ids() const;
   void lock_folder();
   void read_data();
   void prepare_to_go_back();
@@ -118,6 +117,7 @@ RunSetup Training::set_it_up() {
   }
   if (opening_.before) {
     check_same_run(*opening_.before, setup.config, folder().path());
+    say_what_changed(*opening_.before, setup.config, console_.log());
     warn_of_other_sums(*opening_.before, setup.config, console_.log());
   }
   if (!opening_.goes_on() || setup.config.sluice.chunk_elements > 0) return setup;
@@ -148,18 +148,6 @@ void Training::make_the_plan() {
   });
 }
 
-// Weights know the ids of the tokenizer that they were trained with.
-void Training::warn_of_other_ids() const {
-  const std::string& weights = setup_.section.folder;
-  const Tokenizer& tokenizer = data_->tokenizer();
-  if (opening_.before || weights.empty() || tokenizer.kind() == TokenizerKind::kIds) return;
-  if (!has_tokenizer(weights) || is_tokenizer_of(weights, tokenizer)) return;
-  say(console_.log(), LogLevel::kWarning,
-      fmt::format("{}: the tokenizer there is not read, and data.tokenizer \"{}\" gives other ids than those that its "
-                  "weights know: write ids with it, and train on them (data.tokenizer \"ids\")",
-                  weights, name_of(tokenizer.kind())));
-}
-
 // Of a run that begins in a new folder: another one may have come and gone there since that was looked at.
 void Training::lock_folder() {
   if (opening_.lock.is_held()) return;
@@ -181,7 +169,7 @@ void Training::read_data() {
                         .progress = [&](int64_t done, int64_t total) { console_.progress(done, total, "tokenizing"); },
                         .log = console_.log()});
   console_.finish_progress();
-  warn_of_other_ids();
+  if (!opening_.before) warn_of_other_ids(setup_.section.folder, data_->tokenizer(), console_.log());
   if (!options_.sample.empty()) sample_prompt_ = prompt_ids(data_->tokenizer(), options_.sample);
   order_.emplace(SampleOrder::Options{.samples = data_->training_samples(),
                                       .batch_size = batch().train,
@@ -434,13 +422,15 @@ TrainEnd Training::finish(int signal) {
   TrainEnd end{.step = engine_->step(), .signal = signal, .digests = {}};
   if (signal != 0) return end;
   end.digests = engine_->digests();
-  metrics_->final_line(end.digests);
   if (first_step_ >= steps_) {
     say(console_.log(), LogLevel::kInfo,
-        fmt::format("the run already has {} of its {} steps; nothing is left to train", first_step_, steps_));
+        fmt::format("the run has {} steps already, and {} are asked for: nothing is left to train", first_step_,
+                    steps_));
   }
   const std::optional<Validation> validation = validate_run(*engine_, setup_.model, *data_, batch());
+  metrics_->final_line(end.digests, validation);
   console_.print(summary({.steps = end.step,
+                          .steps_here = end.step - first_step_,
                           .first_loss = metrics_->first_loss(),
                           .last_loss = metrics_->last_loss(),
                           .validation = validation,

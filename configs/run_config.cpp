@@ -265,7 +265,7 @@ std::string text_of(const std::string& path) {
 }  // namespace
 
 RunConfig parse_config(const std::string& text, const std::string& name, std::span<const std::string> overrides) {
-  RunConfig config;
+  RunConfig config{.name = name};
   const std::string checked = fill_in_auto(read_document(text, name, overrides), name, config.notes);
   std::ranges::copy(check_keys(checked, name), std::back_inserter(config.notes));
   const Json document = Json::parse(checked);

@@ -20,8 +20,8 @@
 
 namespace sluice {
 
-std::string_view name_of(IoBackend backend);   // "auto", "uring", "threads"
-std::string_view name_of(DeviceKind device);   // "auto", "cuda", "cpu"
+std::string_view name_of(IoBackend backend);  // "auto", "uring", "threads"
+std::string_view name_of(DeviceKind device);  // "auto", "cuda", "cpu"
 
 // train = micro x accumulation x ranks (one rank).
 struct BatchConfig {
@@ -53,6 +53,7 @@ struct EnduranceConfig {
 };
 
 struct RunConfig {
+  std::string name;   // of the file, for messages
   std::string model;  // the "model" section as JSON text: its keys are the model's to check
   DataOptions data;   // an empty path: given by --data, or not needed; vocab_size 0: the model's
   BatchConfig batch;

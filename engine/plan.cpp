@@ -232,18 +232,29 @@ std::string Plan::homes_words() const {
   return "in the fixed order" + whole + ", as no other homes are predicted to be faster" + words;
 }
 
+std::string Plan::update_words() const {
+  const auto early = std::ranges::count_if(update_order, [this](int chunk) { return speculated(chunk); });
+  const bool is_auto = options.update == UpdateMode::kAuto;
+  if (early == 0) {
+    return std::string("all beside the next forward") +
+           (is_auto ? ", as none in the backward, for which there is room, is predicted to shorten the step" : "");
+  }
+  return fmt::format("{} of {} chunks in the backward{}, the others beside the next forward", early, chunks.size(),
+                     is_auto ? " while the clip does not engage" : "");
+}
+
 std::string Plan::table() const {
-  std::string text = fmt::format("{:<8} {:<34} {:>12}\n", "tier", "use", "bytes");
+  std::string text = fmt::format("{:<8} {:<38} {:>12}\n", "tier", "use", "bytes");
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
     int64_t sum = 0;
     for (const UseRow& row : uses) {
       if (row.tier != tier || row.bytes == 0) continue;
-      text += fmt::format("{:<8} {:<34} {:>12}\n", name_of(tier), row.use, format_bytes(row.bytes));
+      text += fmt::format("{:<8} {:<38} {:>12}\n", name_of(tier), row.use, format_bytes(row.bytes));
       sum += row.bytes;
     }
     const int64_t budget = tier == Tier::kDevice ? options.device_bytes : options.host_bytes;
-    text += tier == Tier::kNvme ? fmt::format("{:<8} {:<34} {:>12}\n", "nvme", "= disk needed", format_bytes(sum))
-                                : fmt::format("{:<8} {:<34} {:>12}  of {}\n", name_of(tier), "= planned",
+    text += tier == Tier::kNvme ? fmt::format("{:<8} {:<38} {:>12}\n", "nvme", "= disk needed", format_bytes(sum))
+                                : fmt::format("{:<8} {:<38} {:>12}  of {}\n", name_of(tier), "= planned",
                                               format_bytes(sum), format_bytes(budget));
   }
   text += fmt::format("\n{:<12} {:<34} {:>12}\n", "link", "what a step moves", "bytes");
@@ -259,7 +270,7 @@ std::string Plan::table() const {
   text += fmt::format("\nchunks: {} of {} elements; commit every {} step{}: a crash loses at most {} steps{}\n",
                       chunks.size(), geometry.chunk_elements(), commit_interval, commit_interval == 1 ? "" : "s",
                       commit_interval + 1, other);
-  return text + "homes: " + homes_words() + "\n";
+  return text + "homes: " + homes_words() + "\nupdates: " + update_words() + "\n";
 }
 
 }  // namespace sluice

@@ -210,8 +210,9 @@ struct Plan {
     const Chunk& piece = geometry.chunks()[chunk];
     return kept_offset[piece.partition] + weights_bytes(piece.first);
   }
-  std::string table() const;        // what is printed before training starts
-  std::string homes_words() const;  // how homes were chosen, and why; for people
+  std::string table() const;         // what is printed before training starts
+  std::string homes_words() const;   // how homes were chosen, and why; for people
+  std::string update_words() const;  // when chunks are updated; for people
 
  private:
   OpenSlot open_slot(int slot) const { return slot >= 0 ? open_slots[slot] : OpenSlot{.home = Home::kNowhere}; }

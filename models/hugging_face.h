@@ -31,6 +31,8 @@ ModelSection read_model_section(const std::string& json_text);
 // config.json of an exported folder (a JSON object with "model_type": "gpt2"); also a valid `model` section once "type"
 // is added, see model_section_text.
 std::string config_json_text(const Gpt2Config& config, DType dtype);
+// Whether a config.json is such a one, and no other program has saved the model since.
+bool is_export(const std::string& config_json);
 // The resolved `model` section: every key written out; read_model_section gives the same config back.
 std::string model_section_text(const ModelSection& section);
 

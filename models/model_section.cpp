@@ -125,14 +125,19 @@ constexpr Key kKeys[] = {
 };
 
 // Keys of config.json that do not change the forward of a language model in training or its loss.
-constexpr std::string_view kWithoutEffect[] = {"_name_or_path",
+// Of an exported config.json; of one that transformers has saved.
+constexpr const char* kExportedBy = "exported_by";
+constexpr const char* kTransformersVersion = "transformers_version";
+
+constexpr std::string_view kWithoutEffect[] = {kExportedBy,
+                                               "_name_or_path",
                                                "name_or_path",
                                                "_commit_hash",
                                                "_attn_implementation",
                                                "_attn_implementation_autoset",
                                                "architectures",
                                                "attn_implementation",
-                                               "transformers_version",
+                                               kTransformersVersion,
                                                "torch_dtype",
                                                "dtype",
                                                "torchscript",
@@ -314,10 +319,16 @@ ModelSection read_model_section(const std::string& json_text) {
 }
 
 std::string config_json_text(const Gpt2Config& config, DType dtype) {
-  Json file = {{"architectures", {"GPT2LMHeadModel"}}, {"model_type", "gpt2"}};
+  Json file = {{"architectures", {"GPT2LMHeadModel"}}, {"model_type", "gpt2"}, {kExportedBy, "sluice"}};
   file.update(keys_of(config));
   file["torch_dtype"] = dtype == DType::kBf16 ? "bfloat16" : dtype == DType::kFp16 ? "float16" : "float32";
   return file.dump(2) + "\n";
+}
+
+bool is_export(const std::string& config_json) {
+  const Json file = Json::parse(config_json, nullptr, false);
+  // transformers takes over what it does not know when it saves a model, and adds this.
+  return file.is_object() && file.value(kExportedBy, Json()) == "sluice" && !file.contains(kTransformersVersion);
 }
 
 std::string model_section_text(const ModelSection& section) {

@@ -126,14 +126,20 @@ TEST_F(CommandsTest, what_a_process_left_that_was_killed_as_it_put_a_file_in_its
   for (const std::string& name : others) EXPECT_TRUE(fs::exists(file("run/" + name))) << name;
 }
 
-TEST_F(CommandsTest, trim_names_a_drive_that_has_no_part_of_the_store_any_more) {
+TEST_F(CommandsTest, trim_removes_nothing_while_a_drive_is_not_mounted) {
   const Json drives = {file("one"), file("two")};
   ASSERT_EQ(train("run", {"--steps", "1", "--set", "sluice.nvme=" + drives.dump()}).exit_code, 0);
   fs::rename(file("two"), file("not mounted"));
-  const Ended refused = sluice({"checkpoint", "trim", "@run", "--yes"});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.last_error_line(), testing::HasSubstr(file("two") + " is not there, a folder of the store"));
-  EXPECT_TRUE(fs::exists(file("one/sluice-0.swap")));
+  const auto expect_kept = [&] {
+    const Ended refused = sluice({"checkpoint", "trim", "@run", "--yes"});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.last_error_line(), testing::HasSubstr(file("two/sluice-0.swap") + " is not there"));
+    EXPECT_TRUE(fs::exists(file("one/sluice-0.swap")));
+  };
+  expect_kept();
+  fs::create_directory(file("two"));  // where the drive is mounted
+  expect_kept();
+  fs::remove(file("two"));
   for (const std::vector<std::string>& reading :
        {std::vector<std::string>{"generate", "@run", "--prompt", "line", "--tokens", "2"},
         std::vector<std::string>{"checkpoint", "verify", "@run"},
@@ -143,11 +149,9 @@ TEST_F(CommandsTest, trim_names_a_drive_that_has_no_part_of_the_store_any_more) 
                                     file("two/sluice-0.swap") + "; is the drive mounted?"));
   }
   fs::rename(file("not mounted"), file("two"));
-  fs::remove(file("two/sluice-0.swap"));
   const Ended ended = sluice({"checkpoint", "trim", "@run", "--yes"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.out, testing::HasSubstr(file("one") + ": "));
-  EXPECT_THAT(ended.err, testing::HasSubstr(file("two") + ": no part of the store is there"));
+  for (const char* drive : {"one", "two"}) EXPECT_THAT(ended.out, testing::HasSubstr(file(drive) + ": "));
 }
 
 TEST_F(CommandsTest, an_export_that_fails_leaves_no_folder_of_its_own) {

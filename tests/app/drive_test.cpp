@@ -50,7 +50,7 @@ TEST_F(DriveTest, token_ids_that_change_or_go_under_a_run_end_it_and_it_goes_on_
     EXPECT_THAT(ended.last_error_line(), AllOf(HasSubstr(file("run/tokens.cache")), HasSubstr("--resume"))) << fault;
     const Ended resumed = train("run", {"--resume"});
     ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-    EXPECT_THAT(resumed.err, AllOf(HasSubstr("it is made anew"), HasSubstr("resuming after step ")));
+    EXPECT_THAT(resumed.err, AllOf(HasSubstr("tokens are made anew"), HasSubstr("resuming after step ")));
     EXPECT_EQ(numbers(metrics("run")), expected) << fault;
     fs::remove_all(file("run"));
   }

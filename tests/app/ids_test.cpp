@@ -60,7 +60,7 @@ TEST_F(IdsTest, that_are_not_there_or_beyond_the_vocabulary_are_refused_and_noth
   std::filesystem::remove(file("ids.npy"));
   const Ended gone = train_on_ids("run", {"--steps", "1"});
   EXPECT_EQ(gone.exit_code, 2);
-  EXPECT_THAT(gone.err, HasSubstr("is no file of token ids"));
+  EXPECT_THAT(gone.err, HasSubstr("is not there"));
   EXPECT_FALSE(std::filesystem::exists(file("run")));
 }
 

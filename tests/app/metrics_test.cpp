@@ -123,7 +123,7 @@ TEST_F(MetricsTest, a_step_that_has_begun_has_its_line_on_a_drive_that_has_becom
   const std::string lines = read();
   EXPECT_GT(steps, 0);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), steps);
-  metrics.final_line({});
+  metrics.final_line({}, {});
   EXPECT_NE(read().find("\"final\""), std::string::npos) << "that of the last step";
 }
 

@@ -325,7 +325,7 @@ TEST_F(PredictionTest, of_what_if_with_a_wrong_key_or_value_is_refused) {
   for (const auto& [change, why] :
        {std::pair("memory=1GiB", "allowed is host_memory, device_memory, drives or"),
         std::pair("drives=0", "allowed is a whole number"), std::pair("drives=17", "from 1 to 16"),
-        std::pair("drives", "allowed is a whole number"),
+        std::pair("drives", "= and a value are missing: write for example drives=2"),
         std::pair("tokens_per_step=100", "a multiple of a micro-batch's 99 tokens"),
         std::pair("drives=2,drives=3", "each key once"),
         std::pair("tokens_per_step=6488163",

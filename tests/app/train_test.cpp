@@ -131,7 +131,7 @@ TEST_F(TrainTest, a_finished_run_that_is_resumed_writes_its_final_line_again) {
   const std::string before = numbers(metrics("run"));
   const Ended ended = train("run", {"--resume"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.err, testing::HasSubstr("already has 6 of its 6 steps"));
+  EXPECT_THAT(ended.err, testing::HasSubstr("has 6 steps already, and 6 are asked for"));
   EXPECT_EQ(numbers(metrics("run")), before);
 }
 
