@@ -31,14 +31,14 @@ constexpr int64_t kShareUnitBytes = 4096;  // requests are aligned to it
 constexpr int kMeasuredRounds = 3;
 constexpr int64_t kMeasuredNs = 70'000'000;  // each way, in each round
 
-std::string with_folders(std::string_view advice) { return fmt::format("{} {}", advice, kNamesScratchFolders); }
+std::string with_scratch_folders(std::string_view advice) { return fmt::format("{} {}", advice, kNamesScratchFolders); }
 
 std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed) {
   switch (error_number) {
     case EROFS:
     case EACCES:
     case EPERM:
-      return with_folders("make the drive and the folder writable, or give another folder");
+      return with_scratch_folders("make the drive and the folder writable, or give another folder");
     case EDQUOT:
       return kOverQuota;
     case ENOSPC: {
@@ -52,7 +52,7 @@ std::string advice_for(int error_number, const std::filesystem::path& folder, in
       return "raise the limit on the size of a file (ulimit -f); for bench io a smaller --size will do";
     case EINVAL:
     case EOPNOTSUPP:
-      return with_folders("give a folder on a local drive with ext4 or xfs");
+      return with_scratch_folders("give a folder on a local drive with ext4 or xfs");
     default:
       return advice_of_machine(error_number);
   }

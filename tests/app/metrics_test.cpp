@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
@@ -99,6 +100,29 @@ TEST_F(MetricsTest, a_step_reads_back_with_every_digit) {
   metrics.step(step, Ledger());
   EXPECT_NE(read().find("\"loss\":0.30000000000000004,"), std::string::npos) << read();
   EXPECT_NE(read().find("\"grad_norm\":null,"), std::string::npos) << read();
+}
+
+// Each with its own words in docs/run_folder.md.
+void expect_documented(const nlohmann::json& line, const std::string& page) {
+  for (const auto& [key, value] : line.items()) {
+    EXPECT_NE(page.find('`' + key + '`'), std::string::npos) << key;
+    if (value.is_object()) expect_documented(value, page);
+  }
+}
+
+TEST_F(MetricsTest, every_key_is_documented) {
+  const std::string page = read_whole(SLUICE_RUN_FOLDER_PAGE);
+  ASSERT_FALSE(page.empty());
+  MetricsFile metrics(path_, 0, log_);
+  StepMetrics step;
+  step.end.step = 1;
+  step.predicted = Prediction{};
+  metrics.step(step, Ledger());
+  metrics.final_line({}, Validation{});
+  std::istringstream lines(read());
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) expect_documented(nlohmann::json::parse(line), page);
+  EXPECT_EQ(count, 2);
 }
 
 // Its line was given room before it began.

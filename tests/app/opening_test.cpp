@@ -315,11 +315,19 @@ TEST_F(OpeningTest, an_export_over_the_model_that_the_run_began_with_or_beside_p
 
 TEST_F(OpeningTest, an_export_over_files_that_are_no_models_is_refused) {
   ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
-  for (const char* name : {"project", "weights"}) fs::create_directory(file(name));
+  for (const char* name : {"project", "weights", "model"}) fs::create_directory(file(name));
   std::ofstream(file("project/config.json")) << R"({"name": "of a web page"})";
   std::ofstream(file("weights/model.safetensors")) << "of somebody else";
+  std::ofstream(file("model/config.json")) << R"({"model_type": "gpt2"})";
+  std::ofstream(file("model/model.safetensors")) << "of somebody else";
+  ASSERT_EQ(sluice({"checkpoint", "export", "@run", "@tuned"}).exit_code, 0);
+  Json saved_since = json_in("tuned/config.json");
+  saved_since["transformers_version"] = "5.0.0";
+  std::ofstream(file("tuned/config.json")) << saved_since;
   for (const auto& [name, why] :
-       {std::pair("project", "is no model's"), std::pair("weights", "without a config.json")}) {
+       {std::pair("project", "not of a model that sluice exported"), std::pair("weights", "without a config.json"),
+        std::pair("model", "not of a model that sluice exported"),
+        std::pair("tuned", "not of a model that sluice exported")}) {
     const auto before = content_of(name);
     expect_refused(sluice({"checkpoint", "export", "@run", std::string("@") + name}), why);
     EXPECT_TRUE(content_of(name) == before);

@@ -29,7 +29,10 @@ TEST_F(RefusalsTest, a_typo_in_a_configuration_is_one_line_and_nothing_is_made) 
   expect_refused(ended, 2, "unknown key \"sluice.host_memroy\" (value \"8MiB\"); did you mean \"sluice.host_memory\"?");
   EXPECT_EQ(std::count(ended.err.begin(), ended.err.end(), '\n'), 1);
   EXPECT_FALSE(fs::exists(file("run")));
-  expect_refused(train("run", {"--set", "model.n_emb=72"}), 2, "model.n_embd");
+  expect_refused(train("run", {"--set", "model.n_emb=72"}), 2, file("run.json") + ": unknown key \"model.n_emb\"");
+  expect_refused(train("run", {"--set", "model.n_head=5"}), 2, file("run.json") + ": model.n_head is 5");
+  expect_refused(train("run", {"--set", "data.sequence_length=34"}), 2,
+                 file("run.json") + ": data.sequence_length is 34");
 }
 
 TEST_F(RefusalsTest, a_trace_with_the_name_of_a_file_of_the_run_is_refused_before_anything_is_made) {

@@ -70,6 +70,11 @@ TEST_F(TokenizerFilesTest, are_known_again_beside_weights_to_begin_with) {
                                         "--set", "data.vocab_size=320"});
   ASSERT_EQ(pieces.exit_code, 0) << pieces.err;
   EXPECT_THAT(pieces.err, warning);
+  std::filesystem::remove(file("out/tokenizer.json"));
+  std::filesystem::remove(file("out/tokenizer_config.json"));
+  EXPECT_THAT(train("unknown", {"--set", model, "--steps", "1"}).err,
+              HasSubstr("no tokenizer lies beside the weights there: unless they were trained on the ids of "
+                        "data.tokenizer \"byte\""));
 }
 
 TEST_F(TokenizerFilesTest, of_a_run_on_ids_are_those_of_the_weights_that_it_began_with) {
@@ -92,6 +97,11 @@ TEST_F(TokenizerFilesTest, of_a_run_on_ids_are_those_of_the_weights_that_it_bega
   ASSERT_EQ(without.exit_code, 0) << without.err;
   EXPECT_THAT(without.err, HasSubstr("the tokenizer that made the run's ids is not known here"));
   EXPECT_FALSE(std::filesystem::exists(file("without/tokenizer.json")));
+  std::ofstream(file("without/tokenizer.json")) << "copied there";
+  const Ended again = sluice({"checkpoint", "export", "@ids", "@without"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("the tokenizer there stays as it is"));
+  EXPECT_EQ(text_in("without/tokenizer.json"), "copied there");
 }
 
 TEST_F(TokenizerFilesTest, that_are_lost_keep_no_weights_back_and_nobody_elses_are_replaced) {

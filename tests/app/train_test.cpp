@@ -135,6 +135,34 @@ TEST_F(TrainTest, a_finished_run_that_is_resumed_writes_its_final_line_again) {
   EXPECT_EQ(numbers(metrics("run")), before);
 }
 
+TEST_F(TrainTest, a_resumed_run_says_what_of_the_optimizer_and_the_clip_has_changed) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const auto resumed = [&](const std::string& steps, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--resume", "--steps", steps});
+    const Ended ended = train("run", more);
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    return ended.err;
+  };
+  EXPECT_THAT(resumed("2", {}), testing::Not(testing::HasSubstr("changed since")));
+  EXPECT_THAT(resumed("3", {"--set", "optimizer.params.lr=0.5", "--set", "gradient_clipping=0"}),
+              testing::HasSubstr("changed since the run was last begun: \"gradient_clipping\" 0.0 (was 1.0), "
+                                 "\"optimizer.params.lr\" 0.5 (was 0.001)"));
+  EXPECT_THAT(resumed("4", {}), testing::HasSubstr("\"optimizer.params.lr\" 0.001 (was 0.5)"));
+}
+
+TEST_F(TrainTest, the_validation_loss_stays_in_the_runs_last_line) {
+  const Ended ended = train("run");
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto printed = matches_of("validation loss +([0-9.]+), .* same ([0-9]+) tokens ([0-9.]+):", ended.out);
+  ASSERT_EQ(printed.size(), 1u) << ended.out;
+  const Json line = metrics("run").back();
+  EXPECT_NEAR(line["validation_loss"].get<double>(), std::stod(printed[0][1]), 5e-5);
+  EXPECT_EQ(line["validation_tokens"].dump(), printed[0][2]);
+  EXPECT_NEAR(line["unigram_nats"].get<double>(), std::stod(printed[0][3]), 5e-5);
+  EXPECT_FALSE(train("none", {"--set", "data.validation_fraction=0"}).out.find("validation") != std::string::npos);
+  EXPECT_FALSE(metrics("none").back().contains("validation_loss"));
+}
+
 TEST_F(TrainTest, a_resumed_run_may_have_other_budgets_and_homes) {
   ASSERT_EQ(train("whole").exit_code, 0);
   ASSERT_EQ(train("parts", {"--steps", "2"}).exit_code, 0);
