@@ -103,8 +103,10 @@ void add_plan(CLI::App& app, PlanCommand& options) {
   add_config(*command, options.config, options.overrides);
   add_machine(*command, options.machine);
   command
-      ->add_option("--what-if", options.what_if,
-                   "KEY=VALUE,...: predict the step with this host_memory, device_memory, drives or tokens_per_step")
+      ->add_option(
+          "--what-if", options.what_if,
+          "KEY=VALUE,...: predict the step with this host_memory, device_memory, drives or tokens_per_step; +VALUE "
+          "adds to what there is")
       ->allow_extra_args(false);
   command->add_flag_callback(
       "--json", [&options] { options.output = PlanOutput::kJson; }, "As JSON");
@@ -167,7 +169,9 @@ void add_trim(CLI::App& checkpoint, TrimCommand& options) {
 void add_report(CLI::App& app, ReportCommand& options) {
   CLI::App* command = app.add_subcommand("report", "One page about a run: what bound it, and what would help");
   command->add_option("DIR", options.folder, "Folder of the run")->required()->check(check_name);
-  command->add_option("--out", options.out, "The page to write (default: report.html in the run's folder)")
+  command
+      ->add_option("--out", options.out,
+                   "The page to write, - for standard output (default: report.html in the run's folder)")
       ->check(check_name);
   command->callback([&options] {
     Console console;

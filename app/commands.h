@@ -45,7 +45,7 @@ void run_generate(const GenerateCommand& command, Console& console);
 
 struct ReportCommand {
   std::string folder;
-  std::string out;  // empty: report.html in the folder
+  std::string out;  // empty: report.html in the folder; -: standard output
 };
 void run_report(const ReportCommand& command, Console& console);
 

@@ -70,7 +70,7 @@ class ThisMachine {
 
   std::optional<MachineSpeeds> measured() {
     const PlanOptions plan = plan_options(setup_, {});
-    say(log_, LogLevel::kInfo, "measuring this machine's drives, links and kernels, once");
+    say(log_, LogLevel::kInfo, "measuring this machine's drives, links and kernels, once for runs of this kind");
     try {
       const MachineSpeeds speeds = probe_machine({.store = store(),
                                                   .format = plan.format(),
