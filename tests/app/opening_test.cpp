@@ -73,6 +73,9 @@ TEST_F(OpeningTest, a_file_of_somebody_else_is_named_and_lost_to_no_beginning) {
   const std::string drive = "sluice.nvme=[\"" + file("b") + "\"]";
   expect_refused(train("run", {"--set", drive, "--resume"}), file("b/sluice-0.swap") + " is not a store of sluice");
   EXPECT_EQ(text_in("b/sluice-0.swap"), "precious");
+  fs::remove(file("b/sluice-0.swap"));
+  fs::create_directory(file("b/sluice-0.swap"));
+  expect_refused(train("run", {"--set", drive}), file("b/sluice-0.swap") + ": what is there cannot be read as a store");
 }
 
 TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still_goes_on) {
