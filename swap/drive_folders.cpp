@@ -73,17 +73,6 @@ void warn_of_no_drives(std::span<const fs::path> folders, const Log& log) {
   }
 }
 
-std::vector<size_t> first_on_file_system(std::span<const fs::path> folders) {
-  std::map<dev_t, size_t> firsts;
-  std::vector<size_t> found;
-  for (size_t i = 0; i < folders.size(); ++i) {
-    struct stat status {};
-    const bool tells = stat(existing_part(folders[i]).c_str(), &status) == 0;
-    found.push_back(tells ? firsts.emplace(status.st_dev, i).first->second : i);
-  }
-  return found;
-}
-
 int count_file_systems(std::span<const fs::path> folders) {
   const auto found = file_systems_of(folders);
   return found ? static_cast<int>(found->size()) : 0;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <vector>
 
 #include "core/log.h"
 
@@ -19,9 +18,6 @@ std::filesystem::path existing_part(const std::filesystem::path& folder);
 // Warns of those on a file system in memory, where one takes up what it is to spare, and ends with the machine.
 void warn_of_no_drives(std::span<const std::filesystem::path> folders, const Log& log);
 
-// Of each folder the first one that is on the same file system, by its place among them. One whose file system does not
-// tell is taken to be on one of its own.
-std::vector<size_t> first_on_file_system(std::span<const std::filesystem::path> folders);
 // On how many file systems they are; 0 where one does not tell.
 int count_file_systems(std::span<const std::filesystem::path> folders);
 // What their file systems can still take together; one that several are on counts once. Of a folder that is not there

@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <map>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -304,60 +304,44 @@ uint64_t draw_store_number() {
 
 namespace {
 
-struct MeasuredFileSystem {
-  double gb_per_s = 0, folders = 0;
-};
-
 // The slowest one and those that are no more than 5 % faster get their mean; then the slowest of the others, and so on.
-void take_as_equal(std::map<size_t, MeasuredFileSystem>& file_systems) {
+void take_as_equal(std::vector<double>& speeds) {
   constexpr double kNoise = 1.05;
-  std::vector<MeasuredFileSystem*> by_speed;
-  for (auto& [number, file_system] : file_systems) by_speed.push_back(&file_system);
-  std::ranges::sort(by_speed, {}, [](const MeasuredFileSystem* each) { return each->gb_per_s; });
+  std::vector<double*> by_speed;
+  for (double& speed : speeds) by_speed.push_back(&speed);
+  std::ranges::sort(by_speed, {}, [](const double* speed) { return *speed; });
   for (size_t first = 0, end = 0; first < by_speed.size(); first = end) {
     double sum = 0;
-    const double most = kNoise * by_speed[first]->gb_per_s;
-    for (; end < by_speed.size() && by_speed[end]->gb_per_s <= most; ++end) sum += by_speed[end]->gb_per_s;
-    for (size_t i = first; i < end; ++i) by_speed[i]->gb_per_s = sum / static_cast<double>(end - first);
+    const double most = kNoise * *by_speed[first];
+    for (; end < by_speed.size() && *by_speed[end] <= most; ++end) sum += *by_speed[end];
+    for (size_t i = first; i < end; ++i) *by_speed[i] = sum / static_cast<double>(end - first);
   }
 }
 
 }  // namespace
 
-std::vector<uint32_t> weights_of(std::span<const MeasuredFolder> folders) {
-  std::map<size_t, MeasuredFileSystem> file_systems;
-  for (const MeasuredFolder& folder : folders) {
-    SLUICE_CHECK(folder.gb_per_s >= 0, "a speed is a number");
-    MeasuredFileSystem& on = file_systems[folder.file_system];
-    on.gb_per_s = (on.gb_per_s * on.folders + folder.gb_per_s) / (on.folders + 1);
-    on.folders += 1;
-  }
-  take_as_equal(file_systems);
-  double sum = 0;
-  for (const auto& [number, file_system] : file_systems) sum += file_system.gb_per_s;
+std::vector<uint32_t> weights_of(std::vector<double> gb_per_s) {
+  take_as_equal(gb_per_s);
+  const double sum = std::reduce(gb_per_s.begin(), gb_per_s.end());
   std::vector<uint32_t> weights;
-  for (const MeasuredFolder& folder : folders) {
-    const MeasuredFileSystem& on = file_systems[folder.file_system];
-    weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * on.gb_per_s / on.folders / sum))));
-  }
+  for (const double speed : gb_per_s)
+    weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
   return weights;
 }
 
 std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock) {
   const std::vector<std::optional<DriveSpeed>> measured = measure_drives(options, clock);
-  const std::vector<std::filesystem::path> folders = options.folders();
-  const std::vector<size_t> file_systems = first_on_file_system(folders);
-  std::vector<MeasuredFolder> speeds;
+  std::vector<double> speeds;
   for (size_t drive = 0; drive < measured.size(); ++drive) {
     if (!measured[drive]) {
       say(options.log, LogLevel::kWarning,
           fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
-                      folders[drive].string()));
+                      options.folders()[drive].string()));
       return std::vector<uint32_t>(measured.size(), 1);
     }
-    speeds.push_back({.gb_per_s = measured[drive]->both_gb_per_s(), .file_system = file_systems[drive]});
+    speeds.push_back(measured[drive]->both_gb_per_s());
   }
-  return weights_of(speeds);
+  return weights_of(std::move(speeds));
 }
 
 void refuse_other_stores(const StoreOptions& options, int rank) {

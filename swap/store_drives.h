@@ -20,19 +20,12 @@ std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int 
 // The number that tells the files of a store from those of another.
 uint64_t draw_store_number();
 
-// Weights in proportion to how fast each drive reads and writes the same bytes, measured now on scratch files: those of
-// weights_of(), by the file systems that the folders are on. The same for each drive where one has no room for that,
-// which is logged.
+// weights_of() what each drive reads and writes of the same bytes, measured now on scratch files. The same for each
+// where one has no room for that, which is logged.
 std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock = now_ns);
-
-struct MeasuredFolder {
-  double gb_per_s = 0;     // alone
-  size_t file_system = 0;  // any number, the same for folders of one file system
-};
-// 1000 for all of them together, about, in proportion to the speeds of their file systems. Such a speed is the mean of
-// what its folders gave, each of which was measured alone and had all of it; its folders get equal shares of that. What
-// differs by no more than 5 % is noise, and taken as equal.
-std::vector<uint32_t> weights_of(std::span<const MeasuredFolder> folders);
+// In proportion to these speeds, 1000 for all of them together, about. What differs by no more than 5 % is noise, and
+// taken as equal: it would stay.
+std::vector<uint32_t> weights_of(std::vector<double> gb_per_s);
 
 // Those in the header of the store that lies in these folders, which may be open. nullopt: there is none whose header
 // is whole, or it is on another number of drives, or begins with another one. Throws IoError as

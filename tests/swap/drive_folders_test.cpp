@@ -46,14 +46,6 @@ TEST(DriveFolders, relative_and_absolute_are_compared) {
   EXPECT_THAT(refusal({"not-there", "./not-there/"}), HasSubstr("one folder"));
 }
 
-TEST(DriveFolders, are_told_apart_by_their_file_systems) {
-  const TempFolder folder;
-  const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "drive", kMiB);
-  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
-  const std::vector<fs::path> folders = {folder.path() / "new", drive.path(), folder.path(), drive.path() / "new"};
-  EXPECT_THAT(first_on_file_system(folders), testing::ElementsAre(0, 1, 0, 1));
-}
-
 TEST(DriveFolders, in_memory_are_warned_of_each_by_its_name) {
   const TempFolder folder;
   const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "drive", kMiB);

@@ -1,18 +1,15 @@
 // A store that measures its drives when it is made: how it measures them, and that its records are split accordingly.
-// Its two folders are on one file system, where a test mounts none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 
 #include "core/bytes.h"
 #include "swap/bare_io.h"
 #include "swap/drive_folders.h"
 #include "swap/store_drives.h"
-#include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/simulated_drives.h"
 #include "tests/fakes/test_store.h"
 
@@ -50,11 +47,6 @@ class ProbedStore : public testing::Test {
     return [simulated = simulated_] { return std::llround(simulated->now_ns); };
   }
 
-  // The second folder on a file system of its own.
-  std::unique_ptr<MountedDrive> mount() const {
-    return std::make_unique<MountedDrive>(MountedDrive::Kind::kMemory, folders_[1], 32 * kMiB);
-  }
-
   TempFolder folder_;
   std::array<std::filesystem::path, 2> folders_ = {folder_.path() / "a", folder_.path() / "b"};
   TestRun run_;
@@ -66,7 +58,7 @@ TEST_F(ProbedStore, gives_drives_of_speeds_two_to_one_two_thirds_and_one_of_ever
   constexpr int64_t kChunkElements = 512 * kKiB;
   const Geometry geometry(std::array{PartitionSpec{"all", {{"all", {4 * kChunkElements}}}}}, kChunkElements);
   for (const std::array<double, 2>& speeds : {std::array{2.0, 1.0}, {0.1, 0.2}}) {
-    const std::vector<uint32_t> weights = weights_of(std::array<MeasuredFolder, 2>{{{speeds[0], 0}, {speeds[1], 1}}});
+    const std::vector<uint32_t> weights = weigh_drives(options(in_each_round({speeds[0], speeds[1]})), clock());
     const bool first_is_faster = speeds[0] > speeds[1];
     EXPECT_EQ(weights, first_is_faster ? (std::vector<uint32_t>{667, 333}) : (std::vector<uint32_t>{333, 667}));
     const StoreLayout layout(geometry, Precision::kBf16, weights);
@@ -80,34 +72,13 @@ TEST_F(ProbedStore, gives_drives_of_speeds_two_to_one_two_thirds_and_one_of_ever
   }
 }
 
-TEST_F(ProbedStore, weighs_drives_by_what_was_measured_of_each) {
-  const auto mounted = mount();
-  if (!mounted->reason().empty()) GTEST_SKIP() << mounted->reason();
-  EXPECT_EQ(weigh_drives(options(in_each_round({2, 1})), clock()), (std::vector<uint32_t>{667, 333}));
-  EXPECT_EQ(weigh_drives(options(in_each_round({0.1, 0.2})), clock()), (std::vector<uint32_t>{333, 667}));
-}
-
-TEST_F(ProbedStore, gives_folders_of_one_file_system_equal_shares_whatever_was_measured) {
-  EXPECT_EQ(weigh_drives(options(in_each_round({639, 361})), clock()), (std::vector<uint32_t>{500, 500}));
-}
-
-TEST_F(ProbedStore, divides_what_a_file_system_gives_among_its_folders) {
-  using Folders = std::vector<MeasuredFolder>;
-  EXPECT_EQ(weights_of(Folders{{3, 0}, {2, 1}, {1, 0}}), (std::vector<uint32_t>{250, 500, 250}));
-  EXPECT_EQ(weights_of(Folders{{2, 0}, {2, 0}, {2, 0}, {6, 1}}), (std::vector<uint32_t>{83, 83, 83, 750}));
-  EXPECT_EQ(weights_of(Folders{{5, 0}}), std::vector<uint32_t>{1000});
-}
-
 TEST_F(ProbedStore, takes_speeds_as_equal_that_are_five_percent_apart_and_no_others) {
-  using Folders = std::vector<MeasuredFolder>;
-  EXPECT_EQ(weights_of(Folders{{1.04, 0}, {1, 1}}), (std::vector<uint32_t>{500, 500}));
-  EXPECT_EQ(weights_of(Folders{{1, 0}, {1.06, 1}}), (std::vector<uint32_t>{485, 515}));
-  EXPECT_EQ(weights_of(Folders{{4.1, 0}, {1, 1}, {4, 2}, {1.02, 3}}), (std::vector<uint32_t>{400, 100, 400, 100}));
+  EXPECT_EQ(weigh_drives(options(in_each_round({1.04, 1})), clock()), (std::vector<uint32_t>{500, 500}));
+  EXPECT_EQ(weights_of({1, 1.06}), (std::vector<uint32_t>{485, 515}));
+  EXPECT_EQ(weights_of({4.1, 1, 4, 1.02}), (std::vector<uint32_t>{400, 100, 400, 100}));
 }
 
 TEST_F(ProbedStore, is_split_evenly_over_two_drives_alike_of_which_one_is_disturbed_once) {
-  const auto mounted = mount();
-  if (!mounted->reason().empty()) GTEST_SKIP() << mounted->reason();
   EXPECT_EQ(weigh_drives(options({1, 1, 1, 0.1, 1, 1}), clock()), (std::vector<uint32_t>{500, 500}));
 }
 
@@ -137,8 +108,6 @@ TEST_F(ProbedStore, measures_each_drive_both_ways_for_a_fifth_of_a_second_by_a_q
 }
 
 TEST_F(ProbedStore, is_split_as_its_drives_were_measured_when_it_was_made_and_stays_so) {
-  const auto mounted = mount();
-  if (!mounted->reason().empty()) GTEST_SKIP() << mounted->reason();
   std::vector<uint32_t> weights;
   {
     const auto store = RecordStore::create(run_.geometry, run_.identity, options(in_each_round({kAtOnce, 0})));
