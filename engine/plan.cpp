@@ -237,7 +237,7 @@ std::string Plan::update_words() const {
   const bool is_auto = options.update == UpdateMode::kAuto;
   if (early == 0) {
     return std::string("all beside the next forward") +
-           (is_auto ? ", as none in the backward, for which there is room, is predicted to shorten the step" : "");
+           (is_auto ? "; none in the backward is predicted to shorten the step" : "");
   }
   return fmt::format("{} of {} chunks in the backward{}, the others beside the next forward", early, chunks.size(),
                      is_auto ? " while the clip does not engage" : "");
