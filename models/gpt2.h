@@ -48,8 +48,15 @@ struct Gpt2Config {
   Gpt2Tiling tiling;                             // no part of Hugging Face's
 
   int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
-  // Of the parts that are cut into fewer tiles than the tiling says where they have no more heads or rows.
-  int64_t attention_tiles() const;
+  // Attention is cut between its heads or, in more tiles than it has, each head between the features of its two
+  // products: in as many tiles for the first (queries, keys and values) and for the second, about as large as each
+  // other.
+  bool cuts_heads() const { return tiling.linear > n_head; }
+  struct ProductTiles {
+    int64_t input = 1, output = 1;
+  };
+  ProductTiles product_tiles() const;  // of each head
+  // Of a part that is cut into fewer tiles than the tiling says where it has no more rows.
   int64_t position_tiles() const;
   // Throws ConfigError naming "model.<key>", its value and what is allowed.
   void validate() const;

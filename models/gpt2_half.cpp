@@ -33,21 +33,14 @@ namespace {
 // Of as many heads as the inner weight has columns for.
 class Attention final : public Half {
  public:
-  explicit Attention(const Gpt2Config& config)
-      : Half(config.layer_norm_epsilon),
-        head_width_(config.n_embd / config.n_head),
-        scale_(config.scale_attn_weights ? 1 / std::sqrt(static_cast<double>(head_width_)) : 1.0) {}
+  explicit Attention(const Gpt2Config& config) : Half(config.layer_norm_epsilon), shape_(attention_shape(config)) {}
 
   at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) override {
-    const std::vector<at::Tensor> parts =
-        normed_affine(x).view({tokens.batch, tokens.sequence, 3, -1, head_width_}).permute({2, 0, 3, 1, 4}).unbind(0);
-    const at::Tensor mixed = causal_attention(parts[0], parts[1], parts[2], scale_);
-    return mixed.transpose(1, 2).reshape({tokens.count(), -1});
+    return mixed_tokens(normed_affine(x), tokens, shape_);
   }
 
  private:
-  int64_t head_width_;
-  double scale_;
+  AttentionShape shape_;
 };
 
 class Mlp final : public Half {
@@ -67,6 +60,18 @@ std::array<WeightView, 6> views_of(const VisitTurn& turn, const HalfWeights& wei
 }
 
 }  // namespace
+
+AttentionShape attention_shape(const Gpt2Config& config) {
+  const int64_t width = config.n_embd / config.n_head;
+  return {.head_width = width, .scale = config.scale_attn_weights ? 1 / std::sqrt(static_cast<double>(width)) : 1.0};
+}
+
+at::Tensor mixed_tokens(const at::Tensor& products, const Gpt2Tokens& tokens, const AttentionShape& shape) {
+  const std::vector<at::Tensor> parts =
+      products.view({tokens.batch, tokens.sequence, 3, -1, shape.head_width}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const at::Tensor mixed = causal_attention(parts[0], parts[1], parts[2], shape.scale);
+  return mixed.transpose(1, 2).reshape({tokens.count(), -1});
+}
 
 std::unique_ptr<Half> make_attention(const Gpt2Config& config) { return std::make_unique<Attention>(config); }
 std::unique_ptr<Half> make_mlp(const Gpt2Config& config) { return std::make_unique<Mlp>(config.layer_norm_epsilon); }

@@ -38,6 +38,15 @@ class Half : public BoundModule {
   double epsilon_;
 };
 
+struct AttentionShape {
+  int64_t head_width = 1;
+  double scale = 1;
+};
+AttentionShape attention_shape(const Gpt2Config& config);
+// Attention of as many heads as there are columns for: queries, keys and values side by side, [tokens, 3 x width], to
+// [tokens, width]. Differentiable.
+at::Tensor mixed_tokens(const at::Tensor& products, const Gpt2Tokens& tokens, const AttentionShape& shape);
+
 std::unique_ptr<Half> make_attention(const Gpt2Config& config);
 std::unique_ptr<Half> make_mlp(const Gpt2Config& config);
 

@@ -79,6 +79,15 @@ class LayoutBuilder {
     int64_t group = 0;           // columns() of the inner weight
   };
   void half_tiles(const HalfOf& half, int takes, int gives);
+  // From `takes` to `gives`, a block's tensors; `parameters`: attention's.
+  struct AttentionOf {
+    std::string name;
+    std::span<const ParameterSpec> parameters;
+    int norm = 0;  // its partition
+    int takes = 0, gives = 0;
+  };
+  void head_products(const AttentionOf& of, int head);
+  Tile features_of(int head, int tile, int64_t tiles) const;
 
   const Gpt2Config& config_;
   int64_t width_;
@@ -186,19 +195,69 @@ void LayoutBuilder::half_tiles(const HalfOf& half, int takes, int gives) {
   }
 }
 
+// What a head's tile has of its features. The last ones are the larger, so that the second tile of all is the largest
+// of those behind the first (Gpt2Layout::first_like).
+Tile LayoutBuilder::features_of(int head, int tile, int64_t tiles) const {
+  const int64_t features = width_ / config_.n_head;
+  const TileRange own = inner_tile_range(features, tiles, tile);
+  return {static_cast<int>(head * tiles) + tile,
+          static_cast<int>(config_.n_head * tiles),
+          {head * features + own.first, head * features + own.end}};
+}
+// One head: the first product's tiles, what mixes tokens, which has no weights, and the second product's tiles.
+void LayoutBuilder::head_products(const AttentionOf& of, int head) {
+  const auto& p = of.parameters;
+  const auto [inputs, outputs] = config_.product_tiles();
+  std::vector<int> products, mixed;
+  for (int i = 0; i < inputs; ++i) {
+    const Tile tile = features_of(head, i, inputs);
+    const std::string name = fmt::format("{}.in.{}", of.name, tile.number);
+    products.push_back(tensor(name, 3 * tokens_ * tile.range.size(), dtype_));
+    const int weights = partition(name, {columns(p[2], width_, tile), columns(p[3], width_, tile)});
+    visit({Gpt2Kind::kAttentionInput, tile.number}, {name, {of.norm, weights}, {of.takes}, {products.back()}});
+  }
+  for (int i = 0; i < outputs; ++i) {
+    const Tile tile = features_of(head, i, outputs);
+    mixed.push_back(tensor(fmt::format("{}.mixed.{}", of.name, tile.number), tokens_ * tile.range.size(), dtype_));
+  }
+  visit({Gpt2Kind::kAttentionMixing, head}, {fmt::format("{}.mix.{}", of.name, head), {}, std::move(products), mixed});
+  for (int i = 0; i < outputs; ++i) {
+    const Tile tile = features_of(head, i, outputs);
+    const std::string name = fmt::format("{}.out.{}", of.name, tile.number);
+    std::vector<ParameterSpec> weights = {rows(p[4], tile)};
+    std::vector<int> takes = {mixed[static_cast<size_t>(i)]};
+    if (tile.number == 0) {  // begins the sum
+      weights.push_back(p[5]);
+      takes.push_back(of.takes);
+    }
+    const int own = partition(name, std::move(weights));
+    visit({Gpt2Kind::kAttentionOutput, tile.number}, {name, {own}, std::move(takes), {of.gives}});
+  }
+}
+
 int LayoutBuilder::block_tiles(int64_t i, int takes) {
   const std::vector<ParameterSpec> parameters = block_parameters(config_, i);
   const int middle = tensor(fmt::format("y.{}", i), tokens_ * width_, dtype_);
   const int gives = tensor(fmt::format("x.{}", i + 1), tokens_ * width_, dtype_);
   const std::span<const ParameterSpec> all = parameters;
-  half_tiles({.kind = Gpt2Kind::kAttentionTile,
-              .name = block_name(i) + ".attn",
-              .parameters = all.first(6),
-              .tiles = config_.attention_tiles(),
-              .cuts = config_.n_head,
-              .unit = width_ / config_.n_head,
-              .group = width_},
-             takes, middle);
+  if (config_.cuts_heads()) {
+    const std::string name = block_name(i) + ".attn";
+    const AttentionOf attention{.name = name,
+                                .parameters = all.first(6),
+                                .norm = partition(name, {parameters[0], parameters[1]}),
+                                .takes = takes,
+                                .gives = middle};
+    for (int head = 0; head < config_.n_head; ++head) head_products(attention, head);
+  } else {
+    half_tiles({.kind = Gpt2Kind::kAttentionTile,
+                .name = block_name(i) + ".attn",
+                .parameters = all.first(6),
+                .tiles = config_.tiling.linear,
+                .cuts = config_.n_head,
+                .unit = width_ / config_.n_head,
+                .group = width_},
+               takes, middle);
+  }
   half_tiles({.kind = Gpt2Kind::kMlpTile,
               .name = block_name(i) + ".mlp",
               .parameters = all.last(6),
@@ -233,6 +292,12 @@ TileRange tile_range(int64_t count, int64_t tiles, int64_t tile) {
   const int64_t size = count / tiles, larger = count % tiles;
   const int64_t first = tile * size + std::min(tile, larger);
   return {first, first + size + (tile < larger ? 1 : 0)};
+}
+
+TileRange inner_tile_range(int64_t count, int64_t tiles, int64_t tile) {
+  const int64_t size = count / tiles, larger = count % tiles;
+  const int64_t first = tile * size + std::clamp<int64_t>(tile - 1, 0, larger);
+  return {first, first + size + (tile > 0 && tile <= larger ? 1 : 0)};
 }
 
 HeadGrain head_grain(DeviceKind device) { return device == DeviceKind::kCuda ? kGpuGrain : kCpuGrain; }

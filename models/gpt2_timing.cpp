@@ -175,6 +175,7 @@ std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2
   };
   // Attention over half of the sequence on average: scores and values.
   const double attention = ms((4 * config.n_embd + options.sequence) * config.n_embd);
+  const double products = ms(4 * config.n_embd * config.n_embd);  // of it
   const double mlp = ms(2 * config.inner() * config.n_embd), head = ms(config.vocab_size * config.n_embd);
   std::vector<VisitTime> times;
   for (const auto& [kind, tile] : layout.roles) {
@@ -189,7 +190,16 @@ std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2
         recomputed(attention + mlp);
         break;
       case Gpt2Kind::kAttentionTile:
-        recomputed(attention * part(config.n_head, config.attention_tiles(), tile));
+        recomputed(attention * part(config.n_head, config.tiling.linear, tile));
+        break;
+      case Gpt2Kind::kAttentionInput:
+        recomputed(products * 3 / 4 / static_cast<double>(config.n_head * config.product_tiles().input));
+        break;
+      case Gpt2Kind::kAttentionMixing:
+        recomputed((attention - products) / static_cast<double>(config.n_head));
+        break;
+      case Gpt2Kind::kAttentionOutput:
+        recomputed(products / 4 / static_cast<double>(config.n_head * config.product_tiles().output));
         break;
       case Gpt2Kind::kMlpTile:
         recomputed(mlp * part(config.inner(), config.tiling.linear, tile));

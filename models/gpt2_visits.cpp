@@ -23,6 +23,9 @@ Gpt2Visits::Gpt2Visits(const Gpt2Config& config, const Gpt2Options& options) : l
   at(Gpt2Kind::kHead) = make_gpt2_head(config, options);
   at(Gpt2Kind::kEmbeddingTile) = make_gpt2_embedding_tile(config);
   at(Gpt2Kind::kAttentionTile) = make_gpt2_attention_tile(config);
+  at(Gpt2Kind::kAttentionInput) = make_gpt2_attention_input(config);
+  at(Gpt2Kind::kAttentionMixing) = make_gpt2_attention_mixing(config);
+  at(Gpt2Kind::kAttentionOutput) = make_gpt2_attention_output(config);
   at(Gpt2Kind::kMlpTile) = make_gpt2_mlp_tile(config);
   at(Gpt2Kind::kHeadTile) = make_gpt2_head_tile(config, options);
   at(Gpt2Kind::kLoss) = make_gpt2_loss(config);

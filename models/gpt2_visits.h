@@ -48,14 +48,20 @@ enum class Gpt2Kind : uint8_t {
   kMlpTile,
   kHeadTile,
   kLoss,
+  kAttentionInput,  // attention in more tiles than heads
+  kAttentionMixing,
+  kAttentionOutput,
 };
-constexpr int kGpt2Kinds = 8;
+constexpr int kGpt2Kinds = 11;
 
 std::unique_ptr<Gpt2Visit> make_gpt2_embedding(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_block(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_head(const Gpt2Config& config, const Gpt2Options& options);
 std::unique_ptr<Gpt2Visit> make_gpt2_embedding_tile(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_attention_tile(const Gpt2Config& config);
+std::unique_ptr<Gpt2Visit> make_gpt2_attention_input(const Gpt2Config& config);
+std::unique_ptr<Gpt2Visit> make_gpt2_attention_mixing(const Gpt2Config& config);
+std::unique_ptr<Gpt2Visit> make_gpt2_attention_output(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_mlp_tile(const Gpt2Config& config);
 std::unique_ptr<Gpt2Visit> make_gpt2_head_tile(const Gpt2Config& config, const Gpt2Options& options);
 std::unique_ptr<Gpt2Visit> make_gpt2_loss(const Gpt2Config& config);
@@ -99,6 +105,7 @@ struct TileRange {
   int64_t size() const { return end - first; }
 };
 TileRange tile_range(int64_t count, int64_t tiles, int64_t tile);
+TileRange inner_tile_range(int64_t count, int64_t tiles, int64_t tile);  // ... those from the second on are
 
 // Elements of what the head makes that exist at once: as many as stay in a CPU's caches, or as keep a GPU busy.
 struct HeadGrain {

@@ -155,6 +155,29 @@ int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   return std::max(mlp, attention);
 }
 
+// In the midst of a head's attention between products in tiles, in its backward: products and result, their gradients
+// and what is copied; where scores exist whole, they, their gradients and the mask.
+int64_t mixing_bytes(const Gpt2Config& config, const Gpt2Options& options) {
+  const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
+  const int64_t tokens = options.batch * options.sequence;
+  const int64_t features = tokens * config.n_embd / config.n_head * element_bytes;
+  if (!keeps_scores(options)) return std::max(11 * features, 10 * features + attention_scratch(config, options));
+  return 23 * features / 2 + (5 * tokens / 3 + options.sequence) * options.sequence * element_bytes;
+}
+
+// Of the first product's largest tile, as its weight's gradient is made: two tensors of the boundary's size, or three,
+// that gradient and the product. Or of what mixes tokens.
+int64_t head_parts_bytes(const Gpt2Config& config, const Gpt2Options& options) {
+  const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
+  const int64_t tokens = options.batch * options.sequence, width = config.n_embd;
+  const int64_t columns = 3 * tile_range(width / config.n_head, config.product_tiles().input, 0).size();
+  const int64_t boundaries = options.precision == Precision::kBf16 ? 3 : 2;
+  const int64_t input = boundaries * tokens * width * element_bytes + (tokens + width) * columns * element_bytes +
+                        product_bytes(options, columns, tokens, width);
+  const int64_t norm = (2 * tokens + 2 * (1 + compute_threads()) * width) * 4;  // as below
+  return std::max(norm + input, mixing_bytes(config, options));
+}
+
 // Of the larger half's largest tile. As its inner weight's gradient is made: one and a half or two tensors of the
 // boundary's size, that gradient, and of the tile's inner width attention's eight or the MLP's two tensors. Or in the
 // midst of attention: one of the boundary's, six of the inner width and, where scores exist whole, four of theirs and
@@ -163,11 +186,13 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence, width = config.n_embd;
   const int64_t boundary = tokens * width * element_bytes;
-  const int64_t features = tile_range(config.inner(), config.tiling.linear, 0).size();
-  const int64_t heads = tile_range(config.n_head, config.attention_tiles(), 0).size();
-  const int64_t columns = heads * width / config.n_head;
+  const int64_t norm = (2 * tokens + 2 * (1 + compute_threads()) * width) * 4;  // LayerNorm's statistics and sums
+  const int64_t inner = tile_range(config.inner(), config.tiling.linear, 0).size();
   const int64_t mlp =
-      2 * boundary + (2 * tokens + width) * features * element_bytes + product_bytes(options, features, tokens, width);
+      2 * boundary + (2 * tokens + width) * inner * element_bytes + product_bytes(options, inner, tokens, width);
+  if (config.cuts_heads()) return std::max(norm + mlp, head_parts_bytes(config, options));
+  const int64_t heads = tile_range(config.n_head, config.tiling.linear, 0).size();
+  const int64_t columns = heads * width / config.n_head;
   const int64_t halves_of_boundary = options.precision == Precision::kFp32 ? 3 : 4;
   const int64_t last = halves_of_boundary * boundary / 2 + (8 * tokens + 3 * width) * columns * element_bytes +
                        product_bytes(options, tokens, 3 * columns, width);
@@ -177,7 +202,6 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   } else {
     midst += attention_scratch(config, options);
   }
-  const int64_t norm = (2 * tokens + 2 * (1 + compute_threads()) * width) * 4;  // LayerNorm's statistics and sums
   return norm + std::max({mlp, last, midst});
 }
 
@@ -207,8 +231,11 @@ int64_t head_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const HeadGrain grain = head_grain(options.device);
   const int64_t rows = std::min(softmax_rows(grain, config.vocab_size), tile) * words * 4;
   const int64_t slice = std::min(head_gradient_rows(grain, config.n_embd), words) * config.n_embd * element_bytes;
-  return tile * (words + config.n_embd * 3 / 2) * element_bytes +
-         std::max({rows, slice, product_bytes(options, tile, words, config.n_embd)});
+  const int64_t whole = tile * (words + config.n_embd * 3 / 2) * element_bytes +
+                        std::max({rows, slice, product_bytes(options, tile, words, config.n_embd)});
+  if (config.tiling.embedding == 1) return whole;
+  // As the gradient of what a tile takes is made: logits and theirs, and two tensors of the boundary's size.
+  return std::max(whole, 2 * tile * (words + config.n_embd) * element_bytes);
 }
 
 }  // namespace

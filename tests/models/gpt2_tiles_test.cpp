@@ -129,6 +129,23 @@ int64_t block_weights_bytes(const Gpt2& model) {
   return elements * 4;
 }
 
+// Returns the smallest device budget.
+int64_t expect_an_eighth_is_enough(Gpt2Tiling tiling, int64_t heads) {
+  Training run(tiling, heads);
+  run.open(OpenMode::kCreate);
+  const Steps wanted = run.train(3);
+  const Planner planner(run.model().spec(), run.options().plan);
+  const int64_t least = planner.smallest_device(run.options().plan.host_bytes).value();
+  EXPECT_GE(block_weights_bytes(run.model()), 8 * least);
+  run.options().plan.device_bytes = least;
+  run.options().plan.host_bytes = planner.smallest_host(least).value();
+  run.open(OpenMode::kOverwrite);
+  expect_same_bits(run.train(3), wanted);
+  EXPECT_LE(run.engine().ledger().peak(Tier::kDevice), least);
+  EXPECT_LE(run.model().workspace_peak_bytes(), run.options().plan.workspace_bytes);
+  return least;
+}
+
 void expect_values_of_whole_layers(Gpt2Tiling tiling, int64_t heads) {
   const Gpt2 whole(config_in({}, heads), {}), tiled(config_in(tiling, heads), {});
   EXPECT_EQ(tiled.parameter_count(), whole.parameter_count());
@@ -172,11 +189,15 @@ TEST(Tiles, of_a_part_are_as_many_as_are_wanted_or_as_it_can_be_cut_into) {
     return std::ranges::count_if(model.spec().partitions,
                                  [&](const PartitionSpec& partition) { return partition.name.starts_with(prefix); });
   };
-  EXPECT_EQ(count("h.1.attn."), 3);
+  EXPECT_EQ(count("h.1.attn.in."), 6);
+  EXPECT_EQ(count("h.1.attn.out."), 3);
   EXPECT_EQ(count("h.1.mlp."), 8);
   EXPECT_EQ(count("wpe."), 64);
   EXPECT_EQ(count("wte."), 100);
-  EXPECT_TRUE(model.tiles().find("transformer.h.1.attn.c_attn.weight[2/3]"));
+  EXPECT_TRUE(model.tiles().find("transformer.h.1.attn.c_attn.weight[5/6]"));
+  EXPECT_TRUE(model.tiles().find("transformer.h.1.attn.c_proj.weight[2/3]"));
+  const Gpt2 one_a_head(config_in({3, 1}, kFewHeads), {});
+  EXPECT_TRUE(one_a_head.tiles().find("transformer.h.1.attn.c_attn.weight[2/3]"));
   EXPECT_TRUE(model.tiles().find("transformer.wpe.weight[63/64]"));
 }
 
@@ -238,10 +259,13 @@ TEST(Tiles, more_than_heads_and_positions_train_to_the_same_bits_wherever_bytes_
   expect_same_bits(run.train(2), wanted);
 }
 
-// The MLP's tiles go on shrinking where attention's are one head each.
-TEST(Tiles, more_than_heads_train_on_a_smaller_device) {
-  const int64_t as_heads = Training({4, 16}, 4).smallest_device();
-  EXPECT_LT(Training({16, 16}, 4).smallest_device(), as_heads * 3 / 4);
+// Where a head is a fourth of a layer, its products are cut.
+TEST(Tiles, of_few_heads_train_blocks_of_eight_times_the_device_budget_to_the_bits_of_large_budgets) {
+  constexpr int64_t kLargeHeads = 4;
+  EXPECT_LT(block_weights_bytes(Training({4, 16}, kLargeHeads).model()),
+            8 * Training({4, 16}, kLargeHeads).smallest_device());
+  expect_an_eighth_is_enough({32, 16}, kLargeHeads);
+  expect_an_eighth_is_enough({64, 16}, 8);  // products of several sizes
 }
 
 TEST(Tiles, more_than_heads_and_positions_go_to_a_hugging_face_folder_and_back) {
@@ -267,19 +291,7 @@ TEST(Tiles, more_than_heads_and_positions_go_to_a_hugging_face_folder_and_back) 
 }
 
 TEST(Tiles, train_blocks_of_eight_times_the_device_budget_to_the_bits_of_large_budgets) {
-  Training run({32, 16});
-  run.open(OpenMode::kCreate);
-  const Steps wanted = run.train(3);
-  const Planner planner(run.model().spec(), run.options().plan);
-  const int64_t least = planner.smallest_device(run.options().plan.host_bytes).value();
-  EXPECT_GE(block_weights_bytes(run.model()), 8 * least);
-  run.options().plan.device_bytes = least;
-  run.options().plan.host_bytes = planner.smallest_host(least).value();
-  run.open(OpenMode::kOverwrite);
-  expect_same_bits(run.train(3), wanted);
-  EXPECT_LE(run.engine().ledger().peak(Tier::kDevice), least);
-  EXPECT_LE(run.model().workspace_peak_bytes(), run.options().plan.workspace_bytes);
-
+  const int64_t least = expect_an_eighth_is_enough({32, 16}, kHeads);
   Training whole({});
   const Planner of_whole(whole.model().spec(), whole.options().plan);
   EXPECT_GT(of_whole.smallest_device(whole.options().plan.host_bytes).value(), 8 * least);

@@ -57,7 +57,16 @@ std::vector<Shape> shapes() {
                        {512, 8, 500, 64, 1, 512, 16, Precision::kBf16, {4, 4}},
                        {384, 6, 4096, 0, 4, 256, 0, Precision::kFp16, {3, 4}},
                        {384, 6, 4096, 0, 4, 256, 0, Precision::kBf16, {24, 8}},
-                       {256, 4, 500, 0, 1, 16, 16, Precision::kFp32, {16, 16}}};
+                       {256, 4, 500, 0, 1, 16, 16, Precision::kFp32, {16, 16}},
+                       {384, 6, 4096, 0, 4, 256, 0, Precision::kBf16, {18, 64}},
+                       {384, 6, 4096, 0, 1, 512, 0, Precision::kBf16, {24, 64}},
+                       {768, 12, 500, 0, 4, 64, 16, Precision::kBf16, {36, 8}},
+                       {192, 3, 500, 0, 16, 64, 16, Precision::kBf16, {9, 8}},
+                       {384, 6, 4096, 0, 4, 256, 0, Precision::kFp16, {24, 64}},
+                       {256, 4, 500, 0, 4, 64, 16, Precision::kFp32, {16, 16}},
+                       {256, 4, 500, 0, 2, 256, 16, Precision::kFp32, {16, 16}},
+                       {768, 12, 500, 0, 4, 64, 16, Precision::kFp32, {36, 8}},
+                       {384, 6, 500, 0, 4, 64, 16, Precision::kFp32, {12, 8}}};
   std::vector<Shape> taken;
   for (size_t i = 0; i < std::size(all); i += SLUICE_EVERY_NTH_COMBINATION) taken.push_back(all[i]);
   return taken;
