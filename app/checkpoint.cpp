@@ -31,7 +31,8 @@ void check_target(const fs::path& out, const fs::path& base_model) {
     refuse("the run began with the model there, which would be replaced");
   if (const auto config = read_text(out / "config.json"); config && !is_export(*config))
     refuse(
-        "the config.json there is not of a model that sluice exported, and would be replaced with what is beside it");
+        "the config.json there does not say that sluice has exported it (earlier builds wrote none that does), and "
+        "would be replaced");
   if (fs::exists(out / "model.safetensors", not_there) && !fs::exists(out / "config.json", not_there))
     refuse("a model.safetensors is there without a config.json, and would be replaced");
   if (fs::exists(out / "tokenizer.json", not_there) && !fs::exists(out / "config.json", not_there))
@@ -47,9 +48,10 @@ void say_whose_tokenizer(const fs::path& out, const Log& log) {
                "the tokenizer that made the run's ids is not known here: copy its files to the model's");
   }
   say(log, LogLevel::kWarning,
-      fmt::format("{}: the tokenizer there stays as it is, and must be the one that made the run's ids, which is not "
-                  "known here",
-                  out.string()));
+      fmt::format(
+          "{}: the tokenizer there stays as it is, and must be the one that made the run's ids, which cannot be "
+          "had here",
+          out.string()));
 }
 
 struct Exported {
@@ -76,6 +78,7 @@ void add_tokenizer(ExportOptions& options, const Exported& run, const Log& log) 
     options.tokenizer = tokenizer_files(*tokenizer, static_cast<int64_t>(run.setup.section.config.n_positions));
   } catch (const Error& error) {
     say(log, LogLevel::kWarning, fmt::format("exported without a tokenizer: {}", error.what()));
+    if (has_tokenizer(run.out.string())) say_whose_tokenizer(run.out, log);
   }
 }
 
@@ -120,9 +123,9 @@ void check_drives_of_trimmed(const RunFolder& folder, const std::vector<fs::path
   if (missing.empty()) return;
   const bool first = find_store(stores.front()) == StoreExists::kNo;
   throw ConfigError(
-      fmt::format("{}: {} is not there{}: bring it back (is its drive mounted?), or, where it is gone, remove by hand "
+      fmt::format("{}: {} {} not there{}: bring it back (is its drive mounted?), or, where it is gone, remove by hand "
                   "what is left in {}",
-                  folder.path().string(), joined(missing),
+                  folder.path().string(), joined(missing), missing.size() == 1 ? "is" : "are",
                   first ? ", and the first drive alone tells whether a run in another folder has gone on with it" : "",
                   joined(stores)));
 }

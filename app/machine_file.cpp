@@ -64,8 +64,8 @@ void check_no_configuration(const Json& json, const fs::path& file) {
   for (const char* key : {"model", "sluice", "train_batch_size"}) {
     if (!json.contains(key)) continue;
     throw ConfigError(
-        fmt::format("{}: this is the configuration of a run (it has \"{}\"), not a machine's speeds: give a file of "
-                    "these, whose keys README.md has, or leave --machine out, and this machine is measured",
+        fmt::format("{}: this is the configuration of a run (it has \"{}\"), not a machine's speeds: give a file "
+                    "with those (README.md has its keys), or leave --machine out, and this machine is measured",
                     file.string(), key));
   }
 }

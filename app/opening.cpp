@@ -35,6 +35,9 @@ std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs
   const fs::path file = store_path(store, 0);
   // A creation that was cut short leaves an empty file.
   const bool empty = fs::is_regular_file(file, ignored) && fs::is_empty(file, ignored);
+  if (!run && fs::is_directory(file, ignored)) {
+    return fmt::format("{}: a folder of that name is there: move it away, or give another folder", file.string());
+  }
   if (!run && !RecordStore::store_number(store) && !empty) {
     return fmt::format(
         "{}: what is there cannot be read as a store: give another folder, or replace it with --overwrite",

@@ -73,9 +73,12 @@ std::string step_line(const StepMetrics& metrics, const StepContext& context, co
 std::string summary(const RunSummary& run, const Ledger& ledger) {
   std::string text;
   auto out = std::back_inserter(text);
-  const std::string here =
-      run.steps_here == run.steps ? "" : fmt::format(", {} of them in this process", run.steps_here);
-  fmt::format_to(out, "\n{} steps{}, {} of training\n", run.steps, here, format_duration(run.seconds));
+  const std::string time = format_duration(run.seconds);
+  if (run.steps_here == run.steps) {
+    fmt::format_to(out, "\n{} steps, {} of training\n", run.steps, time);
+  } else {
+    fmt::format_to(out, "\n{} steps; of them {} in this process, {} of training\n", run.steps, run.steps_here, time);
+  }
   if (run.first_loss && run.last_loss) {
     fmt::format_to(out, "loss              first {:.4f}, last {:.4f}\n", *run.first_loss, *run.last_loss);
   }

@@ -41,7 +41,7 @@ class DamagedLine : public Error {
 
 // Nothing where it is not there, as in lines of earlier builds, or null, as numbers that are not finite are written.
 std::optional<double> maybe_figure(const Json& json, const char* key) {
-  constexpr double kMost = 1e18;  // 64 bits hold it
+  constexpr double kMost = 0x1p62;  // 64 bits hold it
   const Json value = json.value(key, Json());
   if (value.is_null()) return std::nullopt;
   if (value.is_number() && value >= 0 && value <= kMost) return value.get<double>();

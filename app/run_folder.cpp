@@ -385,14 +385,25 @@ struct ChangedKey {
 
 // Of flat objects.
 std::vector<ChangedKey> changed_keys(const SortedJson& before, const SortedJson& now) {
+  SortedJson all = before;
+  all.update(now);
   std::vector<ChangedKey> changed;
-  for (const SortedJson& change : SortedJson::diff(before, now)) {
-    // The keys are flat: the change's path is "/" and the key with its slashes escaped.
-    const std::string key = SortedJson::json_pointer(change["path"].get<std::string>()).back();
-    const auto value = [&](const SortedJson& keys) { return keys.contains(key) ? keys[key].dump() : "not given"; };
-    changed.push_back({key_path(key), value(before), value(now)});
+  for (const auto& [key, last] : all.items()) {
+    const auto value = [&key = key](const SortedJson& keys) {
+      return keys.contains(key) ? keys[key].dump() : std::string("not given");
+    };
+    if (value(before) != value(now)) changed.push_back({key_path(key), value(before), value(now)});
   }
   return changed;
+}
+
+// Lists are values.
+void add_keys(const SortedJson& value, const std::string& path, SortedJson& keys) {
+  if (!value.is_object()) {
+    keys[path] = value;
+    return;
+  }
+  for (const auto& [name, inner] : value.items()) add_keys(inner, path + "/" + name, keys);
 }
 
 // What may be chosen anew when a run goes on.
@@ -400,9 +411,9 @@ SortedJson free_keys(const RunConfig& config) {
   const SortedJson all = SortedJson::parse(to_json(config));
   SortedJson kept = SortedJson::object();
   for (const char* key : {"optimizer", "scheduler", "gradient_clipping", "fp16"}) {
-    if (all.contains(key)) kept[key] = all[key];
+    if (all.contains(key)) add_keys(all[key], std::string("/") + key, kept);
   }
-  return kept.flatten();
+  return kept;
 }
 
 }  // namespace

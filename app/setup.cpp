@@ -121,21 +121,27 @@ void say_what_depth_is_taken(const SluiceConfig& sluice, const Log& log) {
           sluice.io_depth, drives, kMaxQueueDepth / drives, kMaxQueueDepth));
 }
 
-// What the model refuses of its section, with the file that has it.
+namespace {
+
+// What the model refuses of its section, with the file that has it; a Hugging Face folder's keys are in its own.
 template <typename Make>
-auto of_file(const std::string& name, const Make& make) {
+auto of_file(const RunConfig& config, const Make& make) {
   try {
     return make();
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", name, error.what()));
+    const Json section = Json::parse(config.model, nullptr, false);
+    if (section.is_object() && section.contains("path")) throw;
+    throw ConfigError(fmt::format("{}: {}", config.name, error.what()));
   }
 }
+
+}  // namespace
 
 RunSetup set_up(RunConfig config, const Log& log) {
   for (const std::string& note : config.notes) say(log, LogLevel::kInfo, note);
   say_what_depth_is_taken(config.sluice, log);
   const DeviceKind device = choose_device(config.sluice.device, log);
-  ModelSection section = of_file(config.name, [&] { return read_model_section(config.model); });
+  ModelSection section = of_file(config, [&] { return read_model_section(config.model); });
   if (!section.without_effect.empty()) {
     say(log, LogLevel::kInfo,
         fmt::format("not needed: \"model.{}\": Hugging Face's, without effect on training",
@@ -144,7 +150,7 @@ RunSetup set_up(RunConfig config, const Log& log) {
   check_vocabulary(config, section.config.vocab_size);
   fill_defaults(config, this_machine(device));
   set_process({.compute_threads = config.sluice.compute_threads});
-  Gpt2 model = of_file(config.name, [&] {
+  Gpt2 model = of_file(config, [&] {
     return Gpt2(section.config, {.precision = config.precision,
                                  .batch = config.batch.micro,
                                  .sequence = config.data.sequence_length,

@@ -75,6 +75,7 @@ class Training {
   void make_room_for_metrics();
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
+  std::optional<Validation> validation_with(const Digests& digests);
   void report_step(const StepMetrics& metrics);
   void keep_timeline();
   void print_sample();
@@ -427,8 +428,7 @@ TrainEnd Training::finish(int signal) {
         fmt::format("the run has {} steps already, and {} are asked for: nothing is left to train", first_step_,
                     steps_));
   }
-  const std::optional<Validation> validation = validate_run(*engine_, setup_.model, *data_, batch());
-  metrics_->final_line(end.digests, validation);
+  const std::optional<Validation> validation = validation_with(end.digests);
   console_.print(summary({.steps = end.step,
                           .steps_here = end.step - first_step_,
                           .first_loss = metrics_->first_loss(),
@@ -444,6 +444,19 @@ TrainEnd Training::finish(int signal) {
                          engine_->ledger()));
   if (!sample_prompt_.empty()) print_sample();
   return end;
+}
+
+// The run's last line has it, and its digests in any case.
+std::optional<Validation> Training::validation_with(const Digests& digests) {
+  std::optional<Validation> validation;
+  try {
+    validation = validate_run(*engine_, setup_.model, *data_, batch());
+  } catch (...) {
+    metrics_->final_line(digests, {});
+    throw;
+  }
+  metrics_->final_line(digests, validation);
+  return validation;
 }
 
 // What steps like those of this process write; empty where there were none.

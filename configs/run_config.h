@@ -93,8 +93,8 @@ struct MachineFacts {
 // thread that serves the drives and one for the compute's own.
 void fill_defaults(RunConfig& config, const MachineFacts& machine);
 
-// The whole configuration as JSON text: parse_config(to_json(c)) equals c but for the notes, which are made of keys
-// that are not written, and its text is the same again.
+// The whole configuration as JSON text: parse_config(to_json(c)) equals c but for the name and the notes, which are
+// made of keys that are not written, and its text is the same again.
 std::string to_json(const RunConfig& config);
 
 }  // namespace sluice

@@ -46,9 +46,9 @@ std::byte* map_aligned(int64_t bytes) {
 int touch_part(std::byte* base, int64_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(base, static_cast<size_t>(bytes), MADV_POPULATE_WRITE) == 0) return 0;
-  if (errno != EINVAL) return errno;
+  if (errno == ENOMEM || errno == EFAULT || errno == EHWPOISON) return errno;
 #endif
-  // An older kernel: by hand.
+  // An older kernel, or one that does not allow the call: by hand.
   for (int64_t at = 0; at < bytes; at += kPageBytes) *const_cast<volatile std::byte*>(base + at) = std::byte{0};
   return 0;
 }

@@ -239,8 +239,10 @@ std::string Plan::update_words() const {
     return std::string("all beside the next forward") +
            (is_auto ? "; none in the backward is predicted to shorten the step" : "");
   }
-  return fmt::format("{} of {} chunks in the backward{}, the others beside the next forward", early, chunks.size(),
-                     is_auto ? " while the clip does not engage" : "");
+  const bool some_wait = early < std::ssize(chunks);
+  return fmt::format("{} of {} chunks in the backward{}{}", early, chunks.size(),
+                     is_auto ? " while the clip does not engage" : "",
+                     some_wait ? ", the others beside the next forward" : "");
 }
 
 std::string Plan::table() const {

@@ -2,14 +2,15 @@
 //
 // A token says where bytes are and what is true of them. Only Verbs makes tokens: its verbs, which take what must be
 // true before them and return what is true after them, and, for what rests at home, its functions named for that. So
-// what came from NVMe cannot go to the device before it is verified, nor what came from the device to the store before
-// it is sealed: that does not compile. Each verb emits one hop with the ranges it reads and fills; who reads what
-// another has overwritten meanwhile is found as the program is built (offload/hazards.h).
+// what a verb brought from NVMe cannot go to the device before it is verified, nor what one brought from the device to
+// the store before it is sealed: that does not compile. Each verb emits one hop with the ranges it reads and fills; who
+// reads what another has overwritten meanwhile is found as the program is built (offload/hazards.h).
 #pragma once
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/errors.h"
 #include "engine/plan.h"
 #include "engine/step.h"
 #include "offload/program.h"
@@ -254,6 +255,7 @@ class Verbs {
   };
   int64_t home_of(int chunk, Group group) const {
     const ChunkHomes& homes = plan_.chunks[chunk];
+    SLUICE_CHECK((group == Group::kState ? homes.state : homes.weights) == Home::kHost, "at home elsewhere");
     return group == Group::kState ? homes.state_offset : homes.weights_offset;
   }
   Scratch scratch_of(int chunk) const;

@@ -1,6 +1,6 @@
-// What the update threads do with one chunk: one pass of the optimizer that sums what came from NVMe and what goes back on its
-// way, so that memory is read once. Of a chunk at home on the device they call its optimizer. Safe for several chunks
-// at once from several threads.
+// What the update threads do with one chunk: one pass of the optimizer that sums what came from NVMe and what goes back
+// on its way, so that memory is read once. Of a chunk at home on the device they call its optimizer. Safe for several
+// chunks at once from several threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>

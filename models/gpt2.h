@@ -49,8 +49,8 @@ struct Gpt2Config {
 
   int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
   // Attention is cut between its heads or, in more tiles than it has, each head between the features of its two
-  // products: in as many tiles for the first (queries, keys and values) and for the second, about as large as each
-  // other.
+  // products: three fourths of its tiles for the first (queries, keys and values) and the rest for the second, as near
+  // as may be.
   bool cuts_heads() const { return tiling.linear > n_head; }
   struct ProductTiles {
     int64_t input = 1, output = 1;

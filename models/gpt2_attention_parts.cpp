@@ -128,6 +128,7 @@ class OutputTile final : public Gpt2Visit {
     const AutoGradMode no_graph(false);
     const bool first = tile == 0;
     Module& module = first ? first_ : other_;
+    SLUICE_CHECK(turn.weights().size() == (first ? 2 : 1), "a tile's weights");
     const Binding bound(module, turn.weights());
     const at::Tensor mixed = rows_of(turn.inputs()[0], tokens, module.weight.size(0));
     if (turn.pass() == Pass::kBackward) return backward(turn, tokens, mixed);

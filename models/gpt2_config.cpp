@@ -43,7 +43,7 @@ void check_tiles(const char* key, int64_t tiles, int64_t most, const std::string
 
 Gpt2Config::ProductTiles Gpt2Config::product_tiles() const {
   const int64_t tiles = (tiling.linear + n_head - 1) / n_head, features = n_embd / n_head;
-  const int64_t output = std::clamp<int64_t>(tiles / 4, 1, features);
+  const int64_t output = std::clamp<int64_t>((tiles + 2) / 4, 1, features);
   return {.input = std::clamp<int64_t>(tiles - output, 1, features), .output = output};
 }
 int64_t Gpt2Config::position_tiles() const { return std::min(tiling.embedding, n_positions); }

@@ -105,7 +105,8 @@ struct TileRange {
   int64_t size() const { return end - first; }
 };
 TileRange tile_range(int64_t count, int64_t tiles, int64_t tile);
-TileRange inner_tile_range(int64_t count, int64_t tiles, int64_t tile);  // ... those from the second on are
+// The same with the larger ones from the second tile on.
+TileRange inner_tile_range(int64_t count, int64_t tiles, int64_t tile);
 
 // Elements of what the head makes that exist at once: as many as stay in a CPU's caches, or as keep a GPU busy.
 struct HeadGrain {

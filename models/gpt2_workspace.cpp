@@ -156,7 +156,7 @@ int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
 }
 
 // In the midst of a head's attention between products in tiles, in its backward: products and result, their gradients
-// and what is copied; where scores exist whole, they, their gradients and the mask.
+// and what is copied; where scores exist whole, they, their gradients and the mask. Factors that fit what was measured.
 int64_t mixing_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence;

@@ -124,11 +124,11 @@ constexpr Key kKeys[] = {
      nullptr},
 };
 
-// Keys of config.json that do not change the forward of a language model in training or its loss.
 // Of an exported config.json; of one that transformers has saved.
 constexpr const char* kExportedBy = "exported_by";
 constexpr const char* kTransformersVersion = "transformers_version";
 
+// Keys of config.json that do not change the forward of a language model in training or its loss.
 constexpr std::string_view kWithoutEffect[] = {kExportedBy,
                                                "_name_or_path",
                                                "name_or_path",

@@ -24,10 +24,11 @@ void add_gradient(float* open, const GradientView& gradient, Contribution which)
 constexpr int kNormTileElements = 4096, kNormLanes = 32;
 
 // Rounds open[i] * scale to the dtype (nearest even) into what is closed, and returns the part of the norm: the sum of
-// squares of the rounded values, in tiles of kNormTileElements from the first; within a tile, lane j of kNormLanes sums (double)g*g
-// over elements congruent to j modulo kNormLanes in ascending order, lanes combine by the tree 16, 8, 4, 2, 1; tiles add in
-// ascending order; all fp64. The output may be the memory of `open` or lie before it by any distance: values are
-// read before they are overwritten. It may be cut: element i of the parameter goes to the piece that holds it.
+// squares of the rounded values, in tiles of kNormTileElements from the first; within a tile, lane j of kNormLanes sums
+// (double)g*g over elements congruent to j modulo kNormLanes in ascending order, lanes combine by the tree 16, 8, 4, 2,
+// 1; tiles add in ascending order; all fp64. The output may be the memory of `open` or lie before it by any distance:
+// values are read before they are overwritten. It may be cut: element i of the parameter goes to the piece that holds
+// it.
 struct ClosedPiece {
   std::byte* to = nullptr;  // where the piece's first element goes
   int64_t elements = 0;

@@ -5,7 +5,7 @@
 namespace sluice {
 
 constexpr const char* kNamesFolders = "(--out or sluice.nvme)";  // give another folder ...
-constexpr const char* kNamesScratchFolders = "(--out or sluice.nvme; of bench io and bench copy --path)";
+constexpr const char* kNamesScratchFolders = "(--out or sluice.nvme; for bench io and bench copy: --path)";
 constexpr const char* kOverQuota =
     "the user's quota on that drive is used up: have it raised, or free what counts to it";
 constexpr const char* kStartOver = "start over with a new store (--overwrite)";

@@ -60,8 +60,10 @@ std::string advice_for(int error_number, const std::filesystem::path& path = {})
 
 // Of the process or of the file system.
 std::string advice_beyond_limit(int64_t bytes) {
-  return fmt::format("a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f)", bytes,
-                     format_bytes(bytes));
+  return fmt::format(
+      "a file of {} bytes ({}) is needed: raise the limit on the size of a file (ulimit -f), where it is not the file "
+      "system's",
+      bytes, format_bytes(bytes));
 }
 
 // What a file's folder can still take, and what the file itself would give back. Free space is that of a file system:
@@ -314,8 +316,9 @@ void Drive::cut(int64_t bytes) {
     refuse_space(path_, bytes - this->bytes(), space_of(file_).free, may_go_elsewhere ? or_a_larger_drive() : "");
   }
   const std::string advice = advice_of_machine(error_number);
+  const bool names_folders = advice.empty() && may_go_elsewhere;
   fail("allocation", path_, error_number,
-       advice.empty() ? with_folders("give a folder on a local drive with ext4 or xfs") : advice);
+       names_folders ? with_folders("give a folder on a local drive with ext4 or xfs") : advice);
 }
 
 // Behind what the file has; where that fails it is as long as it was.

@@ -38,7 +38,7 @@ RecordStore::Impl::Superblocks RecordStore::Impl::read_superblocks() {
 
 // Once it is known what is lost with it.
 void RecordStore::Impl::warn_of_damaged(int area, const FoundSuperblock& found) const {
-  std::string end = "there is no other that is whole";
+  std::string end = "there is no other that is whole together with its table";
   if (has_generation) {
     end = fmt::format("the other one, of step {}, is used", committed.step);
     if (lost_step) {

@@ -24,7 +24,7 @@ uint64_t draw_store_number();
 // where one has no room for that, which is logged.
 std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock = now_ns);
 // In proportion to these speeds, 1000 for all of them together, about. What differs by no more than 5 % is noise, and
-// taken as equal: it would stay.
+// taken as equal: weights last as long as the store.
 std::vector<uint32_t> weights_of(std::vector<double> gb_per_s);
 
 // Those in the header of the store that lies in these folders, which may be open. nullopt: there is none whose header

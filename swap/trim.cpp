@@ -98,8 +98,8 @@ int64_t give_back(const Drive& drive) {
   return status.st_blocks * kStatBlockBytes;
 }
 
-// Durable when this returns. A drive that does not take it is trimmed all the same: what is left of the store after a
-// cut is then to be removed by hand.
+// Durable when this returns, where the drive takes it. One that does not is trimmed all the same: what is left of the
+// store after a cut is then to be removed by hand.
 void mark_trim(const Drive& first, TrimMark mark) {
   std::array<AlignedBuffer, 2> blocks{AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
   std::array<OpeningBlock, 2> openings;

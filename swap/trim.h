@@ -13,8 +13,9 @@ struct TrimmedStore {
   int64_t bytes = 0;  // given back
 };
 
-// The parts of a store that are not there, by the number of drives in the headers that are: the files in these folders
-// and, where the store has more drives than that, what they were called at creation. Both empty: all parts are there.
+// The parts of a store that are not there, by the number of drives in the headers that are: the files in these folders,
+// which are in the order of its drives, and, where the store has more drives than that, what they were called at
+// creation. Both empty: all parts are there.
 struct StoreParts {
   // No trim has taken them away: a drive may not be mounted, and would keep its part for good.
   std::vector<std::filesystem::path> missing;
@@ -34,7 +35,8 @@ StoreParts find_parts(std::span<const std::filesystem::path> folders, std::optio
 // opening to write takes the mark away. `number`: RecordStore::store_number of the store that
 // is meant; where it is not known, all files must be of one store. Throws before anything is removed: ConfigError where
 // none of them has one, one is no store of sluice or another store's, or another run uses one; IoError where a folder
-// cannot be looked into. IoError later on too. A crash leaves each file as it was, or none.
+// cannot be looked into. IoError later on too. A crash leaves each file as it was, the first one's
+// mark aside, or none.
 std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
                                       int rank = 0);
 

@@ -75,7 +75,7 @@ TEST_F(OpeningTest, a_file_of_somebody_else_is_named_and_lost_to_no_beginning) {
   EXPECT_EQ(text_in("b/sluice-0.swap"), "precious");
   fs::remove(file("b/sluice-0.swap"));
   fs::create_directory(file("b/sluice-0.swap"));
-  expect_refused(train("run", {"--set", drive}), file("b/sluice-0.swap") + ": what is there cannot be read as a store");
+  expect_refused(train("run", {"--set", drive}), file("b/sluice-0.swap") + ": a folder of that name is there");
 }
 
 TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still_goes_on) {
@@ -328,9 +328,9 @@ TEST_F(OpeningTest, an_export_over_files_that_are_no_models_is_refused) {
   saved_since["transformers_version"] = "5.0.0";
   std::ofstream(file("tuned/config.json")) << saved_since;
   for (const auto& [name, why] :
-       {std::pair("project", "not of a model that sluice exported"), std::pair("weights", "without a config.json"),
-        std::pair("model", "not of a model that sluice exported"),
-        std::pair("tuned", "not of a model that sluice exported")}) {
+       {std::pair("project", "does not say that sluice has exported it"), std::pair("weights", "without a config.json"),
+        std::pair("model", "does not say that sluice has exported it"),
+        std::pair("tuned", "does not say that sluice has exported it")}) {
     const auto before = content_of(name);
     expect_refused(sluice({"checkpoint", "export", "@run", std::string("@") + name}), why);
     EXPECT_TRUE(content_of(name) == before);

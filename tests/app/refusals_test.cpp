@@ -31,6 +31,7 @@ TEST_F(RefusalsTest, a_typo_in_a_configuration_is_one_line_and_nothing_is_made) 
   EXPECT_FALSE(fs::exists(file("run")));
   expect_refused(train("run", {"--set", "model.n_emb=72"}), 2, file("run.json") + ": unknown key \"model.n_emb\"");
   expect_refused(train("run", {"--set", "model.n_head=5"}), 2, file("run.json") + ": model.n_head is 5");
+  expect_refused(train("run", {"--set", "model.path=5"}), 2, "model.path is 5");
   expect_refused(train("run", {"--set", "data.sequence_length=34"}), 2,
                  file("run.json") + ": data.sequence_length is 34");
 }

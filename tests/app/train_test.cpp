@@ -148,6 +148,8 @@ TEST_F(TrainTest, a_resumed_run_says_what_of_the_optimizer_and_the_clip_has_chan
               testing::HasSubstr("changed since the run was last begun: \"gradient_clipping\" 0.0 (was 1.0), "
                                  "\"optimizer.params.lr\" 0.5 (was 0.001)"));
   EXPECT_THAT(resumed("4", {}), testing::HasSubstr("\"optimizer.params.lr\" 0.001 (was 0.5)"));
+  EXPECT_THAT(resumed("5", {"--set", "optimizer.params.betas=[0.5,0.6]"}),
+              testing::HasSubstr("\"optimizer.params.betas\" [0.5,0.6] (was [0.9,0.999])"));
 }
 
 TEST_F(TrainTest, the_validation_loss_stays_in_the_runs_last_line) {

@@ -4,38 +4,39 @@
 #include <gtest/gtest.h>
 
 #include <type_traits>
+#include <utility>
 
 namespace sluice {
 namespace {
 
 constexpr When kWhen = When::kAlways;
 
-template <typename Token>
-concept CanBeWritten = requires(Verbs verbs, const Token& token) {
+template <typename Of>
+concept CanBeWritten = requires(Verbs verbs, const Of& token) {
   verbs.swap_out(token, kWhen);
 }
-|| requires(Verbs verbs, const Token& token) { verbs.swap_out(token); };
-template <typename Token>
-concept CanBeUploaded = requires(Verbs verbs, const Token& token) {
+|| requires(Verbs verbs, const Of& token) { verbs.swap_out(token); };
+template <typename Of>
+concept CanBeUploaded = requires(Verbs verbs, const Of& token) {
   verbs.upload(token, int64_t{}, kWhen);
 }
-|| requires(Verbs verbs, const Token& token, const StateOnDevice& to) { verbs.upload(token, to, kWhen); }
-|| requires(Verbs verbs, const Token& token, const TensorMove& to) { verbs.upload(token, to); };
+|| requires(Verbs verbs, const Of& token, const StateOnDevice& to) { verbs.upload(token, to, kWhen); }
+|| requires(Verbs verbs, const Of& token, const TensorMove& to) { verbs.upload(token, to); };
 template <typename State, typename Weights, typename Gradient>
 concept CanBeUpdated = requires(Verbs verbs, State state, Weights weights, const Gradient& gradient) {
   verbs.update({std::move(state), std::move(weights)}, gradient, kWhen);
 };
-template <typename Token>
+template <typename Of>
 concept CanBeForged = requires {
-  Token{{}, 0, 0};
+  Of{{}, 0, 0};
 }
-|| requires { Token{{}, 0}; }
-|| requires { Token{{}, {}, 0}; }
-|| std::is_default_constructible_v<Token>;
+|| requires { Of{{}, 0}; }
+|| requires { Of{{}, {}, 0}; }
+|| std::is_default_constructible_v<Of>;
 
-template <typename Token>
+template <typename Of>
 constexpr bool only_verbs_make() {
-  return !CanBeForged<Token> && !std::is_copy_constructible_v<Token> && std::is_move_constructible_v<Token>;
+  return !CanBeForged<Of> && !std::is_copy_constructible_v<Of> && std::is_move_constructible_v<Of>;
 }
 
 TEST(StepVerbs, write_what_is_sealed_or_updated_and_nothing_else) {

@@ -238,7 +238,11 @@ TEST(Tiles, more_than_heads_and_positions_train_like_whole_layers_within_a_hundr
   Training whole({}, kFewHeads);
   whole.open(OpenMode::kCreate);
   const Steps wanted = whole.train(3);
-  for (const Gpt2Tiling& tiling : {Gpt2Tiling{4, 8}, kManyTiles}) expect_steps_like(wanted, tiling, kFewHeads);
+  for (const Gpt2Tiling& tiling : {Gpt2Tiling{4, 8}, Gpt2Tiling{40, 8}, kManyTiles})
+    expect_steps_like(wanted, tiling, kFewHeads);
+  Training one_head({}, 1);
+  one_head.open(OpenMode::kCreate);
+  expect_steps_like(one_head.train(2), {11, 1}, 1);
 }
 
 TEST(Tiles, more_than_heads_and_positions_train_to_the_same_bits_wherever_bytes_rest) {
