@@ -393,7 +393,8 @@ void Step::prefetch() {
   const UpdateHalf next = *half_prefetched(kind_);
   for (const int c : plan_.update_order) {
     if (!plan_.is_prefetched(next, c)) continue;
-    read_records(take_buffer(c), {});
+    const UpdateBuffer buffer = take_buffer(c);
+    if (buffer.bytes > 0) read_records(buffer, {});
   }
 }
 

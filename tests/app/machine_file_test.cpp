@@ -73,7 +73,7 @@ TEST_F(MachineFile, that_is_wrong_is_refused_with_its_name_and_the_keys) {
         std::pair(with("\"hop_us\"", "\"colour\""), "read_gb_per_s, write_gb_per_s, "),
         std::pair(
             std::string(R"({"model": {"type": "gpt2"}, "train_batch_size": 8})"),
-            "this is the configuration of a run (it has \"model\"), not a machine's speeds: give a file of these"),
+            "this is the configuration of a run (it has \"model\"), not a machine's speeds: give a file with those"),
         std::pair(std::string(R"({"bf16": {}, "sluice": {}})"), "the configuration of a run (it has \"sluice\")"),
         std::pair(std::string(R"({"steps_per_print": 1, "train_batch_size": 8})"),
                   "the configuration of a run (it has \"train_batch_size\")"),
