@@ -200,7 +200,6 @@ std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2
         break;
       case Gpt2Kind::kAttentionOutput:
         recomputed(products / 4 / static_cast<double>(config.n_head * config.product_tiles().output));
-        times.back().backward_ms = times.back().kept_backward_ms;  // two products, and nothing is recomputed
         break;
       case Gpt2Kind::kMlpTile:
         recomputed(mlp * part(config.inner(), config.tiling.linear, tile));
