@@ -33,12 +33,10 @@ std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs
   const bool run = holds == RunFolder::Holds::kRun;
   std::error_code ignored;
   const fs::path file = store_path(store, 0);
-  // A creation that was cut short leaves an empty file.
-  const bool empty = fs::is_regular_file(file, ignored) && fs::is_empty(file, ignored);
   if (!run && fs::is_directory(file, ignored)) {
     return fmt::format("{}: a folder of that name is there: move it away, or give another folder", file.string());
   }
-  if (!run && !RecordStore::store_number(store) && !empty) {
+  if (!run && !RecordStore::store_number(store) && !fs::is_empty(file, ignored)) {
     return fmt::format(
         "{}: what is there cannot be read as a store: give another folder, or replace it with --overwrite",
         file.string());

@@ -29,6 +29,21 @@ using Json = nlohmann::ordered_json;  // as written
 constexpr const char* kChecksum = "crc32c";
 namespace fs = std::filesystem;
 
+// Lists are values.
+void add_keys(const SortedJson& value, const std::string& path, SortedJson& keys) {
+  if (!value.is_object()) {
+    keys[path] = value;
+    return;
+  }
+  for (const auto& [name, inner] : value.items()) add_keys(inner, path + "/" + name, keys);
+}
+
+SortedJson flat_keys(const SortedJson& object) {
+  SortedJson keys = SortedJson::object();
+  add_keys(object, "", keys);
+  return keys;
+}
+
 // What decides on which numbers are trained, key by key ("/data/shuffle").
 SortedJson deciding_keys(const RunConfig& config) {
   SortedJson all = SortedJson::parse(to_json(config));
@@ -40,7 +55,7 @@ SortedJson deciding_keys(const RunConfig& config) {
   SortedJson kept = SortedJson::object();
   for (const char* key : {"model", "data", "seed", "train_batch_size", "bf16"}) kept[key] = all[key];
   kept["fp16"]["enabled"] = all["fp16"]["enabled"];  // the loss scale may be chosen anew
-  return kept.flatten();
+  return flat_keys(kept);
 }
 
 // Of what a run takes from its folder and that decides on numbers, as the file has it: of the model, and of training.
@@ -397,23 +412,14 @@ std::vector<ChangedKey> changed_keys(const SortedJson& before, const SortedJson&
   return changed;
 }
 
-// Lists are values.
-void add_keys(const SortedJson& value, const std::string& path, SortedJson& keys) {
-  if (!value.is_object()) {
-    keys[path] = value;
-    return;
-  }
-  for (const auto& [name, inner] : value.items()) add_keys(inner, path + "/" + name, keys);
-}
-
 // What may be chosen anew when a run goes on.
 SortedJson free_keys(const RunConfig& config) {
   const SortedJson all = SortedJson::parse(to_json(config));
   SortedJson kept = SortedJson::object();
   for (const char* key : {"optimizer", "scheduler", "gradient_clipping", "fp16"}) {
-    if (all.contains(key)) add_keys(all[key], std::string("/") + key, kept);
+    if (all.contains(key)) kept[key] = all[key];
   }
-  return kept;
+  return flat_keys(kept);
 }
 
 }  // namespace

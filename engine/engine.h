@@ -168,9 +168,8 @@ class Engine {
   //
   // This and what follows throws IoError, CorruptionError (a record that is not what was written), DeviceError and
   // NumericsError (an update that gives a value that is not finite, ten steps in a row without a finite gradient, a
-  // replayed step that comes out otherwise): the engine is then spent, every later call throws
-  // the same, and the store opens at its last commit. What `compute` throws comes out too, and ends the step alone
-  // (abort_step).
+  // replayed step that comes out otherwise): the engine is then spent, every later call throws the same, and the store
+  // opens at its last commit. What `compute` throws comes out too, and ends the step alone (abort_step).
   StepEnd train_step(double learning_rate, const Compute& compute);
   // Forward of `micro_batches` at most plan().options.micro_batches; returns the mean reported loss.
   double evaluate(int micro_batches, const Compute& compute);

@@ -131,7 +131,7 @@ class OutputTile final : public Gpt2Visit {
     SLUICE_CHECK(turn.weights().size() == (first ? 2 : 1), "a tile's weights");
     const Binding bound(module, turn.weights());
     const at::Tensor mixed = rows_of(turn.inputs()[0], tokens, module.weight.size(0));
-    if (turn.pass() == Pass::kBackward) return backward(turn, tokens, mixed);
+    if (turn.pass() == Pass::kBackward) return backward(turn, tokens, mixed, module);
     at::Tensor sum = rows_of(turn.outputs()[0], tokens, width_);
     if (first) {
       at::add_out(sum, rows_of(turn.inputs()[1], tokens, width_), affine(mixed, module.weight, module.bias));
@@ -151,13 +151,12 @@ class OutputTile final : public Gpt2Visit {
   };
 
   // `mixed` may lie where its gradient goes.
-  void backward(VisitTurn& turn, const Gpt2Tokens& tokens, const at::Tensor& mixed) {
-    const bool first = turn.weights().size() == 2;
+  void backward(VisitTurn& turn, const Gpt2Tokens& tokens, const at::Tensor& mixed, const Module& module) {
+    const bool first = &module == &first_;
     const at::Tensor gradient = rows_of(turn.output_gradients()[0], tokens, width_);
     contribute(turn, 0, product(mixed.t(), gradient));
     if (first) contribute(turn, 1, at::sum(gradient, 0));
-    const at::Tensor weight = (first ? first_ : other_).weight.detach();
-    tensor_of(turn.input_gradients()[0], mixed.sizes()).copy_(product(gradient, weight.t()));
+    tensor_of(turn.input_gradients()[0], mixed.sizes()).copy_(product(gradient, module.weight.detach().t()));
     if (first) rows_of(turn.input_gradients()[1], tokens, width_).copy_(gradient);
   }
 

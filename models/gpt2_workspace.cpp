@@ -155,6 +155,9 @@ int64_t block_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   return std::max(mlp, attention);
 }
 
+// LayerNorm's statistics and sums.
+int64_t norm_bytes(int64_t tokens, int64_t width) { return (2 * tokens + 2 * (1 + compute_threads()) * width) * 4; }
+
 // In the midst of a head's attention between products in tiles, in its backward: products and result, their gradients
 // and what is copied; where scores exist whole, they, their gradients and the mask. Factors that fit what was measured.
 int64_t mixing_bytes(const Gpt2Config& config, const Gpt2Options& options) {
@@ -174,8 +177,7 @@ int64_t head_parts_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t boundaries = options.precision == Precision::kBf16 ? 3 : 2;
   const int64_t input = boundaries * tokens * width * element_bytes + (tokens + width) * columns * element_bytes +
                         product_bytes(options, columns, tokens, width);
-  const int64_t norm = (2 * tokens + 2 * (1 + compute_threads()) * width) * 4;  // as below
-  return std::max(norm + input, mixing_bytes(config, options));
+  return std::max(norm_bytes(tokens, width) + input, mixing_bytes(config, options));
 }
 
 // Of the larger half's largest tile. As its inner weight's gradient is made: one and a half or two tensors of the
@@ -186,7 +188,7 @@ int64_t block_tile_bytes(const Gpt2Config& config, const Gpt2Options& options) {
   const int64_t element_bytes = bytes_of(weights_dtype(options.precision));
   const int64_t tokens = options.batch * options.sequence, width = config.n_embd;
   const int64_t boundary = tokens * width * element_bytes;
-  const int64_t norm = (2 * tokens + 2 * (1 + compute_threads()) * width) * 4;  // LayerNorm's statistics and sums
+  const int64_t norm = norm_bytes(tokens, width);
   const int64_t inner = tile_range(config.inner(), config.tiling.linear, 0).size();
   const int64_t mlp =
       2 * boundary + (2 * tokens + width) * inner * element_bytes + product_bytes(options, inner, tokens, width);

@@ -32,11 +32,10 @@ StoreParts find_parts(std::span<const std::filesystem::path> folders, std::optio
 // they are free where its file system passes that on. Where a link leads to a file, both go. A folder without one is
 // passed over: what was cut short is finished by the next call, and who does not want that asks find_parts(). The last
 // drive's goes first, and before each of them the first drive's file is marked, as far as that drive takes it: an
-// opening to write takes the mark away. `number`: RecordStore::store_number of the store that
-// is meant; where it is not known, all files must be of one store. Throws before anything is removed: ConfigError where
-// none of them has one, one is no store of sluice or another store's, or another run uses one; IoError where a folder
-// cannot be looked into. IoError later on too. A crash leaves each file as it was, the first one's
-// mark aside, or none.
+// opening to write takes the mark away. `number`: RecordStore::store_number of the store that is meant; where it is not
+// known, all files must be of one store. Throws before anything is removed: ConfigError where none of them has one, one
+// is no store of sluice or another store's, or another run uses one; IoError where a folder cannot be looked into.
+// IoError later on too. A crash leaves each file as it was, the first one's mark aside, or none.
 std::vector<TrimmedStore> trim_stores(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
                                       int rank = 0);
 
