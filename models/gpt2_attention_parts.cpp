@@ -1,17 +1,15 @@
 // Attention in more tiles than it has heads: its two products in tiles of their own, and between them what mixes
 // tokens, which has no weights. What the first products give and what the mixing gives are boundary tensors, one for
 // each tile.
-#include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <array>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "core/errors.h"
 #include "libtorch/tensors.h"
 #include "models/gpt2_half.h"
 
@@ -19,58 +17,35 @@ namespace sluice {
 namespace {
 
 using torch::autograd::AutoGradMode;
-using torch::autograd::variable_list;
-
-// Rows of a visit's inputs, outputs or their gradients, whatever their width.
-at::Tensor rows_of(const TensorView& view, const Gpt2Tokens& tokens, int64_t columns) {
-  return tensor_of(view, {tokens.count(), columns});
-}
 
 // Some features of a head's queries, keys and values, side by side: of norm(x) W + b.
 class InputTile final : public Gpt2Visit {
  public:
-  explicit InputTile(const Gpt2Config& config) : width_(config.n_embd), epsilon_(config.layer_norm_epsilon) {}
+  explicit InputTile(const Gpt2Config& config) : width_(config.n_embd), module_(config.layer_norm_epsilon) {}
 
   void run(VisitTurn& turn, const Gpt2Tokens& tokens, int /*tile*/) override {
     const AutoGradMode no_graph(false);
     const Binding bound(module_, turn.weights());
-    const at::Tensor x = rows_of(turn.inputs()[0], tokens, width_);
-    const int64_t columns = module_.bias.size(0);
+    const at::Tensor x = tensor_of(turn.inputs()[0], {tokens.count(), width_});
+    const int64_t columns = module_.inner_bias.size(0);
     if (turn.pass() == Pass::kBackward) {
-      backward(turn, x, rows_of(turn.output_gradients()[0], tokens, columns));
+      backward(turn, x, tensor_of(turn.output_gradients()[0], {tokens.count(), columns}));
     } else {
-      rows_of(turn.outputs()[0], tokens, columns).copy_(values(x));
+      tensor_of(turn.outputs()[0], {tokens.count(), columns}).copy_(module_.normed_affine(x));
     }
   }
 
  private:
-  struct Module final : BoundModule {
-    at::Tensor norm_weight = add_parameter("norm_weight"), norm_bias = add_parameter("norm_bias"),
-               weight = add_parameter("weight"), bias = add_parameter("bias");
-  };
-
-  at::Tensor values(const at::Tensor& x) const {
-    return affine(at::layer_norm(x, {width_}, module_.norm_weight, module_.norm_bias, epsilon_), module_.weight,
-                  module_.bias);
-  }
+  static constexpr std::array kPlaces = {0, 1, 2, 3};  // the norm's partition comes first
 
   void backward(VisitTurn& turn, const at::Tensor& x, const at::Tensor& gradient) {
-    const at::Tensor leaf = x.detach().requires_grad_(true);
-    variable_list gradients;
-    {
-      const AutoGradMode graph(true);
-      gradients = torch::autograd::grad(
-          {values(leaf)}, {leaf, module_.norm_weight, module_.norm_bias, module_.weight, module_.bias}, {gradient});
-    }
-    for (int weight = 0; weight < 4; ++weight) {
-      contribute(turn, weight, std::exchange(gradients[static_cast<size_t>(weight) + 1], {}));
-    }
-    tensor_of(turn.input_gradients()[0], x.sizes()).copy_(gradients[0]);
+    WithGraph made = with_graph(x, [this](const at::Tensor& leaf) { return module_.normed_affine(leaf); });
+    const at::Tensor own = differentiate(turn, std::move(made), gradient, module_.inner_weights(kPlaces));
+    tensor_of(turn.input_gradients()[0], x.sizes()).copy_(own);
   }
 
   int64_t width_;
-  double epsilon_;
-  Module module_;
+  NormedProduct module_;
 };
 
 // Attention itself, of one head: takes the features of its first product, gives those of its result.
@@ -85,13 +60,9 @@ class Mixing final : public Gpt2Visit {
       return divide(mixed_tokens(products, tokens, shape_).unsqueeze(1), turn.outputs(), tokens);
     }
     const at::Tensor gradient = joined(turn.output_gradients(), tokens, 1).flatten(1);
-    const at::Tensor leaf = products.requires_grad_(true);
-    variable_list gradients;
-    {
-      const AutoGradMode graph(true);
-      gradients = torch::autograd::grad({mixed_tokens(leaf, tokens, shape_)}, {leaf}, {gradient});
-    }
-    divide(gradients[0].view({tokens.count(), kProducts, -1}), turn.input_gradients(), tokens);
+    WithGraph made = with_graph(products, [&](const at::Tensor& leaf) { return mixed_tokens(leaf, tokens, shape_); });
+    const at::Tensor own = differentiate(turn, std::move(made), gradient, {});
+    divide(own.view({tokens.count(), kProducts, -1}), turn.input_gradients(), tokens);
   }
 
  private:
@@ -119,49 +90,43 @@ class Mixing final : public Gpt2Visit {
   AttentionShape shape_;
 };
 
-// Some rows of the projection. The first begins the sum with what there is once: x, and the bias.
+// Some rows of the projection. The first tile has its bias, and takes x.
 class OutputTile final : public Gpt2Visit {
  public:
   explicit OutputTile(const Gpt2Config& config) : width_(config.n_embd) {}
 
   void run(VisitTurn& turn, const Gpt2Tokens& tokens, int tile) override {
     const AutoGradMode no_graph(false);
-    const bool first = tile == 0;
-    Module& module = first ? first_ : other_;
-    SLUICE_CHECK(turn.weights().size() == (first ? 2 : 1), "a tile's weights");
+    Module& module = tile == 0 ? first_ : other_;
     const Binding bound(module, turn.weights());
-    const at::Tensor mixed = rows_of(turn.inputs()[0], tokens, module.weight.size(0));
-    if (turn.pass() == Pass::kBackward) return backward(turn, tokens, mixed, module);
-    at::Tensor sum = rows_of(turn.outputs()[0], tokens, width_);
-    if (first) {
-      at::add_out(sum, rows_of(turn.inputs()[1], tokens, width_), affine(mixed, module.weight, module.bias));
-    } else {
-      sum.add_(product(mixed, module.weight));
-    }
+    const Projection& projection = module.projection;
+    const at::Tensor mixed = tensor_of(turn.inputs()[0], {tokens.count(), projection.weight.size(0)});
+    if (turn.pass() == Pass::kBackward) return backward(turn, mixed, projection);
+    at::Tensor sum = tensor_of(turn.outputs()[0], {tokens.count(), width_});
+    tile == 0 ? projection.begin(sum, tensor_of(turn.inputs()[1], sum.sizes()), mixed) : projection.add(sum, mixed);
   }
 
  private:
-  enum class Bias : uint8_t { kNone, kOwn };
-  struct Module final : BoundModule {
-    explicit Module(Bias own) {
-      weight = add_parameter("weight");
-      if (own == Bias::kOwn) bias = add_parameter("bias");
-    }
-    at::Tensor weight, bias;
+  struct Module : BoundModule {
+    Projection projection{add_parameter("weight"), {}};
+  };
+  struct First final : Module {
+    First() { projection.bias = add_parameter("bias"); }
   };
 
   // `mixed` may lie where its gradient goes.
-  void backward(VisitTurn& turn, const Gpt2Tokens& tokens, const at::Tensor& mixed, const Module& module) {
-    const bool first = &module == &first_;
-    const at::Tensor gradient = rows_of(turn.output_gradients()[0], tokens, width_);
+  void backward(VisitTurn& turn, const at::Tensor& mixed, const Projection& projection) {
+    const bool first = projection.bias.defined();
+    const at::Tensor gradient = tensor_of(turn.output_gradients()[0], {mixed.size(0), width_});
     contribute(turn, 0, product(mixed.t(), gradient));
     if (first) contribute(turn, 1, at::sum(gradient, 0));
-    tensor_of(turn.input_gradients()[0], mixed.sizes()).copy_(product(gradient, module.weight.detach().t()));
-    if (first) rows_of(turn.input_gradients()[1], tokens, width_).copy_(gradient);
+    tensor_of(turn.input_gradients()[0], mixed.sizes()).copy_(product(gradient, projection.weight.detach().t()));
+    if (first) tensor_of(turn.input_gradients()[1], gradient.sizes()).copy_(gradient);
   }
 
   int64_t width_;
-  Module first_{Bias::kOwn}, other_{Bias::kNone};
+  First first_;
+  Module other_;
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ class Block final : public Gpt2Visit {
  private:
   // What the backward starts from: both halves up to their activation, and the sum between them.
   struct Halves {
-    Recomputed attention, mlp;
+    WithGraph attention, mlp;
     at::Tensor middle;
   };
   struct Graph {
@@ -54,21 +54,15 @@ class Block final : public Gpt2Visit {
     Halves halves;
   };
 
-  // Into `to`, which may be x: x + P(f).
-  static void finish(const Half& half, const at::Tensor& x, const at::Tensor& f, at::Tensor& to) {
-    const at::Tensor projected = affine(f, half.projection_weight, half.projection_bias);
-    at::add_out(to, x, projected);
-  }
-
-  static at::Tensor differentiate_whole(const HalfTurn& half, Recomputed made, const at::Tensor& output_gradient) {
+  static at::Tensor differentiate_whole(const HalfTurn& half, WithGraph made, const at::Tensor& output_gradient) {
     contribute_projection_bias(half, output_gradient);
     return differentiate(half, std::move(made), output_gradient);
   }
 
   Halves halves(const at::Tensor& x, const Gpt2Tokens& tokens) {
-    Halves made{.attention = recompute(*attention_, x, tokens), .mlp = {}, .middle = at::empty_like(x)};
-    finish(*attention_, x, made.attention.inner.detach(), made.middle);
-    made.mlp = recompute(*mlp_, made.middle, tokens);
+    Halves made{.attention = inner_with_graph(*attention_, x, tokens), .mlp = {}, .middle = at::empty_like(x)};
+    attention_->projection.begin(made.middle, x, made.attention.value.detach());
+    made.mlp = inner_with_graph(*mlp_, made.middle, tokens);
     return made;
   }
 
@@ -80,7 +74,7 @@ class Block final : public Gpt2Visit {
       const WorkspaceScope scope(graph.memory);
       graph.halves = halves(x, tokens);
     }
-    finish(*mlp_, graph.halves.middle, mlp_->activate(graph.halves.mlp.inner.detach()), y);
+    mlp_->projection.begin(y, graph.halves.middle, mlp_->activate(graph.halves.mlp.value.detach()));
   }
 
   // An empty one. What is there is of a step that was given up.
@@ -102,9 +96,9 @@ class Block final : public Gpt2Visit {
   void forward(VisitTurn& turn, const Gpt2Tokens& tokens) {
     const at::Tensor x = tensor_of(turn.inputs()[0], {tokens.count(), width_});
     at::Tensor y = tensor_of(turn.outputs()[0], {tokens.count(), width_});
-    finish(*attention_, x, attention_->inner(x, tokens), y);
+    attention_->projection.begin(y, x, attention_->inner(x, tokens));
     // The attention's sum lies where the block's output will: the last operation reads it, element by element.
-    finish(*mlp_, y, mlp_->activate(mlp_->inner(y, tokens)), y);
+    mlp_->projection.begin(y, y, mlp_->activate(mlp_->inner(y, tokens)));
   }
 
   void backward(VisitTurn& turn, const Gpt2Tokens& tokens) {

@@ -1,11 +1,10 @@
 #include "models/gpt2_half.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/grad_mode.h>
 
 #include <cmath>
 #include <utility>
@@ -15,18 +14,32 @@
 
 namespace sluice {
 
-Half::Half(double epsilon)
+NormedProduct::NormedProduct(double epsilon)
     : norm_weight(add_parameter("norm_weight")),
       norm_bias(add_parameter("norm_bias")),
       inner_weight(add_parameter("inner_weight")),
       inner_bias(add_parameter("inner_bias")),
-      projection_weight(add_parameter("projection_weight")),
-      projection_bias(add_parameter("projection_bias")),
       epsilon_(epsilon) {}
 
-at::Tensor Half::normed_affine(const at::Tensor& x) const {
+at::Tensor NormedProduct::normed_affine(const at::Tensor& x) const {
   return affine(at::layer_norm(x, x.sizes().slice(1), norm_weight, norm_bias, epsilon_), inner_weight, inner_bias);
 }
+
+std::vector<TurnWeight> NormedProduct::inner_weights(std::span<const int> places) const {
+  return {{places[kNormWeight], norm_weight},
+          {places[kNormBias], norm_bias},
+          {places[kInnerWeight], inner_weight},
+          {places[kInnerBias], inner_bias}};
+}
+
+void Projection::begin(at::Tensor& sum, const at::Tensor& x, const at::Tensor& f) const {
+  const at::Tensor projected = affine(f, weight, bias);
+  at::add_out(sum, x, projected);
+}
+void Projection::add(at::Tensor& sum, const at::Tensor& f) const { sum.add_(product(f, weight)); }
+
+Half::Half(double epsilon)
+    : NormedProduct(epsilon), projection{add_parameter("projection_weight"), add_parameter("projection_bias")} {}
 
 namespace {
 
@@ -35,7 +48,7 @@ class Attention final : public Half {
  public:
   explicit Attention(const Gpt2Config& config) : Half(config.layer_norm_epsilon), shape_(attention_shape(config)) {}
 
-  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) override {
+  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) const override {
     return mixed_tokens(normed_affine(x), tokens, shape_);
   }
 
@@ -46,7 +59,7 @@ class Attention final : public Half {
 class Mlp final : public Half {
  public:
   using Half::Half;
-  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens&) override { return normed_affine(x); }
+  at::Tensor inner(const at::Tensor& x, const Gpt2Tokens&) const override { return normed_affine(x); }
   at::Tensor activate(const at::Tensor& before) const override { return at::gelu(before, "tanh"); }
   void activate_backward(at::Tensor& gradient, const at::Tensor& before) const override {
     at::gelu_backward_out(gradient, gradient, before, "tanh");
@@ -79,25 +92,16 @@ std::unique_ptr<Half> make_mlp(const Gpt2Config& config) { return std::make_uniq
 HalfBinding::HalfBinding(Half& half, const VisitTurn& turn, const HalfWeights& weights)
     : views_(views_of(turn, weights)), binding_(half, views_) {}
 
-Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens) {
-  const torch::autograd::AutoGradMode graph(true);
-  Recomputed made{.leaf = x.detach().requires_grad_(true), .inner = {}};
-  made.inner = half.inner(made.leaf, tokens);
-  return made;
+WithGraph inner_with_graph(const Half& half, const at::Tensor& x, const Gpt2Tokens& tokens) {
+  return with_graph(x, [&](const at::Tensor& leaf) { return half.inner(leaf, tokens); });
 }
 
-at::Tensor differentiate(const HalfTurn& of, Recomputed made, const at::Tensor& output_gradient) {
+at::Tensor differentiate(const HalfTurn& of, WithGraph made, const at::Tensor& output_gradient) {
   const auto& [half, turn, weights] = of;
-  contribute(turn, weights[kProjectionWeight], product(half.activate(made.inner.detach()).t(), output_gradient));
-  at::Tensor gradient = product(output_gradient, half.projection_weight.detach().t());
-  half.activate_backward(gradient, made.inner.detach());
-  const torch::autograd::variable_list wanted = {made.leaf, half.norm_weight, half.norm_bias, half.inner_weight,
-                                                 half.inner_bias};
-  torch::autograd::variable_list gradients = torch::autograd::grad({made.inner}, wanted, {gradient});
-  for (const HalfPart part : {kNormWeight, kNormBias, kInnerWeight, kInnerBias}) {
-    contribute(turn, weights[part], std::exchange(gradients[static_cast<size_t>(part) + 1], {}));
-  }
-  return gradients[0];
+  contribute(turn, weights[kProjectionWeight], product(half.activate(made.value.detach()).t(), output_gradient));
+  at::Tensor gradient = product(output_gradient, half.projection.weight.detach().t());
+  half.activate_backward(gradient, made.value.detach());
+  return differentiate(turn, std::move(made), gradient, half.inner_weights(weights));
 }
 
 void contribute_projection_bias(const HalfTurn& of, const at::Tensor& output_gradient) {

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "models/gpt2_module.h"
 #include "models/gpt2_visits.h"
@@ -19,23 +21,41 @@ namespace sluice {
 enum HalfPart : int { kNormWeight, kNormBias, kInnerWeight, kInnerBias, kProjectionWeight, kProjectionBias };
 using HalfWeights = std::array<int, 6>;
 
-class Half : public BoundModule {
+// norm(x) W + b, which a half begins with, of as many columns as its weights have.
+class NormedProduct : public BoundModule {
+ public:
+  explicit NormedProduct(double epsilon);
+  at::Tensor normed_affine(const at::Tensor& x) const;
+  // Its parameters among the weights of a turn; `places`: by HalfPart, the first four.
+  std::vector<TurnWeight> inner_weights(std::span<const int> places) const;
+
+  at::Tensor norm_weight, norm_bias, inner_weight, inner_bias;
+
+ private:
+  double epsilon_;
+};
+
+// P, of which a layer's tiles are a sum: the first begins it with what there is once, x and the bias.
+struct Projection {
+  at::Tensor weight, bias;  // a tile that adds needs no bias
+
+  // Into `sum`, which may be x: x + f W + b.
+  void begin(at::Tensor& sum, const at::Tensor& x, const at::Tensor& f) const;
+  // Adds f W.
+  void add(at::Tensor& sum, const at::Tensor& f) const;
+};
+
+class Half : public NormedProduct {
  public:
   explicit Half(double epsilon);
 
   // f is activate(inner(x)), [tokens, in of P]; inner alone is differentiated by autograd.
-  virtual at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) = 0;
+  virtual at::Tensor inner(const at::Tensor& x, const Gpt2Tokens& tokens) const = 0;
   virtual at::Tensor activate(const at::Tensor& before) const { return before; }
   // Turns the gradient of f into that of inner(x), in place.
   virtual void activate_backward(at::Tensor& gradient, const at::Tensor& before) const { (void)gradient, (void)before; }
 
-  at::Tensor norm_weight, norm_bias, inner_weight, inner_bias, projection_weight, projection_bias;
-
- protected:
-  at::Tensor normed_affine(const at::Tensor& x) const;
-
- private:
-  double epsilon_;
+  Projection projection;
 };
 
 struct AttentionShape {
@@ -61,20 +81,17 @@ class HalfBinding {
 };
 
 // inner(x) with the graph that leads to it.
-struct Recomputed {
-  at::Tensor leaf, inner;
-};
-Recomputed recompute(Half& half, const at::Tensor& x, const Gpt2Tokens& tokens);
+WithGraph inner_with_graph(const Half& half, const at::Tensor& x, const Gpt2Tokens& tokens);
 
 // A half in a turn that it contributes to.
 struct HalfTurn {
-  Half& half;
+  const Half& half;
   VisitTurn& turn;
   const HalfWeights& weights;
 };
 // Contributes the gradients of the half's parameters but for the projection's bias, and returns that of x. `made` is
 // spent.
-at::Tensor differentiate(const HalfTurn& of, Recomputed made, const at::Tensor& output_gradient);
+at::Tensor differentiate(const HalfTurn& of, WithGraph made, const at::Tensor& output_gradient);
 // ... of the projection's bias, which tiles have in common.
 void contribute_projection_bias(const HalfTurn& of, const at::Tensor& output_gradient);
 

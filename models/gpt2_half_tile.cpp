@@ -31,12 +31,7 @@ class HalfTile final : public Gpt2Visit {
     const at::Tensor x = tensor_of(turn.inputs()[0], {tokens.count(), width_});
     at::Tensor sum = tensor_of(turn.outputs()[0], {tokens.count(), width_});
     const at::Tensor f = half_->activate(half_->inner(x, tokens));
-    if (tile == 0) {
-      const at::Tensor projected = affine(f, half_->projection_weight, half_->projection_bias);
-      at::add_out(sum, x, projected);
-    } else {
-      sum.add_(product(f, half_->projection_weight));
-    }
+    tile == 0 ? half_->projection.begin(sum, x, f) : half_->projection.add(sum, f);
   }
 
   void backward(VisitTurn& turn, const Gpt2Tokens& tokens, int tile) {
@@ -45,7 +40,7 @@ class HalfTile final : public Gpt2Visit {
     at::Tensor x_gradient = tensor_of(turn.input_gradients()[0], {tokens.count(), width_});
     const HalfTurn half{*half_, turn, kTile};
     if (tile == 0) contribute_projection_bias(half, sum_gradient);
-    const at::Tensor own = differentiate(half, recompute(*half_, x, tokens), sum_gradient);
+    const at::Tensor own = differentiate(half, inner_with_graph(*half_, x, tokens), sum_gradient);
     if (tile == 0) {
       at::add_out(x_gradient, own, sum_gradient);
     } else {

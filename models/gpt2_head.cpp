@@ -90,8 +90,8 @@ class Head final : public Gpt2Visit {
       to.zero_();
       return;
     }
-    NormedTokens made = normed_with_graph(module_, tokens_of(turn.inputs()[0], tile, width_));
-    at::Tensor logits = module_.logits_of(made.normed.detach());
+    WithGraph made = normed_with_graph(module_, tokens_of(turn.inputs()[0], tile, width_));
+    at::Tensor logits = module_.logits_of(made.value.detach());
     softmax(logits, tile, losses);
     to.copy_(differentiate_logits(module_, turn, std::move(made), std::move(logits)));
   }

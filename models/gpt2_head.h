@@ -55,15 +55,11 @@ class Targets {
 at::Tensor tokens_of(const TensorView& view, const TileRange& tokens, int64_t width);
 
 // normed(x) of some tokens with the graph that leads to it.
-struct NormedTokens {
-  at::Tensor leaf, normed;
-};
-NormedTokens normed_with_graph(const HeadModule& module, const at::Tensor& x);
+WithGraph normed_with_graph(const HeadModule& module, const at::Tensor& x);
 
 // Contributes what follows from the gradient of some tokens' logits, and returns that of x. The gradient of the rows is
 // made in slices and added to the open gradient, so that it never exists whole outside of it.
-at::Tensor differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made,
-                                at::Tensor logits_gradient);
+at::Tensor differentiate_logits(const HeadModule& module, VisitTurn& turn, WithGraph made, at::Tensor logits_gradient);
 
 // Reports the mean of `count` tokens' losses without waiting for it; 0 of none. Divides their sum, an fp64 scalar, in
 // place.

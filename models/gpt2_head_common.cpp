@@ -1,8 +1,6 @@
 #include <ATen/ops/eq.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/layer_norm.h>
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
 #include <utility>
@@ -62,29 +60,22 @@ at::Tensor tokens_of(const TensorView& view, const TileRange& tokens, int64_t wi
                    {tokens.size(), width});
 }
 
-NormedTokens normed_with_graph(const HeadModule& module, const at::Tensor& x) {
-  const torch::autograd::AutoGradMode graph(true);
-  NormedTokens made{.leaf = x.requires_grad_(true), .normed = {}};
-  made.normed = module.normed(made.leaf);
-  return made;
+WithGraph normed_with_graph(const HeadModule& module, const at::Tensor& x) {
+  return with_graph(x, [&](const at::Tensor& leaf) { return module.normed(leaf); });
 }
 
-at::Tensor differentiate_logits(const HeadModule& module, VisitTurn& turn, NormedTokens made,
-                                at::Tensor logits_gradient) {
+at::Tensor differentiate_logits(const HeadModule& module, VisitTurn& turn, WithGraph made, at::Tensor logits_gradient) {
   const int64_t width = made.leaf.size(1), count = logits_gradient.size(1),
                 step = head_gradient_rows(module.grain(), width);
   for (int64_t row = 0; row < count; row += step) {
     const int64_t rows = std::min(step, count - row);
-    const at::Tensor part = product(logits_gradient.narrow(1, row, rows).t(), made.normed.detach()).contiguous();
+    const at::Tensor part = product(logits_gradient.narrow(1, row, rows).t(), made.value.detach()).contiguous();
     turn.contribute_part(kHeadRows, row * width, {bytes_of(part), dtype_of(part), part.numel()});
   }
   const at::Tensor normed_gradient = product(logits_gradient, module.rows.detach());
   logits_gradient.reset();
-  auto gradients =
-      torch::autograd::grad({made.normed}, {made.leaf, module.norm_weight, module.norm_bias}, {normed_gradient});
-  contribute(turn, kHeadNormWeight, gradients[1]);
-  contribute(turn, kHeadNormBias, gradients[2]);
-  return gradients[0];
+  return differentiate(turn, std::move(made), normed_gradient,
+                       {{kHeadNormWeight, module.norm_weight}, {kHeadNormBias, module.norm_bias}});
 }
 
 void fill_logits(const HeadModule& module, const VisitTurn& turn, const Gpt2Tokens& tokens, const TileRange& rows) {

@@ -106,8 +106,8 @@ class HeadTile final : public Gpt2Visit {
       to.zero_();
       return;
     }
-    NormedTokens made = normed_with_graph(module_, tokens_of(turn.inputs()[0], some, width_));
-    at::Tensor logits = module_.logits_of(made.normed.detach());
+    WithGraph made = normed_with_graph(module_, tokens_of(turn.inputs()[0], some, width_));
+    at::Tensor logits = module_.logits_of(made.value.detach());
     for_few_tokens(logits, some, [&](at::Tensor& values, const TileRange& few, at::Tensor& place) {
       const StatisticsGradient given(turn.output_gradients()[0], few);
       values.sub_(given.log_sum).exp_();

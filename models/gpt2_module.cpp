@@ -4,9 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/errors.h"
 #include "libtorch/process.h"
@@ -85,6 +88,22 @@ void contribute(VisitTurn& turn, int index, at::Tensor gradient) {
   if (!gradient.defined()) return;
   const at::Tensor whole = gradient.contiguous();
   turn.contribute(index, bytes_of(whole), dtype_of(whole));
+}
+
+WithGraph with_graph(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f) {
+  const torch::autograd::AutoGradMode graph(true);
+  WithGraph made{.leaf = x.detach().requires_grad_(true), .value = {}};
+  made.value = f(made.leaf);
+  return made;
+}
+
+at::Tensor differentiate(VisitTurn& turn, WithGraph made, const at::Tensor& gradient,
+                         const std::vector<TurnWeight>& weights) {
+  variable_list wanted = {made.leaf};
+  for (const TurnWeight& weight : weights) wanted.push_back(weight.parameter);
+  variable_list gradients = torch::autograd::grad({made.value}, wanted, {gradient});
+  for (size_t i = 0; i < weights.size(); ++i) contribute(turn, weights[i].index, std::exchange(gradients[i + 1], {}));
+  return gradients[0];
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -51,5 +52,21 @@ void add_rows(VisitTurn& turn, int index, const at::Tensor& rows, const at::Tens
 
 // Contributes a gradient of weight `index` of the turn and drops it.
 void contribute(VisitTurn& turn, int index, at::Tensor gradient);
+
+// A value with the graph that leads to it from a leaf.
+struct WithGraph {
+  at::Tensor leaf, value;
+};
+// f(x); the leaf is x's memory, x itself stays outside of the graph.
+WithGraph with_graph(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
+
+// A module's parameter, and which of the turn's weights it is bound to.
+struct TurnWeight {
+  int index = 0;
+  at::Tensor parameter;
+};
+// From the value's gradient: contributes those of `weights`, in this order, and returns the leaf's. `made` is spent.
+at::Tensor differentiate(VisitTurn& turn, WithGraph made, const at::Tensor& gradient,
+                         const std::vector<TurnWeight>& weights);
 
 }  // namespace sluice
