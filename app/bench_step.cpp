@@ -13,6 +13,7 @@
 
 #include "app/console.h"
 #include "app/device_option.h"
+#include "app/free_space.h"
 #include "app/machine_file.h"
 #include "app/name_option.h"
 #include "app/run_folder.h"
@@ -205,7 +206,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   warn_of_no_drives(drives, console.log());
   PlanOptions plan = plan_options(setup, workspace.memory);
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
-  check_free_space(drives, make_plan(setup.model.spec(), plan).disk_bytes);
+  check_free_space(drives, even_shares(make_plan(setup.model.spec(), plan)));
   plan.speeds = find_speeds(setup, workspace,
                             {.machine = named,
                              .folders = drives,

@@ -31,9 +31,7 @@ std::string name_of(const WrittenDrive& drive) { return drive.wear.device.empty(
 
 std::string words_of(const WrittenDrive& drive) {
   const DriveWear& wear = drive.wear;
-  const bool is_other = !wear.device.empty() && !wear.device.starts_with("nvme");
-  if (is_other) return "no NVMe drive, so there is no counter of its own to show";
-  if (!wear.written_bytes) return fmt::format("its own counter is not shown: {}", wear.reason);
+  if (!wear.written_bytes) return wear.reason;
   return fmt::format("{} written in its life, {} % of its endurance used, by its own counter",
                      terabytes(static_cast<double>(*wear.written_bytes)), *wear.used_percent);
 }

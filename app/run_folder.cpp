@@ -11,14 +11,12 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "core/pending_file.h"
 #include "core/read_file.h"
 #include "data/dataset.h"
 #include "swap/drive.h"
-#include "swap/drive_folders.h"
 #include "swap/record_store.h"
 
 namespace sluice {
@@ -466,21 +464,6 @@ std::string joined(std::span<const fs::path> folders, std::string_view between) 
   std::vector<std::string> names;
   for (const fs::path& folder : folders) names.push_back(folder.string());
   return fmt::format("{}", fmt::join(names, between));
-}
-
-void check_free_space(std::span<const fs::path> folders, int64_t needed_bytes) {
-  int64_t free_bytes = free_drive_bytes(folders);
-  if (free_bytes == INT64_MAX) return;  // creation itself will tell
-  for (const fs::path& folder : folders) {
-    struct stat status {};
-    if (stat(store_path(folder, 0).c_str(), &status) == 0) free_bytes += int64_t{status.st_blocks} * kStatBlockBytes;
-  }
-  if (free_bytes >= needed_bytes) return;
-  throw ConfigError(
-      fmt::format("{}: the drive{} too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
-                  "another drive with --set 'sluice.nvme=[\"FOLDER\"]'",
-                  joined(folders), count_file_systems(folders) == 1 ? " is" : "s are together",
-                  format_bytes(needed_bytes), needed_bytes, format_bytes(free_bytes), free_bytes));
 }
 
 }  // namespace sluice

@@ -119,10 +119,4 @@ void check_each_drive(const std::vector<std::filesystem::path>& stores);
 // Folders of a store whose run is not known: those of the configuration, or the current one.
 std::vector<std::filesystem::path> store_drives(const RunConfig& config);
 
-// Throws ConfigError (bytes needed, bytes free, folders) where a store of this size cannot be made in these folders,
-// one for each drive, whose last parts may not be there yet. Folders of one file system share its space; the files of a
-// store that is there count as free. How much each of several file systems will hold follows from their speeds, which
-// are measured as the store is made: there this looks at the sum, and the creation refuses the one that is too small.
-void check_free_space(std::span<const std::filesystem::path> folders, int64_t needed_bytes);
-
 }  // namespace sluice

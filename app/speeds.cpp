@@ -22,10 +22,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// The block device below a folder, or the number of its file system where none is named.
+// The block device below a folder, which may be a volume, or the number of its file system where none is named.
 std::string device_of(const fs::path& folder) {
   const DriveWear wear = read_drive_wear(folder);
-  return wear.device.empty() ? fmt::format("file system {}", wear.file_system) : wear.device;
+  if (wear.device.empty()) return fmt::format("file system {}", wear.file_system);
+  return wear.volume.empty() ? wear.device : wear.volume;
 }
 
 std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) {

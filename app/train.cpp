@@ -11,6 +11,8 @@
 #include "app/carried.h"
 #include "app/commit_pace.h"
 #include "app/endurance.h"
+#include "app/folders_of_run.h"
+#include "app/free_space.h"
 #include "app/machine_file.h"
 #include "app/metrics.h"
 #include "app/opening.h"
@@ -23,7 +25,6 @@
 #include "app/step_predictions.h"
 #include "app/tokenizer_files.h"
 #include "app/what_if.h"
-#include "bench/scratch_folder.h"
 #include "core/clock.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
@@ -62,7 +63,6 @@ class Training {
   void lock_folder();
   void read_data();
   void prepare_to_go_back();
-  void make_store_folder(const fs::path& store);
   EngineOptions options_of_engine();
   ParameterSource first_values();
   void open_engine();
@@ -91,7 +91,7 @@ class Training {
   std::optional<MachineSpeeds> machine_;  // that --machine names
   Opening opening_;
   const uint32_t opener_ = std::random_device()() | 1;  // of the store; odd: 0 is nobody
-  MadeFolders folders_;  // of the run, its store and events: a refused run leaves none behind
+  FoldersOfRun folders_;  // a run that is refused, or ended before its store is there, leaves none behind
   RunSetup setup_;
   std::optional<PlanOptions> plan_options_;
   std::optional<Dataset> data_;
@@ -137,7 +137,7 @@ void Training::make_the_plan() {
   plan_options_ = plan_options(setup_, workspace.memory);
   say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());
   const Plan in_order = make_plan(setup_.model.spec(), *plan_options_);  // throws where nothing fits
-  if (!opening_.goes_on()) check_free_space(stores, in_order.disk_bytes);
+  if (!opening_.goes_on()) check_free_space(stores, even_shares(in_order));
   plan_options_->speeds =
       find_speeds(setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}}, console_.log());
   if (!plan_options_->speeds) return;
@@ -193,16 +193,6 @@ void Training::prepare_to_go_back() {
   if (opening_.before) folder().save(*opening_.before);  // as it is: it can be written
 }
 
-// Where the folder above it is missing too, a drive may not be mounted, and the store would lie on another one.
-void Training::make_store_folder(const fs::path& store) {
-  const std::vector<fs::path>& made = folders_.make(store).made();
-  if (made.size() < 2) return;
-  say(console_.log(), LogLevel::kWarning,
-      fmt::format("{}: was not there, and is made for the store in {}: where a drive was to be mounted, stop the run, "
-                  "mount it and begin again",
-                  made.front().string(), store.string()));
-}
-
 EngineOptions Training::options_of_engine() {
   EngineOptions options = engine_options(setup_, *plan_options_, opening_.stores(), console_.log());
   if (plan_.valid()) options.made_plan = {*plan_options_, plan_.get()};
@@ -242,7 +232,7 @@ void Training::open_engine() {
   EngineOptions options = options_of_engine();
   if (options_.from_step) prepare_to_go_back();
   if (opening_.mode != OpenMode::kOpen) {
-    for (const fs::path& store : opening_.stores()) make_store_folder(store);
+    for (const fs::path& store : opening_.stores()) folders_.make_for_store(store, console_.log());
   }
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), first_values());
   plan_ = {};  // it has its own
@@ -392,6 +382,7 @@ void Training::make_room_for_metrics() {
 
 // Returns the signal that stopped it, or 0.
 int Training::train_steps() {
+  folders_.leave_signals();
   const StopRequests requests;
   Batches batches(*data_, batch().train);
   began_ns_ = now_ns();

@@ -11,6 +11,7 @@
 
 #include "app/batches.h"
 #include "app/commands.h"
+#include "app/free_space.h"
 #include "app/output_file.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
@@ -243,7 +244,7 @@ std::vector<Trial> Tuning::make_trials(const TuneSearch& search) {
   for (const TuneCandidate& candidate : worth_trying(search, command_.trials)) {
     RunSetup& setup = *setups_[candidate.settings.batching];
     trials.push_back(make_trial(candidate, setup, options_of(space_, candidate.settings, base_)));
-    check_free_space(drives_, trials.back().disk_bytes);
+    check_free_space(drives_, trials.back().even_shares);
   }
   return trials;
 }

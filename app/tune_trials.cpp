@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/free_space.h"
 #include "app/scratch_run.h"
 #include "core/bytes.h"
 #include "core/clock.h"
@@ -89,6 +90,7 @@ Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOpti
               .made_plan = {},
               .chunk_elements = made.geometry.chunk_elements(),
               .disk_bytes = made.disk_bytes,
+              .even_shares = even_shares(made),
               .commit_interval = made.commit_interval,
               .filling_steps = kFillingSteps,
               .steps_ms = {}};

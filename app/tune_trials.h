@@ -20,6 +20,7 @@ struct Trial {
   std::optional<MadePlan> made_plan;  // by the first of its runs
   int64_t chunk_elements = 0;         // that the plan has
   int64_t disk_bytes = 0;
+  std::vector<int64_t> even_shares;  // of it, by drive
   int commit_interval = 1;
   int filling_steps = kFillingSteps;
   std::vector<double> steps_ms;  // measured, means over commit intervals; run_trials() fills it

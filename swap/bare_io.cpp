@@ -258,6 +258,11 @@ class BareLoop {
   int64_t in_turn_ = 1;               // requests of one direction
 };
 
+int64_t scratch_bytes_in(const std::filesystem::path& folder) {
+  const int64_t room = std::min(free_drive_bytes({&folder, 1}) / 2, most_file_bytes());
+  return std::min(kMostScratchBytes, room / kMiB * kMiB);
+}
+
 class MeasuredDrive {
  public:
   MeasuredDrive(const std::filesystem::path& folder, int64_t scratch_bytes) : scratch_(folder, scratch_bytes) {}
@@ -297,12 +302,13 @@ void check_whole(const IoCompletion& completion, int64_t bytes, const std::files
 
 BareEnd run_bare(IoQueue& queue, const BareRun& run) { return BareLoop(queue, run).run(); }
 
+bool has_room_to_measure(const std::filesystem::path& folder) { return scratch_bytes_in(folder) >= kLeastScratchBytes; }
+
 std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& options, const Clock& clock) {
   const Arena memory(kMemoryBytes);
   std::vector<std::optional<MeasuredDrive>> drives;
   for (const std::filesystem::path& folder : options.folders()) {
-    const int64_t room = std::min(free_drive_bytes({&folder, 1}) / 2, most_file_bytes());
-    const int64_t scratch_bytes = std::min(kMostScratchBytes, room / kMiB * kMiB);
+    const int64_t scratch_bytes = scratch_bytes_in(folder);
     drives.emplace_back();
     if (scratch_bytes >= kLeastScratchBytes) drives.back().emplace(folder, scratch_bytes);
   }

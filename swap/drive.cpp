@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <linux/stat.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -23,6 +24,7 @@
 #include "core/geometry.h"
 #include "core/retried.h"
 #include "swap/advice.h"
+#include "swap/drive_space.h"
 
 namespace sluice {
 namespace {
@@ -66,32 +68,25 @@ std::string advice_beyond_limit(int64_t bytes) {
       bytes, format_bytes(bytes));
 }
 
-// What a file's folder can still take, and what the file itself would give back. Free space is that of a file system:
-// files that share one share it.
-struct Space {
-  dev_t file_system = 0;
-  int64_t free = -1, own = 0;  // bytes; free -1: not known
-};
-Space space_of(int file) {
+// Of the file system that an open file is on. -1: not known.
+int64_t free_bytes_beside(int file) {
   struct statvfs space {};
-  struct stat own {};
-  if (fstatvfs(file, &space) != 0 || fstat(file, &own) != 0) return {};
-  return {.file_system = own.st_dev,
-          .free = static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize),
-          .own = static_cast<int64_t>(own.st_blocks) * kStatBlockBytes};
+  if (fstatvfs(file, &space) != 0) return -1;
+  return static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);
 }
 
 // `or_else`: what there is to do but to make room.
-[[noreturn]] void refuse_space(const std::filesystem::path& path, int64_t needed, int64_t free,
-                               std::string_view or_else) {
-  throw IoError(
-      {.action = "allocation",
-       .path = path.string(),
-       .offset = 0,
-       .bytes = needed,
-       .error_number = ENOSPC,
-       .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room{}", needed,
-                             format_bytes(needed), free, format_bytes(free), path.parent_path().string(), or_else)});
+[[noreturn]] void refuse_space(const FileSystemRoom& room, std::string_view or_else) {
+  std::vector<std::string> folders;
+  for (const std::filesystem::path& folder : room.folders()) folders.push_back(folder.string());
+  throw IoError({.action = "allocation",
+                 .path = room.files.front().string(),
+                 .offset = 0,
+                 .bytes = room.needed_bytes,
+                 .error_number = ENOSPC,
+                 .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room{}",
+                                       room.needed_bytes, format_bytes(room.needed_bytes), room.free_bytes,
+                                       format_bytes(room.free_bytes), fmt::join(folders, ", "), or_else)});
 }
 
 std::string or_a_larger_drive() { return with_folders(", or give a folder on a larger drive"); }
@@ -313,7 +308,8 @@ void Drive::cut(int64_t bytes) {
     fail("allocation", path_, error_number, fmt::format("{} bytes are needed: {}", bytes - this->bytes(), kOverQuota));
   }
   if (error_number == ENOSPC) {
-    refuse_space(path_, bytes - this->bytes(), space_of(file_).free, may_go_elsewhere ? or_a_larger_drive() : "");
+    refuse_space({.files = {path_}, .needed_bytes = bytes - this->bytes(), .free_bytes = free_bytes_beside(file_)},
+                 may_go_elsewhere ? or_a_larger_drive() : "");
   }
   const std::string advice = advice_of_machine(error_number);
   const bool names_folders = advice.empty() && may_go_elsewhere;
@@ -385,25 +381,22 @@ Drive Drive::open(const std::filesystem::path& path, Access access) {
 
 namespace {
 
-// Space is looked at before a file that is there is emptied: a store is not lost to a refusal.
-void require_space(std::span<const Drive> drives, std::span<const int64_t> bytes) {
-  std::vector<Space> spaces;
-  for (const Drive& drive : drives) spaces.push_back(space_of(drive.file()));
-  for (size_t i = 0; i < drives.size(); ++i) {
-    if (spaces[i].free < 0) continue;
-    int64_t needed = 0, free = spaces[i].free;
-    for (size_t j = 0; j < drives.size(); ++j) {
-      if (spaces[j].free < 0 || spaces[j].file_system != spaces[i].file_system) continue;
-      needed += bytes[j];
-      free += spaces[j].own;
-    }
-    if (free < needed) refuse_space(drives[i].path(), needed, free, or_a_larger_drive());
-  }
+// Before any drive gets a folder or a file, and before a file that is there is emptied: a store is not lost to a
+// refusal.
+void require_space(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
+  const std::vector<FileSystemRoom> rooms = rooms_for(paths, bytes);
+  const auto small = std::ranges::find_if(rooms, &FileSystemRoom::is_too_small);
+  if (small == rooms.end()) return;
+  const bool has_others = rooms.size() > 1;
+  refuse_space(*small, has_others ? with_folders(" for this drive's share of the store, leave the drive out, or give a "
+                                                 "folder on a larger one")
+                                  : or_a_larger_drive());
 }
 
 }  // namespace
 
 std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
+  require_space(paths, bytes);
   std::vector<Drive> drives;
   drives.reserve(paths.size());
   for (const std::filesystem::path& path : paths) {
@@ -411,7 +404,6 @@ std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std
     drives.push_back(Drive::make(path));
     drives.back().find_alignment();
   }
-  require_space(drives, bytes);
   for (size_t i = 0; i < drives.size(); ++i) drives[i].reserve(bytes[i]);
   for (const std::filesystem::path& path : paths) sync_folder(path.parent_path());
   return drives;

@@ -83,10 +83,11 @@ class Drive {
   int write_refused_ = 0;  // errno, where it may not be written to
 };
 
-// The first half of a creation, which loses nothing: makes the folders and, where there are no files, empty ones; locks
-// all of them and reserves space for files of these bytes. What is in a file that is there stays in it. Throws
-// ConfigError (locked; a drive that wants more than 4096-byte alignment), IoError (space: needed, free, path; a link to
-// nothing), and then no new file stays behind, nor what was reserved beyond a file's end; what another process has
+// The first half of a creation, which loses nothing: looks whether every drive has room for its file; makes the folders
+// and, where there are no files, empty ones; locks all of them and reserves space for files of these bytes. What is in
+// a file that is there stays in it. Throws ConfigError (locked; a drive that wants more than 4096-byte alignment),
+// IoError (space: needed, free, path; a link to nothing), and then no new file stays behind, nor what was reserved
+// beyond a file's end, and for want of room that was seen at first no new folder either; what another process has
 // locked is left alone.
 std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
 

@@ -59,7 +59,7 @@ TEST(EnduranceOf, several_drives_is_that_of_the_one_whose_own_rating_and_own_sha
 
 TEST(EnduranceOf, folders_on_one_device_is_that_of_what_all_of_them_take_and_names_it_once) {
   const DriveWear used{.device = "nvme0n1", .written_bytes = 100'000 * kGigabyte, .used_percent = 17};
-  const DriveWear other{.device = "vda", .reason = "vda is no NVMe drive"};
+  const DriveWear other{.device = "vda", .reason = "no NVMe drive, so there is no counter of its own to show"};
   const WrittenDrives drives{.list = by_device(std::array{used, other, used}, std::array{300u, 500u, 200u})};
   ASSERT_EQ(drives.list.size(), 2u);
   EXPECT_DOUBLE_EQ(drives.list[0].share, 0.5);
@@ -70,18 +70,15 @@ TEST(EnduranceOf, folders_on_one_device_is_that_of_what_all_of_them_take_and_nam
   EXPECT_THAT(
       words,
       AllOf(HasSubstr("nvme0n1           50 % of that; 100 TB"),
-            HasSubstr("vda               50 % of that; no NVMe drive, so there is no counter of its own to show\n"),
-            testing::Not(HasSubstr("vda is"))));
+            HasSubstr("vda               50 % of that; no NVMe drive, so there is no counter of its own to show\n")));
   EXPECT_EQ(words.find("nvme0n1  "), words.rfind("nvme0n1  ")) << words;
 }
 
 TEST(EnduranceOf, a_drive_whose_counter_cannot_be_read_says_why) {
   const WriteRate rate{.bytes_per_step = kGigabyte, .step_seconds = 10};
-  EXPECT_THAT(words_of(kAsked, rate, one_drive()),
-              HasSubstr("nvme0n1           its own counter is not shown: not asked"));
+  EXPECT_THAT(words_of(kAsked, rate, one_drive()), HasSubstr("nvme0n1           not asked\n"));
   const WrittenDrives nameless{.list = {{.wear = {.reason = "no block device lies behind it"}}}};
-  EXPECT_THAT(words_of(kAsked, rate, nameless),
-              HasSubstr("drive             its own counter is not shown: no block device lies behind it"));
+  EXPECT_THAT(words_of(kAsked, rate, nameless), HasSubstr("drive             no block device lies behind it\n"));
 }
 
 TEST(EnduranceOf, folders_whose_device_is_not_known_is_by_file_system) {

@@ -148,6 +148,19 @@ TEST_F(KillTest, two_requests_to_terminate_at_once_are_one) {
   expect_resumed_run_equal("stopped", "twice");
 }
 
+// Two drives are weighed before there are files on them, through the queue that sends the request.
+TEST_F(KillTest, a_request_before_the_store_is_made_ends_the_run_at_once_and_leaves_no_folder) {
+  std::filesystem::create_directory(file("mine"));
+  const std::string drives = "sluice.nvme=[\"" + file("new/a") + "\",\"" + file("mine/b") + "\"]";
+  for (const auto& [fault, signal] :
+       {std::pair<std::string, int>("interrupt-after-bytes", SIGINT), {"terminate-after-bytes", SIGTERM}}) {
+    const Ended ended = train_with(fault, 1, "runs/stopped", {"--set", drives});
+    EXPECT_EQ(ended.signal, signal) << ended.err;
+    for (const char* made : {"runs", "new", "mine/b"}) EXPECT_FALSE(std::filesystem::exists(file(made))) << made;
+    EXPECT_TRUE(std::filesystem::exists(file("mine")));
+  }
+}
+
 TEST_F(KillTest, a_terminal_that_is_closed_does_the_same) {
   const Ended stopped = train_with("hang-up-after-bytes", traffic_ / 2, "stopped");
   EXPECT_EQ(stopped.exit_code, 129) << stopped.err;

@@ -268,6 +268,21 @@ TEST_F(RefusalsTest, folders_of_one_drive_share_its_space_and_several_drives_add
   EXPECT_TRUE(fs::is_empty(file("one")));
 }
 
+// It is too small to be measured, so all drives are to take the same.
+TEST_F(RefusalsTest, a_drive_too_small_for_its_share_is_refused_before_anything_is_made) {
+  const int64_t needed = json_of(sluice({"plan", "@run.json", "--json"}).out)["disk_bytes"];
+  const MountedDrive large(MountedDrive::Kind::kMemory, file("large"), round_up(needed * 2, 4096));
+  if (!large.reason().empty()) GTEST_SKIP() << large.reason();
+  const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 64 * kKiB);
+  const std::string drives = "sluice.nvme=[\"" + file("large/new") + "\",\"" + file("small") + "\"]";
+  const Ended ended = train("run", {"--set", drives});
+  expect_refused(ended, 2, file("small") + ": the drive is too small: ");
+  EXPECT_THAT(ended.last_error_line(),
+              testing::AllOf(HasSubstr("64.0 KiB (65536 bytes) are free"), HasSubstr("leave it out of sluice.nvme")));
+  EXPECT_FALSE(fs::exists(file("run")));
+  EXPECT_FALSE(fs::exists(file("large/new")));
+}
+
 TEST_F(RefusalsTest, text_that_is_missing_or_too_short_is_named) {
   expect_refused(sluice({"train", "@run.json", "--out", "@run"}), 2, "data.path is not given");
   const Ended nothing = sluice({"train", "@run.json", "--out", "@run", "--data", "@nothing"});

@@ -27,6 +27,7 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kBytes = 16 * 4096;
@@ -81,6 +82,32 @@ TEST_F(DriveFile, that_another_process_has_just_made_is_left_alone) {
   EXPECT_FALSE(fs::exists(path("a"))) << "the one made here is left behind";
   close(theirs);
   EXPECT_EQ(create({path("a"), path("b")}).size(), 2u);
+}
+
+TEST_F(DriveFile, that_no_drive_has_room_for_is_refused_before_any_folder_is_made) {
+  constexpr int64_t kBeyondAll = int64_t{1} << 60;
+  const std::vector<fs::path> files = {path("a/new"), path("b/new")};
+  const auto [details, message] = failure_of([&] { make_drives(files, std::vector{kBytes, kBeyondAll}); });
+  EXPECT_EQ(details.error_number, ENOSPC);
+  EXPECT_EQ(details.bytes, kBytes + kBeyondAll) << "both are on one file system";
+  EXPECT_THAT(message, HasSubstr(files[0].parent_path().string() + ", " + files[1].parent_path().string()));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
+TEST_F(DriveFile, that_one_of_several_drives_has_no_room_for_is_refused_by_that_drive_with_its_share) {
+  constexpr int64_t kShare = 512 * 1024;
+  const MountedDrive small(MountedDrive::Kind::kMemory, folder_.path() / "small", kShare / 2);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  const std::vector<fs::path> files = {path("large"), path("small/new")};
+  const auto [details, message] = failure_of([&] { make_drives(files, std::vector{kShare, kShare}); });
+  EXPECT_EQ(details.error_number, ENOSPC);
+  EXPECT_EQ(details.path, files[1].string());
+  EXPECT_EQ(details.bytes, kShare);
+  EXPECT_THAT(message, AllOf(HasSubstr("262144 bytes (256.0 KiB) are free in " + files[1].parent_path().string()),
+                             HasSubstr("leave the drive out"), HasSubstr("sluice.nvme")));
+  EXPECT_FALSE(fs::exists(folder_.path() / "large"));
+  EXPECT_TRUE(fs::is_empty(small.path()));
+  EXPECT_EQ(make_drives(files, std::vector{kShare, kShare / 4}).size(), 2u);
 }
 
 // Whoever waits for the lock of a file that its owner takes away makes a file of its own in place of a nameless one.

@@ -1,0 +1,58 @@
+#include "app/free_space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/run_folder.h"
+#include "core/bytes.h"
+#include "core/errors.h"
+#include "swap/bare_io.h"
+#include "swap/drive_space.h"
+#include "swap/store_format.h"
+
+namespace sluice {
+
+namespace fs = std::filesystem;
+
+std::vector<int64_t> even_shares(const Plan& plan) {
+  const std::vector<uint32_t> alike(static_cast<size_t>(plan.options.drives), 1);
+  const StoreLayout layout(plan.geometry, plan.options.format(), alike, plan.scratch_bytes);
+  return {layout.file_bytes().begin(), layout.file_bytes().end()};
+}
+
+namespace {
+
+void check_together(std::span<const fs::path> folders, std::span<const FileSystemRoom> rooms) {
+  int64_t needed = 0, free = 0;
+  for (const FileSystemRoom& room : rooms) {
+    if (room.free_bytes == INT64_MAX) return;  // creation itself will tell
+    needed += room.needed_bytes;
+    free += room.free_bytes;
+  }
+  if (free >= needed) return;
+  throw ConfigError(
+      fmt::format("{}: the drive{} too small: the store needs {} ({} bytes), {} ({} bytes) are free; name a folder on "
+                  "another drive with --set 'sluice.nvme=[\"FOLDER\"]'",
+                  joined(folders), rooms.size() == 1 ? " is" : "s are together", format_bytes(needed), needed,
+                  format_bytes(free), free));
+}
+
+}  // namespace
+
+void check_free_space(std::span<const fs::path> folders, std::span<const int64_t> shares) {
+  std::vector<fs::path> files;
+  for (const fs::path& folder : folders) files.push_back(store_path(folder, 0));
+  const std::vector<FileSystemRoom> rooms = rooms_for(files, shares);
+  check_together(folders, rooms);
+  if (std::ranges::all_of(folders, has_room_to_measure)) return;
+  const auto small = std::ranges::find_if(rooms, &FileSystemRoom::is_too_small);
+  if (small == rooms.end()) return;
+  throw ConfigError(fmt::format(
+      "{}: the drive is too small: {} ({} bytes) of the store are to lie there, {} ({} bytes) are free; make room, "
+      "leave it out of sluice.nvme, or name a folder on a larger drive in its place",
+      joined(small->folders()), format_bytes(small->needed_bytes), small->needed_bytes, format_bytes(small->free_bytes),
+      small->free_bytes));
+}
+
+}  // namespace sluice
