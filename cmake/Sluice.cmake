@@ -66,15 +66,20 @@ function(sluice_library name)
   endif()
 endfunction()
 
-# sluice_test(NAME SOURCES … LINK <folders> [PRIVATE <third-party targets>] [TIMEOUT seconds] [WHOLE] [THREADLESS])
+# sluice_test(NAME SOURCES … LINK <folders> [PRIVATE <third-party targets>] [TIMEOUT seconds] [WHOLE] [THREADLESS]
+#             [OPTIMIZED])
 # One GoogleTest program. Each of its suites is a CTest test of its own, for the start of a program under a sanitizer
 # costs more than most cases; with WHOLE the program is one CTest test, for programs that prepare something for all.
 # THREADLESS: pure functions for minutes, in which ThreadSanitizer has nothing to find: left out of its build.
+# OPTIMIZED: its own sources have long loops. Of the others to compile them with optimization takes longer than it spares.
 find_package(GTest REQUIRED)
-# GoogleTest's headers, precompiled once for all test programs.
+set(SLUICE_UNOPTIMIZED $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+set(SLUICE_OPTIMIZED $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+# GoogleTest's headers, precompiled once for the test programs that are compiled as they are.
 file(CONFIGURE OUTPUT test_headers.cpp CONTENT "")
 add_library(sluice_test_headers OBJECT ${CMAKE_CURRENT_BINARY_DIR}/test_headers.cpp)
 target_link_libraries(sluice_test_headers PRIVATE GTest::gmock GTest::gtest Threads::Threads)
+target_compile_options(sluice_test_headers PRIVATE ${SLUICE_UNOPTIMIZED})
 target_precompile_headers(sluice_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
 # For tests that drive a Python reference.
 if(SLUICE_TORCH_DIR)
@@ -85,8 +90,7 @@ find_program(SLUICE_PYTHON NAMES python3 HINTS ${SLUICE_PYTHON_HINTS} ${PROJECT_
 # Threads of LibTorch that wait sleep: several tests run beside each other, and each has as many threads as there are
 # cores.
 set(SLUICE_TEST_ENVIRONMENT OMP_WAIT_POLICY=passive)
-# What test programs' own sources do is over soon: to compile them takes longer.
-set(SLUICE_TEST_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+set(SLUICE_TEST_OPTIONS)
 # Says in a run over several builds which one a test belongs to.
 if(SLUICE_SANITIZE MATCHES address)
   list(APPEND SLUICE_TEST_OPTIONS -fno-sanitize=undefined)  # half of the time; all that they test has it
@@ -101,7 +105,7 @@ elseif(SLUICE_SANITIZE MATCHES thread)
   list(APPEND SLUICE_TEST_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1)
 endif()
 function(sluice_test name)
-  cmake_parse_arguments(ARG "WHOLE;THREADLESS" "TIMEOUT" "SOURCES;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "WHOLE;THREADLESS;OPTIMIZED" "TIMEOUT" "SOURCES;LINK;PRIVATE" ${ARGN})
   if(ARG_THREADLESS AND SLUICE_SANITIZE MATCHES thread)
     return()
   endif()
@@ -114,7 +118,12 @@ function(sluice_test name)
     target_link_libraries(${name} PRIVATE sluice_${folder})
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_PRIVATE} GTest::gmock GTest::gtest GTest::gtest_main Threads::Threads)
-  target_precompile_headers(${name} REUSE_FROM sluice_test_headers)
+  if(ARG_OPTIMIZED)
+    target_compile_options(${name} PRIVATE ${SLUICE_OPTIMIZED})
+  else()
+    target_compile_options(${name} PRIVATE ${SLUICE_UNOPTIMIZED})
+    target_precompile_headers(${name} REUSE_FROM sluice_test_headers)
+  endif()
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON)  # a file of its own parses the same headers each time
   target_compile_options(${name} PRIVATE ${SLUICE_TEST_OPTIONS})
   target_compile_definitions(${name} PRIVATE SLUICE_IS_SANITIZED=${SLUICE_IS_SANITIZED})  # 1: a sample will do
