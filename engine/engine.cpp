@@ -33,16 +33,12 @@ void Engine::Impl::ready() const {
 }
 
 void Engine::Impl::check_between_steps() const {
-  SLUICE_CHECK(running == Flag::kNo, "a step is under way: finish_step() or abort_step() first");
+  SLUICE_CHECK(running.under_way == Flag::kNo, "a step is under way: finish_step() or abort_step() first");
 }
 
 void Engine::Impl::choose(UnitKind kind) {
   access->forget();
-  unit_kind = kind;
-  unit = &unit_of(kind, slots);
-  next_compute = 0;
-  loss_sum = 0;
-  clipped = {};
+  running = {.kind = kind, .unit = &unit_of(kind, slots)};
   aborted = Flag::kNo;
   std::fill(contributed.begin(), contributed.end(), Flag::kNo);
 }
@@ -52,8 +48,8 @@ void Engine::Impl::begin(UnitKind kind) {
   if (kind == UnitKind::kDrain || kind == UnitKind::kEvaluate) known_scale.reset();  // a step that was to run again
   choose(kind);
   order_updates();
-  running = Flag::kYes;
-  executor->begin(unit->program);
+  running.under_way = Flag::kYes;
+  executor->begin(running.unit->program);
 }
 
 // Not Errors alone: memory that cannot be had, or a check that fails on another thread, leave the step half done too.
@@ -70,7 +66,7 @@ const UnitTimes& Engine::Impl::finish_unit() {
 // or writes what others may ask for from now on.
 void Engine::Impl::spend() noexcept {
   spent = std::current_exception();
-  if (running == Flag::kNo) return;
+  if (running.under_way == Flag::kNo) return;
   aborted = Flag::kYes;
   use.operands = nullptr;
   executor->abandon();
@@ -78,26 +74,26 @@ void Engine::Impl::spend() noexcept {
     executor->finish();
   } catch (...) {  // the unit's own, or what came of the first
   }
-  running = Flag::kNo;
+  running.under_way = Flag::kNo;
 }
 
 // What updates and commit of this unit do: those of the step before, and those that its own backward runs early.
 void Engine::Impl::order_updates() {
-  const bool due =
-      unit_kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0 || commit_asked_for == Flag::kYes;
-  order.commit = unsaved == Flag::kYes && due ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue;
-  order.update = pending == Flag::kYes ? UpdateOrder::Update::kPending : UpdateOrder::Update::kNone;
-  order.steps = order_steps;
-  if (pending == Flag::kYes) {
-    groups.fill_steps({.learning_rate = pending_learning_rate, .t = captured.applied_steps, .scale = pending_scale},
+  const bool due = running.kind == UnitKind::kDrain || captured.step % plan.commit_interval == 0 ||
+                   between.commit_asked_for == Flag::kYes;
+  running.order = {
+      .update = between.pending ? UpdateOrder::Update::kPending : UpdateOrder::Update::kNone,
+      .commit = between.unsaved == Flag::kYes && due ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue,
+      .steps = order_steps};
+  if (const auto& owed = between.pending) {
+    groups.fill_steps({.learning_rate = owed->learning_rate, .t = captured.applied_steps, .scale = owed->scale},
                       order_steps);
   }
-  if (!updates_early(unit_kind)) return;
-  predicted_scale = known_scale.value_or(1 / captured.loss_scale);
-  early_failure = nullptr;
-  groups.fill_steps({.learning_rate = learning_rate, .t = captured.applied_steps + 1, .scale = predicted_scale},
+  if (!updates_early(running.kind)) return;
+  running.predicted_scale = known_scale.value_or(1 / captured.loss_scale);
+  groups.fill_steps({.learning_rate = learning_rate, .t = captured.applied_steps + 1, .scale = running.predicted_scale},
                     early_steps);
-  early = early_order(early_steps);
+  running.early = early_order(early_steps);
 }
 
 // With a commit in every step early updates write what it will name; with rarer ones they leave what they read.
@@ -113,7 +109,8 @@ UnitKind Engine::Impl::training_kind() const {
   const bool chosen =
       plan.options.update != UpdateMode::kAuto || speculation.next() == Speculation::Choice::kSpeculative;
   if (!plan.any_speculated() || !chosen) return UnitKind::kTrain;
-  const bool anew = speculated == Speculated::kWrong || (pending == Flag::kYes && speculated == Speculated::kNone);
+  const bool anew =
+      between.speculated == Speculated::kWrong || (between.pending && between.speculated == Speculated::kNone);
   return anew ? UnitKind::kTrainSpeculativeAnew : UnitKind::kTrainSpeculative;
 }
 
@@ -124,27 +121,34 @@ void Engine::Impl::begin_step(double with_learning_rate) {
 }
 
 // After the executor's last hop: what the unit has made true.
-void Engine::Impl::end_unit(UnitKind kind) {
-  running = Flag::kNo;
-  on_device = Flag::kYes;
-  if (kind != UnitKind::kDrain) kept_valid = Flag::kYes;
-  if (kind == UnitKind::kDrain && pending == Flag::kYes) kept_valid = Flag::kNo;
-  if (order.commit == UpdateOrder::Commit::kDue) unsaved = commit_asked_for = Flag::kNo;
-  pending = Flag::kNo;
-  prefetched = half_prefetched(kind);
-  speculated = Speculated::kNone;
-  if (updates_early(kind)) settle_speculation();
+void Engine::Impl::end_unit() {
+  running.under_way = Flag::kNo;
+  const UnitKind kind = running.kind;
+  const Speculated speculated = updates_early(kind) ? settle_speculation() : Speculated::kNone;
+  const bool committed = running.order.commit == UpdateOrder::Commit::kDue;
+  // Visits bring what is kept on the device up to date; a drain has none, and its updates leave that behind.
+  const Flag kept_after_drain = between.pending ? Flag::kNo : between.kept_valid;
+  between = {.pending = std::nullopt,
+             .speculated = speculated,
+             .prefetched = half_prefetched(kind),
+             .kept_valid = kind == UnitKind::kDrain ? kept_after_drain : Flag::kYes,
+             .on_device = Flag::kYes,
+             .unsaved = committed ? Flag::kNo : between.unsaved,
+             .commit_asked_for = committed ? Flag::kNo : between.commit_asked_for};
 }
 
 // Were the updates in this unit's backward those that its scale asks for? If not, their records are given up.
-void Engine::Impl::settle_speculation() {
-  const bool right = aborted == Flag::kNo && clipped.finite && clipped.scale == predicted_scale && !early_failure;
-  speculated = right ? Speculated::kRight : Speculated::kWrong;
-  if (right) return move_to_other_slots();
+Speculated Engine::Impl::settle_speculation() {
+  const ClipResult& clipped = running.clipped;
+  if (aborted == Flag::kNo && clipped.finite && clipped.scale == running.predicted_scale && !running.early_failure) {
+    move_to_other_slots();
+    return Speculated::kRight;
+  }
   for (int c = 0; c < static_cast<int>(plan.chunks.size()); ++c) {
     if (!plan.speculated(c) || plan.has_other_slot(c)) continue;
     for (Group group : {Group::kWeights, Group::kState}) store->discard({static_cast<uint32_t>(c), group});
   }
+  return Speculated::kWrong;
 }
 
 // What this unit's backward has updated there is what the records are from now on.
@@ -159,21 +163,21 @@ void Engine::Impl::move_to_other_slots() {
 
 Use Engine::Impl::enter(int visit, Pass pass) {
   if (spent) std::rethrow_exception(spent);
-  SLUICE_CHECK(running == Flag::kYes, "enter() outside of a step");
+  SLUICE_CHECK(running.under_way == Flag::kYes, "enter() outside of a step");
   SLUICE_CHECK(use.operands == nullptr, "a turn is under way: let its Use go first");
   return guarded([&] {
     run_control_hops();
-    const auto lane = unit->program.lane(Lane::kCompute);
-    SLUICE_CHECK(next_compute < lane.size(), "all visits of this step have had their turns");
-    const int hop = lane[next_compute];
-    const ComputeOperands& next = unit->turns[unit->program.hops()[hop].operands];
+    const auto lane = running.unit->program.lane(Lane::kCompute);
+    SLUICE_CHECK(running.next_compute < lane.size(), "all visits of this step have had their turns");
+    const int hop = lane[running.next_compute];
+    const ComputeOperands& next = running.unit->turns[running.unit->program.hops()[hop].operands];
     if (next.visit != visit || next.pass != pass) {
       check_failed("order", __FILE__, __LINE__,
                    fmt::format("{} of visit {} was entered where {} of visit {} comes next", name_of(pass),
                                model.visits.at(visit).name, name_of(next.pass), model.visits[next.visit].name));
     }
     executor->enter(hop);
-    ++next_compute;
+    ++running.next_compute;
     fill_use(hop, next, pass);
     if (pass == Pass::kBackward) round_shared_gradients();
     return Use(&use);
@@ -193,20 +197,21 @@ void Engine::Impl::leave(int64_t number) noexcept {
 
 StepEnd Engine::Impl::finish_step() {
   if (spent) std::rethrow_exception(spent);
-  const bool training = unit_kind == UnitKind::kTrain || updates_early(unit_kind);
-  SLUICE_CHECK(running == Flag::kYes && training, "finish_step() outside of a step");
+  const bool training = running.kind == UnitKind::kTrain || updates_early(running.kind);
+  SLUICE_CHECK(running.under_way == Flag::kYes && training, "finish_step() outside of a step");
   SLUICE_CHECK(use.operands == nullptr, "a turn is under way: let its Use go first");
   return guarded([&] {
     run_control_hops();
-    SLUICE_CHECK(next_compute == unit->program.lane(Lane::kCompute).size(), "some visits have not had their turns");
+    SLUICE_CHECK(running.next_compute == running.unit->program.lane(Lane::kCompute).size(),
+                 "some visits have not had their turns");
     const StepLanes pass = lanes_of(finish_unit());
     if (!known_scale) lanes = {};
     lanes += pass;  // of a step that runs again: to those of its first run
-    end_unit(unit_kind);
+    end_unit();
     if (must_run_again()) {
-      known_scale = clipped.scale;
+      known_scale = running.clipped.scale;
       StepEnd first_run = measured_step();
-      first_run.speculated = speculated;
+      first_run.speculated = between.speculated;
       first_run.run_again = true;
       return first_run;
     }
@@ -216,8 +221,11 @@ StepEnd Engine::Impl::finish_step() {
 
 // Under replay no gradient is left: a wrong prediction means that the step runs again, with the scale now known.
 bool Engine::Impl::must_run_again() {
-  if (plan.options.update != UpdateMode::kReplay || speculated != Speculated::kWrong || !clipped.finite) return false;
-  if (clipped.scale == predicted_scale) std::rethrow_exception(early_failure);  // the true scale, and not finite
+  const ClipResult& clipped = running.clipped;
+  if (plan.options.update != UpdateMode::kReplay || between.speculated != Speculated::kWrong || !clipped.finite)
+    return false;
+  // With the true scale, and not finite.
+  if (clipped.scale == running.predicted_scale) std::rethrow_exception(running.early_failure);
   if (known_scale) {
     throw NumericsError(fmt::format(
         "step {} ran again and its gradients were other than before (norm {}): compute must give the same bits for the "
@@ -230,15 +238,16 @@ bool Engine::Impl::must_run_again() {
 // Of the step that is to end, or to run again.
 StepEnd Engine::Impl::measured_step() const {
   return {.step = captured.step + 1,
-          .loss = loss_sum / plan.options.micro_batches,
-          .grad_norm = clipped.norm,
+          .loss = running.loss_sum / plan.options.micro_batches,
+          .grad_norm = running.clipped.norm,
           .loss_scale = captured.loss_scale};
 }
 
 StepEnd Engine::Impl::end_step() {
+  const ClipResult& clipped = running.clipped;
   StepEnd end = measured_step();
   end.skipped = !clipped.finite;
-  end.speculated = known_scale ? Speculated::kWrong : speculated;
+  end.speculated = known_scale ? Speculated::kWrong : between.speculated;
   known_scale.reset();
   captured.step = end.step;
   captured.applied_steps += end.skipped ? 0 : 1;
@@ -250,10 +259,8 @@ StepEnd Engine::Impl::end_step() {
       at = fmt::format(" at a loss scale of {:g}; the next one has {:g}", end.loss_scale, captured.loss_scale);
     say(options.log, LogLevel::kWarning, fmt::format("step {} is skipped: a gradient is not finite{}", end.step, at));
   }
-  unsaved = Flag::kYes;
-  pending = end.skipped ? Flag::kNo : Flag::kYes;
-  pending_scale = clipped.scale;
-  pending_learning_rate = learning_rate;
+  between.unsaved = Flag::kYes;
+  if (!end.skipped) between.pending = {.scale = clipped.scale, .learning_rate = learning_rate};
   if (plan.any_speculated() && plan.options.update == UpdateMode::kAuto) {
     const bool plain = clipped.finite && clipped.scale == 1 / end.loss_scale;
     const auto line = speculation.note(end.step, plain ? Speculation::Scale::kAsPredicted : Speculation::Scale::kOther);
@@ -283,13 +290,13 @@ void Engine::Impl::report_non_finite() const {
 void Engine::Impl::abort_step() {
   if (spent) return;
   known_scale.reset();
-  if (running == Flag::kNo) return;
+  if (running.under_way == Flag::kNo) return;
   guarded([&] {
     aborted = Flag::kYes;
     executor->abandon();
     use.operands = nullptr;
     finish_unit();
-    end_unit(unit_kind);
+    end_unit();
   });
 }
 
@@ -319,21 +326,21 @@ double Engine::Impl::evaluate(int micro_batches, const Compute& compute) {
   }
   return guarded([&] {
     finish_unit();
-    end_unit(UnitKind::kEvaluate);
-    return loss_sum / micro_batches;
+    end_unit();
+    return running.loss_sum / micro_batches;
   });
 }
 
 void Engine::Impl::drain() {
   ready();
-  if (pending == Flag::kYes || unsaved == Flag::kYes || speculated == Speculated::kWrong) {
+  if (between.pending || between.unsaved == Flag::kYes || between.speculated == Speculated::kWrong) {
     begin(UnitKind::kDrain);
     guarded([&] {
       finish_unit();
-      end_unit(UnitKind::kDrain);
+      end_unit();
     });
   }
-  prefetched.reset();
+  between.prefetched.reset();
 }
 
 void Engine::Impl::set_progress(int64_t data_position, std::span<const std::byte> caller) {
@@ -343,7 +350,7 @@ void Engine::Impl::set_progress(int64_t data_position, std::span<const std::byte
   if (captured.data_position == data_position && std::ranges::equal(captured.caller, caller)) return;
   captured.data_position = data_position;
   captured.caller.assign(caller.begin(), caller.end());
-  unsaved = Flag::kYes;
+  between.unsaved = Flag::kYes;
 }
 
 // --- the public face -------------------------------------------------------------------------------------------------
@@ -397,7 +404,7 @@ StepEnd Engine::finish_step() { return impl_->finish_step(); }
 void Engine::abort_step() { impl_->abort_step(); }
 void Engine::commit_beside_next_step() {
   impl_->ready();
-  impl_->commit_asked_for = impl_->unsaved;
+  impl_->between.commit_asked_for = impl_->between.unsaved;
 }
 void Engine::drain() { impl_->drain(); }
 Replay Engine::replay(LaneGroup resource, const Compute& compute) { return impl_->replay(resource, compute); }

@@ -54,8 +54,8 @@ class Engine::Impl final : public LaneWork {
   UnitKind training_kind() const;
   void order_updates();
   UpdateOrder early_order(std::span<const AdamStep> steps) const;
-  void end_unit(UnitKind kind);
-  void settle_speculation();
+  void end_unit();
+  Speculated settle_speculation();
   void move_to_other_slots();
   bool must_run_again();
   bool update_pending(int chunk) const;
@@ -118,6 +118,9 @@ class Engine::Impl final : public LaneWork {
   TraceLabel hop_label(const Hop& hop) const override;
   static void update_task(void* self, int hop);
   std::span<const std::byte> bytes_of(const Hop& hop) const;  // in host memory
+  void seal_record(const Hop& hop) const;
+  void verify_record(const Hop& hop) const;
+  void seal_scratch(const Hop& hop) const;
   void verify_scratch(const Hop& hop) const;
   void update_in_turn(const UpdateOperands& operands);
   void update_early(const UpdateOperands& operands);
@@ -143,43 +146,63 @@ class Engine::Impl final : public LaneWork {
   std::unique_ptr<UpdatePass> update_pass;
   std::unique_ptr<RecordAccess> access;
 
-  // What is true between units.
-  StepState captured;                              // as the last step ended: what the next commit carries
-  UpdateOrder order;                               // of the unit that runs
-  UpdateOrder early;                               // ... of the updates in its backward
-  std::vector<AdamStep> order_steps, early_steps;  // what they refer to
-  double predicted_scale = 1;
-  std::optional<double> known_scale;          // replay: the step runs again, with this
-  std::exception_ptr early_failure;           // an update in the backward made a value non-finite
-  Speculated speculated = Speculated::kNone;  // what became of the last step's updates in its backward
-  Speculation speculation;                    // UpdateMode::kAuto
   enum class Flag : uint8_t { kNo, kYes };
-  Flag pending = Flag::kNo;              // the last step's update is still to be applied
-  std::optional<UpdateHalf> prefetched;  // the last unit read the first chunks of such an update half ahead
-  Flag kept_valid = Flag::kNo;           // weights kept on the device are those of the last step
-  Flag on_device = Flag::kNo;            // ... and records at home on the device are there
-  Flag unsaved = Flag::kNo;              // captured is newer than what is committed
-  Flag commit_asked_for = Flag::kNo;     // by commit_beside_next_step()
-  double pending_scale = 1, pending_learning_rate = 0;
-  std::vector<Flag> dirty;  // per record at home in host memory: changed since it was written
-  std::exception_ptr spent;
 
-  // Of the unit that runs.
-  const UnitProgram* unit = nullptr;
-  UnitKind unit_kind = UnitKind::kTrain;
-  Flag running = Flag::kNo;
-  std::optional<LaneGroup> rehearsed;  // a replay runs, of this resource
-  std::atomic<Flag> aborted = Flag::kNo;
-  std::mutex early_mutex;   // guards early_failure while update threads run
-  size_t next_compute = 0;  // position in the compute lane
-  double learning_rate = 0;
+  // What one unit leaves to the next. end_unit() makes it anew, of what it was and of what the unit has done; between
+  // units end_step() adds the update and the commit that its step is owed, others ask for a commit, and a replay takes
+  // back what it has overwritten. From it training_kind() chooses the next unit, order_updates() tells that what to do,
+  // and due() what each of its hops has to. While a unit runs nobody changes it: all threads read it without a lock.
+  struct BetweenUnits {
+    struct OwedUpdate {
+      double scale = 1, learning_rate = 0;
+    };
+    std::optional<OwedUpdate> pending;          // of the last step; nothing: it is applied, or the step was skipped
+    Speculated speculated = Speculated::kNone;  // what became of the last step's updates in its backward
+    std::optional<UpdateHalf> prefetched;       // the last unit read the first chunks of such an update half ahead
+    Flag kept_valid = Flag::kNo;                // weights kept on the device are those of the last step
+    Flag on_device = Flag::kNo;                 // ... and records at home on the device are there
+    Flag unsaved = Flag::kNo;                   // `captured` is newer than what is committed
+    Flag commit_asked_for = Flag::kNo;          // by commit_beside_next_step(), whatever the interval
+  };
+  BetweenUnits between;
+
+  // The unit that runs, or ran last. choose() makes it anew.
+  struct RunningUnit {
+    // What it is to do, told before the executor begins and then read by its thread and by update threads.
+    UnitKind kind = UnitKind::kTrain;
+    const UnitProgram* unit = nullptr;
+    std::optional<LaneGroup> rehearsed;  // it is a replay, of this resource
+    UpdateOrder order;                   // its commit, and the updates of the step before
+    UpdateOrder early;                   // the updates in its own backward ...
+    double predicted_scale = 1;          // ... for which they are right
+    // How far it is and what it has found, for the caller's thread alone where nothing else is said.
+    Flag under_way = Flag::kNo;
+    size_t next_compute = 0;  // position in the compute lane
+    double loss_sum = 0;      // the device adds to it
+    ClipResult clipped;
+    std::exception_ptr early_failure;  // an early update made a value non-finite; early_mutex guards it meanwhile
+  };
+  RunningUnit running;
+  std::atomic<Flag> aborted = Flag::kNo;           // of it: the caller's thread tells the executor's, which asks due()
+  std::mutex early_mutex;                          // for update threads, several of which may fail
+  std::vector<AdamStep> order_steps, early_steps;  // what order and early refer to
+
+  // What goes on from step to step.
+  StepState captured;                 // as the last step ended: what the next commit carries
+  double learning_rate = 0;           // of the step that runs
+  std::optional<double> known_scale;  // replay: the step runs again, with this
+  Speculation speculation;            // UpdateMode::kAuto
+  // Per record at home in memory: changed since it was written. While a unit runs, hops of its chunk set and clear it,
+  // which the program orders.
+  std::vector<Flag> dirty;
+  std::exception_ptr spent;
+  StepLanes lanes;  // of the last step
+
+  // What turns and closing fill again and again, as large as they become from the start.
   std::vector<Flag> contributed;    // per parameter
   std::vector<double> norm_parts;   // per parameter
   std::vector<ClosedPiece> pieces;  // scratch of close_partition
-  double loss_sum = 0;
-  ClipResult clipped;
   Use::State use;
-  StepLanes lanes;
 
   // Last: their threads use all of the above.
   std::unique_ptr<UpdateTeam> team;

@@ -50,6 +50,7 @@ class Pricer {
   struct Bill {
     std::vector<LaneTimes> partitions, tensors;
     LaneTimes all{}, of_micro_batches{};
+    LaneTimes* of_item(const Hop& hop);  // null: the hop is for no item
   };
 
   void place(Group group, HomeKind home) {
@@ -67,6 +68,13 @@ class Pricer {
   int micro_batches_;
 };
 
+// One chunk a partition and one micro-batch: chunks are partitions, and a tensor has one number.
+LaneTimes* Pricer::Bill::of_item(const Hop& hop) {
+  if (hop.verb == Verb::kCompute || hop.verb == Verb::kClip || hop.verb == Verb::kCommit) return nullptr;
+  if (hop.group == Group::kActivations) return &tensors[hop.tensor_number];
+  return &partitions[hop.visit < 0 ? hop.chunk : hop.partition];
+}
+
 Pricer::Bill Pricer::bill() const {
   const Plan plan = Planner(model_, options_, known_).roomy();
   const UnitKind kind = unclipped_kind(plan);
@@ -79,9 +87,7 @@ Pricer::Bill Pricer::bill() const {
     const auto lane = static_cast<size_t>(hop.lane());
     bill.all[lane] += work_ms[i];
     if (of_a_micro_batch(hop)) bill.of_micro_batches[lane] += work_ms[i];
-    if (hop.index < 0 || hop.verb == Verb::kCompute) continue;
-    // One chunk a partition and one micro-batch: chunks are partitions, and a tensor has one number.
-    (hop.group == Group::kActivations ? bill.tensors : bill.partitions)[hop.index][lane] += work_ms[i];
+    if (LaneTimes* const of = bill.of_item(hop)) (*of)[lane] += work_ms[i];
   }
   return bill;
 }

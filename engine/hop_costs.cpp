@@ -63,7 +63,7 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
     case Verb::kCompute:
       return {.work_ms = turn_ms(hop), .latency_ms = hop_ms, .cores = machine_.compute_cores};
     case Verb::kClose:
-      return {.work_ms = ms_of(plan_.geometry.partitions()[hop.index].elements * 4, machine_.close_gb_per_s),
+      return {.work_ms = ms_of(plan_.geometry.partitions()[hop.partition].elements * 4, machine_.close_gb_per_s),
               .latency_ms = hop_ms,
               .cores = machine_.copy_cores};
     case Verb::kClip:
@@ -85,25 +85,25 @@ HopCost UnitCosts::transfer(const Hop& hop) const {
 HopCost UnitCosts::update(const Hop& hop, Commits commits) const {
   const double hop_ms = machine_.hop_us / 1e3;
   const double gb_per_s = machine_.device_update_gb_per_s / machine_.update_threads;
-  if (!plan_.chunks[hop.index].updated_on_device() || gb_per_s <= 0) {
+  if (!plan_.chunks[hop.chunk].updated_on_device() || gb_per_s <= 0) {
     return {.work_ms = update_ms(hop, commits), .latency_ms = hop_ms, .cores = 1};
   }
-  const int64_t bytes = plan_.geometry.chunks()[hop.index].elements *
+  const int64_t bytes = plan_.geometry.chunks()[hop.chunk].elements *
                         bytes_updated_per_element(plan_.options.format(), plan_.options.gradient_dtype);
   return {.work_ms = ms_of(bytes, gb_per_s), .latency_ms = hop_ms};
 }
 
 // As UpdatePass::run has it, by one thread.
 double UnitCosts::update_ms(const Hop& hop, Commits commits) const {
-  const ChunkHomes& homes = plan_.chunks[hop.index];
-  const int64_t elements = plan_.geometry.chunks()[hop.index].elements;
+  const ChunkHomes& homes = plan_.chunks[hop.chunk];
+  const int64_t elements = plan_.geometry.chunks()[hop.chunk].elements;
   const auto bytes = [&](Group group) { return elements * bytes_per_element(plan_.options.format(), group); };
   const bool weights_come = homes.weights == Home::kNvme, state_comes = homes.state == Home::kNvme;
   const double sweep_ms =
       static_cast<double>(elements) * machine_.update_ns_per_element * machine_.update_threads / 1e6;
   if (homes.updated_on_device()) return sweep_ms;
   int64_t summed = weights_come ? bytes(Group::kWeights) : 0;
-  const bool early = hop.when == When::kSpeculating, moves = early && plan_.has_other_slot(hop.index);
+  const bool early = hop.when == When::kSpeculating, moves = early && plan_.has_other_slot(hop.chunk);
   const bool commit = !moves && (early || commits == Commits::kYes);
   if (state_comes) summed += bytes(Group::kState);
   if (homes.gradient == Home::kNvme && hop.when != When::kSpeculating) summed += plan_.gradient_bytes(elements);

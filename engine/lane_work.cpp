@@ -10,20 +10,20 @@ namespace sluice {
 
 // Is this chunk's update of the last step still to be applied?
 bool Engine::Impl::update_pending(int chunk) const {
-  if (order.update == UpdateOrder::Update::kNone) return false;
-  return speculated != Speculated::kRight || !plan.speculated(chunk);
+  if (running.order.update == UpdateOrder::Update::kNone) return false;
+  return between.speculated != Speculated::kRight || !plan.speculated(chunk);
 }
 
 // Are weights kept on the device not there, or about to change?
 bool Engine::Impl::stale_on_device() const {
-  return order.update == UpdateOrder::Update::kPending || kept_valid == Flag::kNo;
+  return running.order.update == UpdateOrder::Update::kPending || between.kept_valid == Flag::kNo;
 }
 
 // Does a visit of this unit take the weights that pass through this chunk's update? A drain has no visits, and weights
 // kept on the device are there already.
 bool Engine::Impl::serves_a_visit(int chunk) const {
   const bool kept = plan.kept_offset[plan.geometry.chunks()[chunk].partition] >= 0;
-  return unit_kind != UnitKind::kDrain && (!kept || stale_on_device());
+  return running.kind != UnitKind::kDrain && (!kept || stale_on_device());
 }
 
 bool Engine::Impl::verifies_for_a_visit(int chunk) const {
@@ -37,31 +37,31 @@ bool Engine::Impl::has_changed(int chunk) const {
 }
 
 bool Engine::Impl::due(const Hop& hop) const {
-  const bool commit = order.commit == UpdateOrder::Commit::kDue;
-  if (rehearsed) {
+  const bool commit = running.order.commit == UpdateOrder::Commit::kDue;
+  if (running.rehearsed) {
     const bool commits = hop.when == When::kCommit || hop.when == When::kCommitDirty;
-    return belongs_to(*rehearsed, hop.lane()) && (commit || !commits) && due_in_steady_step(unit_kind, hop);
+    return belongs_to(*running.rehearsed, hop.lane()) && (commit || !commits) && due_in_steady_step(running.kind, hop);
   }
-  if (hop.prefetched == Prefetched::kYes && prefetched == update_half(unit_kind)) return false;
+  if (hop.prefetched == Prefetched::kYes && between.prefetched == update_half(running.kind)) return false;
   switch (hop.when) {
     case When::kAlways:
       return true;
     case When::kPending:
-      return update_pending(hop.index);
+      return update_pending(hop.chunk);
     case When::kPendingOrSummed:
-      return update_pending(hop.index) || (commit && has_changed(hop.index)) || verifies_for_a_visit(hop.index);
+      return update_pending(hop.chunk) || (commit && has_changed(hop.chunk)) || verifies_for_a_visit(hop.chunk);
     case When::kSpeculating:
       return aborted == Flag::kNo;
     case When::kMispredicted:
-      return speculated == Speculated::kWrong;
+      return between.speculated == Speculated::kWrong;
     case When::kCommit:
       return commit;
     case When::kNotOnDevice:
-      return on_device == Flag::kNo || (speculated == Speculated::kWrong && plan.speculated(hop.index));
+      return between.on_device == Flag::kNo || (between.speculated == Speculated::kWrong && plan.speculated(hop.chunk));
     case When::kStaleOnDevice:
       return stale_on_device();
     case When::kCommitDirty:
-      return commit && dirty[2 * hop.index + static_cast<int>(hop.group)] == Flag::kYes;
+      return commit && dirty[2 * hop.chunk + static_cast<int>(hop.group)] == Flag::kYes;
   }
   return true;
 }
@@ -69,43 +69,37 @@ bool Engine::Impl::due(const Hop& hop) const {
 // The write takes to the store what has changed at home in memory.
 void Engine::Impl::starting(const Hop& hop) {
   if (hop.verb != Verb::kSwapOut || hop.when != When::kCommitDirty) return;
-  dirty[2 * hop.index + static_cast<int>(hop.group)] = Flag::kNo;
+  dirty[2 * hop.chunk + static_cast<int>(hop.group)] = Flag::kNo;
 }
 
 // A chunk's hops serve every visit of its partition: they are named by the first.
 TraceLabel Engine::Impl::hop_label(const Hop& hop) const {
   int visit = hop.visit;
-  if (visit < 0 && hop.index >= 0) visit = uses.first_visit[plan.geometry.chunks()[hop.index].partition];
+  if (visit < 0 && hop.chunk >= 0) visit = uses.first_visit[plan.geometry.chunks()[hop.chunk].partition];
   std::string name = Program::describe(hop, visit >= 0 ? model.visits[visit].name : "");
   if (hop.verb != Verb::kCompute) return {std::move(name), Program::category(hop)};
-  const std::string_view pass = unit->turns[hop.operands].pass == Pass::kBackward ? "backward" : "forward";
+  const std::string_view pass = running.unit->turns[hop.operands].pass == Pass::kBackward ? "backward" : "forward";
   return {fmt::format("{} {}", name, pass), pass};
 }
 
 void Engine::Impl::start_update(int hop_number, const Hop& hop) {
-  const int group = hop.verb == Verb::kUpdate ? unit->updates[hop.operands].group : UpdateTeam::kAnyGroup;
+  const int group = hop.verb == Verb::kUpdate ? running.unit->updates[hop.operands].group : UpdateTeam::kAnyGroup;
   team->start({.run = &update_task, .context = this, .index = hop_number, .group = group});
 }
 
 // On an update thread. Chunks are disjoint, and hops of one chunk are ordered by the program.
 void Engine::Impl::update_task(void* self, int hop_number) {
   auto* impl = static_cast<Impl*>(self);
-  const Hop& hop = impl->unit->program.hops()[hop_number];
+  const Hop& hop = impl->running.unit->program.hops()[hop_number];
   std::exception_ptr error;
   try {
-    const RecordId record{static_cast<uint32_t>(hop.index), hop.group};
-    if (hop.verb == Verb::kSeal && hop.operands < 0) {
-      impl->update_pass->sum(record, impl->host.at(hop.host_offset), impl->order.checksums);
-    } else if (hop.verb == Verb::kSeal) {
-      impl->store->set_scratch_checksum(hop.operands, scratch_sum(hop.operands, impl->bytes_of(hop)));
-    } else if (hop.verb == Verb::kVerify && hop.operands >= 0) {
-      impl->verify_scratch(hop);
-    } else if (hop.verb == Verb::kVerify) {
-      impl->update_pass->verify(record, impl->host.at(hop.host_offset), impl->order.checksums);
-    } else if (hop.when == When::kSpeculating) {
-      impl->update_early(impl->unit->updates[hop.operands]);
+    if (hop.verb == Verb::kUpdate) {
+      const UpdateOperands& operands = impl->running.unit->updates[hop.operands];
+      hop.when == When::kSpeculating ? impl->update_early(operands) : impl->update_in_turn(operands);
+    } else if (hop.scratch_extent >= 0) {
+      hop.verb == Verb::kSeal ? impl->seal_scratch(hop) : impl->verify_scratch(hop);
     } else {
-      impl->update_in_turn(impl->unit->updates[hop.operands]);
+      hop.verb == Verb::kSeal ? impl->seal_record(hop) : impl->verify_record(hop);
     }
   } catch (...) {
     error = std::current_exception();
@@ -117,19 +111,32 @@ std::span<const std::byte> Engine::Impl::bytes_of(const Hop& hop) const {
   return {host.at(hop.host_offset), static_cast<size_t>(hop.bytes)};
 }
 
+void Engine::Impl::seal_record(const Hop& hop) const {
+  update_pass->sum({static_cast<uint32_t>(hop.chunk), hop.group}, host.at(hop.host_offset), running.order.checksums);
+}
+
+void Engine::Impl::verify_record(const Hop& hop) const {
+  update_pass->verify({static_cast<uint32_t>(hop.chunk), hop.group}, host.at(hop.host_offset), running.order.checksums);
+}
+
+void Engine::Impl::seal_scratch(const Hop& hop) const {
+  store->set_scratch_checksum(hop.scratch_extent, scratch_sum(hop.scratch_extent, bytes_of(hop)));
+}
+
 // A boundary tensor that came back from its scratch extent. (A gradient is verified by its update.)
 void Engine::Impl::verify_scratch(const Hop& hop) const {
-  const uint32_t found = scratch_sum(hop.operands, bytes_of(hop));
-  if (order.checksums == UpdateOrder::Checksums::kOnlyTaken || found == store->scratch_checksum(hop.operands)) return;
+  const int extent = hop.scratch_extent;
+  const uint32_t found = scratch_sum(extent, bytes_of(hop));
+  if (running.order.checksums == UpdateOrder::Checksums::kOnlyTaken || found == store->scratch_checksum(extent)) return;
   const int micro_batches = plan.options.micro_batches;
   throw store->scratch_corruption(
-      hop.operands, found,
+      extent, found,
       fmt::format("block {}, tensor {} of micro-batch {}", model.visits[hop.visit].name,
-                  model.tensors[hop.index / micro_batches].name, hop.index % micro_batches));
+                  model.tensors[hop.tensor_number / micro_batches].name, hop.tensor_number % micro_batches));
 }
 
 void Engine::Impl::update_in_turn(const UpdateOperands& operands) {
-  UpdateOrder mine = order;
+  UpdateOrder mine = running.order;
   if (!update_pending(operands.chunk)) mine.update = UpdateOrder::Update::kNone;
   if (!serves_a_visit(operands.chunk)) mine.weights = UpdateOrder::Weights::kNotRead;
   update_pass->run(operands, mine);
@@ -146,10 +153,10 @@ void Engine::Impl::note_changed(int chunk) {
 // With a predicted scale a value may become non-finite that the true one keeps finite: that is a wrong prediction.
 void Engine::Impl::update_early(const UpdateOperands& operands) {
   try {
-    update_pass->run(operands, early);
+    update_pass->run(operands, running.early);
   } catch (const NumericsError&) {
     std::lock_guard lock(early_mutex);
-    if (!early_failure) early_failure = std::current_exception();
+    if (!running.early_failure) running.early_failure = std::current_exception();
   }
 }
 

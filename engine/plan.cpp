@@ -70,7 +70,7 @@ int64_t Plan::payload_bytes(int chunk, Group group) const {
 }
 
 int64_t Plan::drive_bytes(const Hop& hop) const {
-  return hop.operands >= 0 ? scratch_bytes[hop.operands] : record_bytes(hop.index, hop.group);
+  return hop.scratch_extent >= 0 ? scratch_bytes[hop.scratch_extent] : record_bytes(hop.chunk, hop.group);
 }
 
 TableNeeds table_needs(const Plan& plan) {

@@ -14,15 +14,15 @@
 namespace sluice {
 
 void Engine::Impl::order_of_middle_step() {
-  prefetched = update_half(unit_kind);
-  if (updates_early(unit_kind)) speculated = Speculated::kRight;
+  between.prefetched = update_half(running.kind);
+  if (updates_early(running.kind)) between.speculated = Speculated::kRight;
   groups.fill_steps({.learning_rate = 0, .t = 1, .scale = 0}, order_steps);  // changes nothing
-  order = {.update = UpdateOrder::Update::kPending,
-           .commit = plan.commit_interval == 1 ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue,
-           .checksums = UpdateOrder::Checksums::kOnlyTaken,
-           .steps = order_steps};
-  early = order;
-  early.to = early_order(order_steps).to;
+  running.order = {.update = UpdateOrder::Update::kPending,
+                   .commit = plan.commit_interval == 1 ? UpdateOrder::Commit::kDue : UpdateOrder::Commit::kNotDue,
+                   .checksums = UpdateOrder::Checksums::kOnlyTaken,
+                   .steps = order_steps};
+  running.early = running.order;
+  running.early.to = early_order(order_steps).to;
 }
 
 // Chunks share buffers, and their planes begin at different places: only zeros are numbers wherever they are read from,
@@ -64,19 +64,17 @@ void Engine::Impl::clear_update_inputs() {
 
 // Whatever memory held is made-up now; the next step reads and uploads anew.
 void Engine::Impl::end_replay() {
-  rehearsed.reset();
-  kept_valid = on_device = Flag::kNo;
-  prefetched.reset();
-  speculated = Speculated::kNone;
-  order = early = {};
+  between.kept_valid = between.on_device = Flag::kNo;
+  between.prefetched.reset();
+  between.speculated = Speculated::kNone;
 }
 
 void Engine::Impl::replay_compute(const Compute& compute) {
   try {
-    for (const int32_t number : unit->program.lane(Lane::kCompute)) {
-      const Hop& hop = unit->program.hops()[number];
+    for (const int32_t number : running.unit->program.lane(Lane::kCompute)) {
+      const Hop& hop = running.unit->program.hops()[number];
       if (hop.verb != Verb::kCompute) continue;
-      const ComputeOperands& next = unit->turns[hop.operands];
+      const ComputeOperands& next = running.unit->turns[hop.operands];
       Use turn = enter(next.visit, next.pass);
       compute(turn);
     }
@@ -96,19 +94,19 @@ Replay Engine::Impl::replay(LaneGroup group, const Compute& compute) {
     order_of_middle_step();
     if (group == LaneGroup::kCpu) clear_update_inputs();
   });
-  running = Flag::kYes;
-  rehearsed = group;
+  running.under_way = Flag::kYes;
+  running.rehearsed = group;
   const bool computes = group == LaneGroup::kCompute;
-  executor->begin(unit->program, Executor::Writes::kRehearsed,
+  executor->begin(running.unit->program, Executor::Writes::kRehearsed,
                   computes ? Executor::Calls::kOfCompute : Executor::Calls::kNone);
   if (computes) replay_compute(compute);
   return guarded([&] {
     const UnitTimes& times = finish_unit();
-    running = Flag::kNo;
+    running.under_way = Flag::kNo;
     end_replay();
     return Replay{.ms = static_cast<double>(times.elapsed_ns) / 1e6,
                   .lanes = sluice::lanes_of(times),
-                  .updates_early = sluice::updates_early(unit_kind)};
+                  .updates_early = sluice::updates_early(running.kind)};
   });
 }
 

@@ -85,7 +85,7 @@ void Verbs::swap(Verb verb, const Record& record, int64_t at, When when) {
                      .when = when,
                      .prefetched = prefetched,
                      .group = group,
-                     .index = c,
+                     .chunk = c,
                      .host_offset = at,
                      .bytes = plan_.payload_bytes(c, group)},
                     {in ? &store : &memory, 1}, {in ? &memory : &store, 1});
@@ -94,51 +94,43 @@ void Verbs::swap(Verb verb, const Record& record, int64_t at, When when) {
 // --- scratch extents: what a step keeps on NVMe and no commit knows of ----------------------------------------------
 
 Verbs::Scratch Verbs::scratch_of(int c) const {
-  return {.extent = plan_.scratch_extent(c),
-          .group = Group::kGradient,
-          .index = c,
-          .bytes = plan_.gradient_bytes(chunk(c).elements),
+  return {.hop = {.group = Group::kGradient,
+                  .chunk = c,
+                  .scratch_extent = plan_.scratch_extent(c),
+                  .bytes = plan_.gradient_bytes(chunk(c).elements)},
           .content = content(Content::kGradient, c)};
 }
 
 Verbs::Scratch Verbs::scratch_of(const TensorMove& move) const {
   const int64_t which = number(move.tensor, move.micro_batch);
-  return {.extent = static_cast<int>(plan_.tensors[which].offset),
-          .group = Group::kActivations,
-          .visit = move.visit,
-          .index = static_cast<int>(which),
-          .bytes = bytes(move),
+  return {.hop = {.group = Group::kActivations,
+                  .visit = move.visit,
+                  .tensor_number = static_cast<int32_t>(which),
+                  .scratch_extent = static_cast<int32_t>(plan_.tensors[which].offset),
+                  .bytes = bytes(move)},
           .content = content_of(move, which)};
 }
 
-void Verbs::swap(Verb verb, const Scratch& what, int64_t at, When when) {
-  const Range memory = host(at, round_up(what.bytes, kPlaneAlignmentBytes), what.content);
-  const Range extent = scratch(what.extent, what.content);
+void Verbs::swap(Verb verb, Scratch what, int64_t at, When when) {
+  Hop& hop = what.hop;
+  const Range memory = host(at, round_up(hop.bytes, kPlaneAlignmentBytes), what.content);
+  const Range extent = scratch(hop.scratch_extent, what.content);
   const bool in = verb == Verb::kSwapIn;
-  unit.program.emit({.verb = verb,
-                     .when = when,
-                     .group = what.group,
-                     .visit = what.visit,
-                     .index = what.index,
-                     .operands = what.extent,
-                     .host_offset = at,
-                     .bytes = what.bytes},
-                    {in ? &extent : &memory, 1}, {in ? &memory : &extent, 1});
+  hop.verb = verb;
+  hop.when = when;
+  hop.host_offset = at;
+  unit.program.emit(hop, {in ? &extent : &memory, 1}, {in ? &memory : &extent, 1});
 }
 
 // A seal puts the checksum of what lies in memory beside the extent that it will go to; a verify compares the two.
-void Verbs::check(Verb verb, const Scratch& what, int64_t at) {
-  const std::array ranges{host(at, round_up(what.bytes, kPlaneAlignmentBytes), what.content),
-                          scratch(what.extent, what.content)};
+void Verbs::check(Verb verb, Scratch what, int64_t at) {
+  Hop& hop = what.hop;
+  const std::array ranges{host(at, round_up(hop.bytes, kPlaneAlignmentBytes), what.content),
+                          scratch(hop.scratch_extent, what.content)};
   const bool seals = verb == Verb::kSeal;
-  unit.program.emit({.verb = verb,
-                     .group = what.group,
-                     .visit = what.visit,
-                     .index = what.index,
-                     .operands = what.extent,
-                     .host_offset = at,
-                     .bytes = what.bytes},
-                    std::span(ranges).first(seals ? 1 : 2), {seals ? &ranges[1] : &ranges[0], 1});
+  hop.verb = verb;
+  hop.host_offset = at;
+  unit.program.emit(hop, std::span(ranges).first(seals ? 1 : 2), {seals ? &ranges[1] : &ranges[0], 1});
 }
 
 ClosedInHost Verbs::swap_in(ClosedInScratch gradient, int64_t to, When when) {
@@ -215,7 +207,7 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
   unit.updates.push_back(operands);
   unit.program.emit({.verb = Verb::kUpdate,
                      .when = when,
-                     .index = c,
+                     .chunk = c,
                      .operands = static_cast<int32_t>(unit.updates.size()) - 1,
                      .bytes = plan_.payload_bytes(c, Group::kState) + plan_.payload_bytes(c, Group::kWeights)},
                     reads, fills);
@@ -231,7 +223,7 @@ void Verbs::check(Verb verb, const Record& record, int64_t at, When when) {
   unit.program.emit({.verb = verb,
                      .when = when,
                      .group = group,
-                     .index = c,
+                     .chunk = c,
                      .host_offset = at,
                      .bytes = plan_.payload_bytes(c, group)},
                     reads, {&range, 1});
@@ -247,7 +239,7 @@ void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when
   unit.program.emit({.verb = Verb::kUpload,
                      .when = when,
                      .group = Group::kWeights,
-                     .index = weights.chunk,
+                     .chunk = weights.chunk,
                      .host_offset = weights.at,
                      .device_offset = to,
                      .bytes = bytes},
@@ -256,16 +248,16 @@ void Verbs::upload(const WeightsInHost& weights, int64_t partition_at, When when
 
 // Whole records, with what lies between their planes.
 void Verbs::upload(const StateInHost& state, const StateOnDevice& to, When when) {
-  copy({.verb = Verb::kUpload, .when = when, .group = Group::kState, .index = state.chunk},
+  copy({.verb = Verb::kUpload, .when = when, .group = Group::kState, .chunk = state.chunk},
        record_at(state.chunk, Group::kState, state.at), state_on_device(to.chunk, to.at));
 }
 UnsealedInHost<Group::kState> Verbs::download(const StateOnDevice& state, int64_t to, When when) {
-  copy({.verb = Verb::kDownload, .when = when, .group = Group::kState, .index = state.chunk},
+  copy({.verb = Verb::kDownload, .when = when, .group = Group::kState, .chunk = state.chunk},
        record_at(state.chunk, Group::kState, to), state_on_device(state.chunk, state.at));
   return {{}, state.chunk, to};
 }
 UnsealedInHost<Group::kWeights> Verbs::download(const KeptOnDevice& weights, int64_t to, When when) {
-  copy({.verb = Verb::kDownload, .when = when, .group = Group::kWeights, .index = weights.chunk},
+  copy({.verb = Verb::kDownload, .when = when, .group = Group::kWeights, .chunk = weights.chunk},
        record_at(weights.chunk, Group::kWeights, to), kept_on_device(weights.chunk, weights.at));
   return {{}, weights.chunk, to};
 }
@@ -283,7 +275,7 @@ ClosedInHost Verbs::copy_gradient(Hop hop, const ClosedOnDevice& gradient, int64
   const int c = gradient.chunk;
   const Range from = gradient_on_device(c, gradient.at), filled = gradient_in_host(c, to);
   hop.group = Group::kGradient;
-  hop.index = c;
+  hop.chunk = c;
   hop.host_offset = to;
   hop.device_offset = gradient.at;
   hop.bytes = from.end - from.begin;
@@ -302,7 +294,8 @@ void Verbs::copy(Hop hop, const Range& in_host, const Range& on_device) {
 
 void Verbs::copy_tensor(Verb verb, const TensorMove& move, int64_t host_at) {
   const int64_t which = number(move.tensor, move.micro_batch);
-  const Hop hop{.verb = verb, .group = Group::kActivations, .visit = move.visit, .index = static_cast<int32_t>(which)};
+  const Hop hop{
+      .verb = verb, .group = Group::kActivations, .visit = move.visit, .tensor_number = static_cast<int32_t>(which)};
   copy(hop, tensor_in_host(move, host_at), tensor_on_device(move));
 }
 
@@ -315,12 +308,12 @@ TensorInHost Verbs::download(const TensorMove& tensor, int64_t to) {
 // A partition's open gradient on its way between two visits that contribute to it.
 void Verbs::upload_open(int visit, int p, int64_t open_at) {
   const Range on_device = open_on_device(p, open_at);
-  copy({.verb = Verb::kUpload, .group = Group::kGradient, .visit = visit, .index = p},
+  copy({.verb = Verb::kUpload, .group = Group::kGradient, .visit = visit, .partition = p},
        host(plan_.partition_open(p).offset, partition(p).elements * 4, on_device.content), on_device);
 }
 void Verbs::download_open(int visit, int p, int64_t open_at) {
   const Range on_device = open_on_device(p, open_at);
-  copy({.verb = Verb::kDownload, .group = Group::kGradient, .visit = visit, .index = p},
+  copy({.verb = Verb::kDownload, .group = Group::kGradient, .visit = visit, .partition = p},
        host(plan_.partition_open(p).offset, partition(p).elements * 4, on_device.content), on_device);
 }
 
@@ -330,7 +323,7 @@ void Verbs::compute(const ComputeOperands& turn, const std::vector<Range>& reads
   unit.turns.push_back(turn);
   unit.program.emit({.verb = Verb::kCompute,
                      .visit = turn.visit,
-                     .index = turn.micro_batch,
+                     .micro_batch = turn.micro_batch,
                      .operands = static_cast<int32_t>(unit.turns.size()) - 1},
                     reads, fills);
 }
@@ -350,7 +343,7 @@ std::vector<ClosedOnDevice> Verbs::close(int visit, int p, int64_t open_at) {
   }
   const Range open = open_on_device(p, open_at);
   unit.program.emit(
-      {.verb = Verb::kClose, .group = Group::kGradient, .visit = visit, .index = p, .device_offset = open_at},
+      {.verb = Verb::kClose, .group = Group::kGradient, .visit = visit, .partition = p, .device_offset = open_at},
       {&open, 1}, fills);
   return closed;
 }

@@ -239,12 +239,9 @@ class Verbs {
   UnitProgram unit;
 
  private:
-  // What lies in a scratch extent, and what its hops say of themselves.
+  // What lies in a scratch extent, and what its hops say of themselves but for verb and place in host memory.
   struct Scratch {
-    int extent = -1;
-    Group group = Group::kGradient;
-    int visit = -1, index = -1;
-    int64_t bytes = 0;
+    Hop hop;
     uint64_t content = 0;
   };
   // Of a chunk, in the store.
@@ -260,8 +257,8 @@ class Verbs {
   }
   Scratch scratch_of(int chunk) const;
   Scratch scratch_of(const TensorMove& tensor) const;
-  void swap(Verb verb, const Scratch& what, int64_t at, When when);
-  void check(Verb verb, const Scratch& what, int64_t at);
+  void swap(Verb verb, Scratch what, int64_t at, When when);
+  void check(Verb verb, Scratch what, int64_t at);
   void swap(Verb verb, const Record& record, int64_t at, When when);
   void emit_update(const UpdateOperands& operands, When when, std::span<const Range> reads,
                    std::span<const Range> fills);

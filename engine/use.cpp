@@ -28,7 +28,9 @@ std::span<const TensorView> Use::output_gradients() const { return state().outpu
 std::span<const TensorView> Use::input_gradients() const { return state().input_gradients; }
 std::span<std::byte> Use::graph() const { return state().graph; }
 double Use::loss_scale() const { return state().engine->captured.loss_scale; }
-void Use::report_loss(const double* loss) { state().engine->device->add_number(loss, &state().engine->loss_sum); }
+void Use::report_loss(const double* loss) {
+  state().engine->device->add_number(loss, &state().engine->running.loss_sum);
+}
 
 void Use::contribute(int weight, const std::byte* gradient, DType dtype) {
   state().engine->contribute(weight, gradient, dtype);
@@ -46,7 +48,7 @@ std::span<float> Use::open_gradient(int weight) {
 // What the turn sees: views of where the program's addresses say that its bytes are.
 void Engine::Impl::fill_use(int hop, const ComputeOperands& next, Pass pass) {
   const VisitSpec& visit = model.visits[next.visit];
-  const TurnAddresses at = addresses_of(model, *unit, next);
+  const TurnAddresses at = addresses_of(model, *running.unit, next);
   std::byte* memory = device->memory();
   use.engine = this;
   ++use.number;
@@ -148,10 +150,10 @@ float* Engine::Impl::zeroed_open(int weight) {
 }
 
 void Engine::Impl::run_control_hops() {
-  const auto lane = unit->program.lane(Lane::kCompute);
-  for (; next_compute < lane.size(); ++next_compute) {
-    const int number = lane[next_compute];
-    const Hop& hop = unit->program.hops()[number];
+  const auto lane = running.unit->program.lane(Lane::kCompute);
+  for (; running.next_compute < lane.size(); ++running.next_compute) {
+    const int number = lane[running.next_compute];
+    const Hop& hop = running.unit->program.hops()[number];
     if (hop.verb == Verb::kCompute) return;
     executor->enter(number);
     if (hop.verb == Verb::kClose) close_partition(hop);
@@ -164,7 +166,7 @@ void Engine::Impl::run_control_hops() {
 // gradient overwrites the start of the fp32 range it comes from, unless its home is the device. Padding closes to zero.
 void Engine::Impl::close_partition(const Hop& hop) {
   const Geometry& geometry = plan.geometry;
-  const Partition& partition = geometry.partitions()[hop.index];
+  const Partition& partition = geometry.partitions()[hop.partition];
   std::byte* open = device->memory() + hop.device_offset;
   const float scale = 1.0f / static_cast<float>(plan.options.micro_batches);
   const DType dtype = plan.options.gradient_dtype;
@@ -180,7 +182,7 @@ void Engine::Impl::close_partition(const Hop& hop) {
       first = stop;
     }
   };
-  const auto parameters = geometry.parameters_of(hop.index);
+  const auto parameters = geometry.parameters_of(hop.partition);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
     auto* values = reinterpret_cast<float*>(open) + parameter.offset;
@@ -197,8 +199,8 @@ void Engine::Impl::close_partition(const Hop& hop) {
 }
 
 void Engine::Impl::clip() {
-  clipped = clip_gradients(norm_parts, plan.geometry.canonical(),
-                           {.max_norm = options.max_norm, .loss_scale = captured.loss_scale});
+  running.clipped = clip_gradients(norm_parts, plan.geometry.canonical(),
+                                   {.max_norm = options.max_norm, .loss_scale = captured.loss_scale});
 }
 
 }  // namespace sluice

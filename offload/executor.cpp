@@ -209,14 +209,15 @@ void Executor::start(int hop) {
 
 void Executor::start_transfer(int hop) {
   const Hop& what = program_->hops()[hop];
-  const RecordId record{static_cast<uint32_t>(what.index), what.group};
   const auto tag = static_cast<uint64_t>(hop);
   std::byte* memory = parts_.host->at(what.host_offset);
   const bool in = what.verb == Verb::kSwapIn;
-  if (what.operands >= 0) {
-    in ? parts_.store->read_scratch(what.operands, memory, tag)
-       : parts_.store->write_scratch(what.operands, memory, tag);
-  } else if (in) {
+  if (const int extent = what.scratch_extent; extent >= 0) {
+    in ? parts_.store->read_scratch(extent, memory, tag) : parts_.store->write_scratch(extent, memory, tag);
+    return;
+  }
+  const RecordId record{static_cast<uint32_t>(what.chunk), what.group};
+  if (in) {
     parts_.store->read(record, memory, tag);
   } else if (writes_ == Writes::kRehearsed) {
     parts_.store->rehearse_write(record, memory, tag);

@@ -90,16 +90,17 @@ std::string_view Program::category(const Hop& hop) {
 std::string Program::describe(const Hop& hop, std::string_view visit_name) {
   switch (hop.verb) {
     case Verb::kCompute:
-      return fmt::format("compute {} #{}", visit_name, hop.index);
+      return fmt::format("compute {} #{}", visit_name, hop.micro_batch);
     case Verb::kClip:
     case Verb::kCommit:
       return std::string(name_of(hop.verb));
     case Verb::kClose:
-      return fmt::format("close {} partition {}", visit_name, hop.index);
+      return fmt::format("close {} partition {}", visit_name, hop.partition);
     default:
       if (hop.group == Group::kActivations)
-        return fmt::format("{} {} tensor {}", name_of(hop.verb), visit_name, hop.index);
-      return fmt::format("{} {} {} {}", name_of(hop.verb), visit_name, name_of(hop.group), hop.index);
+        return fmt::format("{} {} tensor {}", name_of(hop.verb), visit_name, hop.tensor_number);
+      return fmt::format("{} {} {} {}", name_of(hop.verb), visit_name, name_of(hop.group),
+                         hop.visit < 0 ? hop.chunk : hop.partition);
   }
 }
 

@@ -67,17 +67,24 @@ struct Hop {
   Prefetched prefetched = Prefetched::kNo;
   Group group = Group::kWeights;  // of what moves, for swaps, verify, seal, copies
   int32_t visit = -1;
-  // Chunk; where a visit is named: of compute the micro-batch, of close and of copies of an open gradient (kGradient)
-  // the partition, of kActivations tensor x micro-batches + micro-batch.
-  int32_t index = -1;
-  int32_t operands = -1;  // of update and compute: index into the builder's side tables; of swap, verify and seal: the
-                          // scratch extent, -1: the record
+  // What it is about. Verb, group and visit tell which of these a hop has; no other is read. Clip and commit have none.
+  union {
+    int32_t chunk = -1;     // of updates, and of what moves or is checked without a visit
+    int32_t micro_batch;    // of compute
+    int32_t partition;      // of close, and of copies of an open gradient (kGradient with a visit)
+    int32_t tensor_number;  // of kActivations: tensor x micro-batches + micro-batch
+  };
+  union {
+    int32_t scratch_extent = -1;  // of swap, verify and seal; -1: of a record
+    int32_t operands;             // of update and compute: index into the builder's side tables
+  };
   int64_t host_offset = -1;    // where in the host arena
   int64_t device_offset = -1;  // where in the device arena
   int64_t bytes = 0;           // payload that moves
 
   Lane lane() const { return lane_of(verb); }
 };
+static_assert(sizeof(Hop) == 40);  // a program of a large model has millions
 
 class Program {
  public:

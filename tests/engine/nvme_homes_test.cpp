@@ -217,7 +217,7 @@ TEST(NvmeHomes, wait_for_no_commit) {
       int swaps = 0;
       for (int hop = 0; hop < static_cast<int>(unit.program.hops().size()); ++hop) {
         const Hop& what = unit.program.hops()[hop];
-        if (what.operands < 0 || (what.verb != Verb::kSwapIn && what.verb != Verb::kSwapOut)) continue;
+        if ((what.verb != Verb::kSwapIn && what.verb != Verb::kSwapOut) || what.scratch_extent < 0) continue;
         ++swaps;
         for (const int32_t before : unit.program.predecessors(hop))
           EXPECT_NE(unit.program.hops()[before].verb, Verb::kCommit);

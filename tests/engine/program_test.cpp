@@ -31,10 +31,11 @@ std::vector<Touch> swap_touches(const Plan& plan, const Hop& hop) {
     return std::vector<Touch>{{Place::kHost, hop.host_offset, hop.host_offset + bytes, memory},
                               {place, at, at + 1, drive}};
   };
-  if (hop.operands >= 0) return list(plan.scratch_bytes[hop.operands], Place::kScratch, hop.operands);
-  const int64_t elements = plan.geometry.chunks()[hop.index].elements;
+  if (const int extent = hop.scratch_extent; extent >= 0)
+    return list(plan.scratch_bytes[extent], Place::kScratch, extent);
+  const int64_t elements = plan.geometry.chunks()[hop.chunk].elements;
   return list(record_layout(plan.options.precision, hop.group, elements).bytes, Place::kStore,
-              2 * hop.index + static_cast<int>(hop.group));
+              2 * hop.chunk + static_cast<int>(hop.group));
 }
 
 std::vector<Touch> compute_touches(const ModelSpec& model, const Plan& plan, const UnitProgram& unit,
@@ -86,10 +87,10 @@ Touch norm_parts_touched(int64_t first, int64_t count, Access access) {
 
 // Closed chunks lie in the open sum's range, which the hop fills; or at home on the device.
 std::vector<Touch> close_touches(const Plan& plan, const Hop& hop) {
-  const Partition& partition = plan.geometry.partitions()[hop.index];
+  const Partition& partition = plan.geometry.partitions()[hop.partition];
   std::vector<Touch> list = {
       {Place::kDevice, hop.device_offset, hop.device_offset + partition.elements * 4, Access::kFills},
-      norm_parts_touched(hop.index, 1, Access::kFills)};
+      norm_parts_touched(hop.partition, 1, Access::kFills)};
   for (const int c : partition.chunks()) {
     const ChunkHomes& homes = plan.chunks[c];
     if (homes.gradient != Home::kDevice) continue;
@@ -101,15 +102,15 @@ std::vector<Touch> close_touches(const Plan& plan, const Hop& hop) {
 
 std::vector<Touch> update_touches(const Plan& plan, const UnitProgram& unit, const Hop& hop) {
   const UpdateOperands& operands = unit.updates[hop.operands];
-  const int64_t elements = plan.geometry.chunks()[hop.index].elements;
+  const int64_t elements = plan.geometry.chunks()[hop.chunk].elements;
   const auto record = [&](Group group) { return record_layout(plan.options.precision, group, elements).bytes; };
   const int64_t weights =
       operands.place == Place::kHost ? record(Group::kWeights) : plan.weights_bytes(elements);  // beside others' there
   const auto touch = [&](int64_t at, int64_t bytes, Access access) {
     return Touch{operands.place, at, at + bytes, access};
   };
-  const bool moves = hop.when == When::kSpeculating && plan.has_other_slot(hop.index);
-  const HostSlot to = moves ? plan.other_slots[hop.index] : HostSlot{operands.state, operands.weights};
+  const bool moves = hop.when == When::kSpeculating && plan.has_other_slot(hop.chunk);
+  const HostSlot to = moves ? plan.other_slots[hop.chunk] : HostSlot{operands.state, operands.weights};
   std::vector<Touch> list = {
       touch(operands.state, record(Group::kState), Access::kReads), touch(operands.weights, weights, Access::kReads),
       touch(to.state, record(Group::kState), Access::kFills), touch(to.weights, weights, Access::kFills),
@@ -118,7 +119,7 @@ std::vector<Touch> update_touches(const Plan& plan, const UnitProgram& unit, con
     list.push_back({Place::kScratch, extent, extent + 1, Access::kReads});
   if (hop.when != When::kSpeculating) list.push_back(scale_touched(Access::kReads));
   if (operands.place == Place::kHost && !moves) {  // one to the other slot takes no sums
-    for (const Group group : {Group::kWeights, Group::kState}) list.push_back(checksums_touched(hop.index, group));
+    for (const Group group : {Group::kWeights, Group::kState}) list.push_back(checksums_touched(hop.chunk, group));
   }
   return list;
 }
@@ -145,11 +146,11 @@ std::vector<Touch> touches(const ModelSpec& model, const Plan& plan, const UnitP
     case Verb::kVerify:
     case Verb::kSeal:
       add(Place::kHost, hop.host_offset, hop.bytes, Access::kReads);
-      if (hop.operands < 0) {
-        list.push_back(checksums_touched(hop.index, hop.group));
+      if (hop.scratch_extent < 0) {
+        list.push_back(checksums_touched(hop.chunk, hop.group));
         break;
       }
-      add(Place::kScratch, hop.operands, 1, hop.verb == Verb::kSeal ? Access::kFills : Access::kReads);
+      add(Place::kScratch, hop.scratch_extent, 1, hop.verb == Verb::kSeal ? Access::kFills : Access::kReads);
       break;
     case Verb::kClose:
       return close_touches(plan, hop);

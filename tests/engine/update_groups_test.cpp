@@ -61,7 +61,7 @@ TEST(UpdateGroups, update_the_chunks_whose_memory_lies_with_them_and_any_of_them
         EXPECT_EQ(task.group, UpdateTeam::kAnyGroup) << name_of(hop.verb);
         continue;
       }
-      EXPECT_EQ(task.group, nodes.group_at(unit.updates[hop.operands].state)) << hop.index;
+      EXPECT_EQ(task.group, nodes.group_at(unit.updates[hop.operands].state)) << hop.chunk;
       updating.insert(task.group);
     }
     EXPECT_EQ(updating, (std::set<int>{0, 1}));

@@ -77,7 +77,7 @@ class Executors : public testing::Test, public LaneWork {
  protected:
   Executors() { fill(); }
 
-  // Emits a hop that does `action`.
+  // Emits a hop that does `action`, whose number stands where a chunk's does.
   int emit(Verb verb, const Action& action) {
     const auto offset = [&](Place place) {
       return (action.from.place == place ? action.from.number : action.to.number) * kCellBytes;
@@ -86,7 +86,7 @@ class Executors : public testing::Test, public LaneWork {
     const Range fill = action.to.range();
     actions_.push_back(action);
     return program_.emit({.verb = verb,
-                          .index = static_cast<int32_t>(actions_.size()) - 1,
+                          .chunk = static_cast<int32_t>(actions_.size()) - 1,
                           .host_offset = offset(Place::kHost),
                           .device_offset = offset(Place::kDevice),
                           .bytes = kCellBytes},
@@ -105,7 +105,7 @@ class Executors : public testing::Test, public LaneWork {
   void compute(int hop) {
     const Hop& what = program_.hops()[hop];
     executor_->enter(hop);
-    const Action action = actions_[what.index];
+    const Action action = actions_[what.chunk];
     what.verb == Verb::kClip ? run(action) : device_.launch([this, action] { run(action); });
     executor_->leave(hop);
   }
@@ -146,7 +146,7 @@ class Executors : public testing::Test, public LaneWork {
     return left;
   }
 
-  bool due(const Hop& hop) const override { return actions_[hop.index].due; }
+  bool due(const Hop& hop) const override { return actions_[hop.chunk].due; }
   void starting(const Hop&) override {}
   void start_update(int hop, const Hop&) override { updates_.start(hop); }
   const StepState& commit_state() override { return state_; }
@@ -164,7 +164,7 @@ class Executors : public testing::Test, public LaneWork {
   std::unique_ptr<Executor> executor_;
   Executor* told_ = nullptr;  // the same, while it is being destroyed too
   Updates updates_{[this](int hop) {
-    run(actions_[program_.hops()[hop].index]);
+    run(actions_[program_.hops()[hop].chunk]);
     told_->ended(hop, nullptr);
   }};
 };
