@@ -24,10 +24,13 @@ TokenBatches Batches::fill(Part part, int64_t samples, const std::function<int64
   return {.ids = std::span(ids_).first(tokens), .targets = std::span(targets_).first(tokens)};
 }
 
-std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data, const BatchConfig& batch) {
+std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data,
+                                       const ValidationOptions& options) {
+  const BatchConfig& batch = options.batch;
   const int64_t wanted = std::max(batch.micro, kValidationTokens / data.options().sequence_length);
   const int64_t micro_batches = std::min(data.validation_samples(), wanted) / batch.micro;
   if (micro_batches == 0) return std::nullopt;
+  const int64_t tokens_of_micro_batch = batch.micro * data.options().sequence_length;
   Batches batches(data, batch.train);
   std::vector<int64_t> samples(static_cast<size_t>(micro_batches * batch.micro));
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -35,6 +38,7 @@ std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Datase
   }
   double sum = 0;
   for (int64_t done = 0; done < micro_batches; done += batch.accumulation) {
+    options.progress(done * tokens_of_micro_batch, micro_batches * tokens_of_micro_batch);
     const int64_t now = std::min(batch.accumulation, micro_batches - done);
     const TokenBatches tokens = batches.fill(Batches::Part::kValidation, now * batch.micro, [&](int64_t j) {
       return samples[static_cast<size_t>(done * batch.micro + j)];

@@ -34,6 +34,11 @@ struct Validation {
 // tokens or one micro-batch, beside the unigram cross-entropy of the same tokens. nullopt where the part holds less
 // than a micro-batch.
 constexpr int64_t kValidationTokens = 16384;
-std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data, const BatchConfig& batch);
+struct ValidationOptions {
+  BatchConfig batch;
+  std::function<void(int64_t done, int64_t total)> progress;  // tokens; before the first of them, and as it goes
+};
+std::optional<Validation> validate_run(Engine& engine, Gpt2& model, const Dataset& data,
+                                       const ValidationOptions& options);
 
 }  // namespace sluice

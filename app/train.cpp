@@ -76,6 +76,11 @@ class Training {
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
   std::optional<Validation> validation_with(const Digests& digests);
+  // It may take as long as many steps, and a signal ends it.
+  std::string validation_words(int64_t tokens) const {
+    return fmt::format("validating on {} tokens; step {} is committed: nothing is lost where this is ended", tokens,
+                       engine_->step());
+  }
   void report_step(const StepMetrics& metrics);
   void keep_timeline();
   void print_sample();
@@ -285,7 +290,7 @@ void Training::predict_steps() {
   }
   predictions_ = StepPredictions(kinds);
   Prediction present = kinds.early ? *kinds.early : kinds.deferred.value();
-  if (kinds.early && kinds.deferred && plan.options.clips) present.clipped_ms = kinds.deferred->step_ms;
+  present.clipped_ms = clipped_step_ms(setup_.model.spec(), plan, *plan.options.speeds);
   console_.print(prediction_words(present, tokens_of_micro_batch(setup_), CriticalOf::kTheseHomes));
   keep_offers(present);
 }
@@ -441,7 +446,12 @@ TrainEnd Training::finish(int signal) {
 std::optional<Validation> Training::validation_with(const Digests& digests) {
   std::optional<Validation> validation;
   try {
-    validation = validate_run(*engine_, setup_.model, *data_, batch());
+    validation = validate_run(*engine_, setup_.model, *data_,
+                              {.batch = batch(), .progress = [this](int64_t done, int64_t total) {
+                                 if (done == 0) say(console_.log(), LogLevel::kInfo, validation_words(total));
+                                 console_.progress(done, total, "validating");
+                               }});
+    console_.finish_progress();
   } catch (...) {
     metrics_->final_line(digests, {});
     throw;

@@ -178,7 +178,7 @@ std::optional<double> PlanSearch::glance_ms(const Choice& choice) {
   if (plan->homes_by != choice.homes) return std::numeric_limits<double>::infinity();
   const StepSpeeds& speeds = *options_.speeds;
   return mean_ms(predicted_step_ms(model_, *plan, speeds, unclipped_kind(*plan)),
-                 clipped_step_ms(model_, *plan, speeds));
+                 defers_clipped_steps(*plan) ? clipped_step_ms(model_, *plan, speeds) : std::nullopt);
 }
 
 // How much longer a glance may say that a step is than it will be: where tables take much of the memory, as large a

@@ -104,6 +104,9 @@ bool defers_clipped_steps(const Plan& plan) {
 }
 
 std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds) {
+  if (plan.options.clips && plan.options.update == UpdateMode::kReplay) {
+    return 2 * predicted_step_ms(model, plan, speeds, unclipped_kind(plan));
+  }
   if (!defers_clipped_steps(plan)) return std::nullopt;
   return predicted_step_ms(model, plan, speeds, UnitKind::kTrain);
 }

@@ -23,7 +23,7 @@ struct Prediction {
   // Micro-batches per step above which compute is the longest; every other resource's work is taken to grow as its
   // hops on boundary tensors do. Nothing: compute is never the longest.
   std::optional<double> critical_micro_batches;
-  // A step in which the clip engages, where updates then wait and these here are early: clipped_step_ms, if asked for.
+  // A step in which the clip engages: clipped_step_ms, if asked for.
   std::optional<double> clipped_ms;
 
   double alone(LaneGroup group) const { return alone_ms[static_cast<size_t>(group)]; }
@@ -46,7 +46,7 @@ double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpe
 double predicted_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds, const BuiltUnit& built);
 // Whether updates wait for the clip (UnitKind::kTrain) in steps that it engages in, and are early in others.
 bool defers_clipped_steps(const Plan& plan);
-// What such a step takes; nothing where there are none.
+// What such a step takes, or one that runs twice (replay); nothing where there are none.
 std::optional<double> clipped_step_ms(const ModelSpec& model, const Plan& plan, const StepSpeeds& speeds);
 
 }  // namespace sluice

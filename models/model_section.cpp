@@ -81,6 +81,7 @@ constexpr Key only_false(std::string_view name) {
 }
 
 bool set_tiling(Gpt2Config& config, const Json& value) {
+  if (value.is_null()) return true;  // none
   if (!value.is_object()) return false;
   for (const auto& [name, tiles] : value.items()) {
     const bool linear = name == "linear";

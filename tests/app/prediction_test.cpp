@@ -170,6 +170,8 @@ TEST_F(PredictionTest, is_also_of_steps_in_which_the_clip_engages_where_that_mak
   for (const char* key : {"gradient_clipping=0", "sluice.update=deferred", "sluice.update=speculative"}) {
     EXPECT_TRUE(clipped_of(key)["clipped_step_ms"].is_null()) << key;
   }
+  const Json again = clipped_of("sluice.update=replay");
+  EXPECT_NEAR(again["clipped_step_ms"], 2 * again["step_ms"].get<double>(), 1e-6 * again["step_ms"].get<double>());
   arguments.back() = "gradient_clipping=0";
   EXPECT_THAT(sluice(arguments).out, testing::Not(testing::HasSubstr("where the clip engages")));
 }

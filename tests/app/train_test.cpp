@@ -160,6 +160,8 @@ TEST_F(TrainTest, the_validation_loss_stays_in_the_runs_last_line) {
   const Json line = metrics("run").back();
   EXPECT_NEAR(line["validation_loss"].get<double>(), std::stod(printed[0][1]), 5e-5);
   EXPECT_EQ(line["validation_tokens"].dump(), printed[0][2]);
+  EXPECT_THAT(ended.err, testing::ContainsRegex("validating on " + std::string(printed[0][2]) +
+                                                " tokens; step [0-9]+ is committed"));
   EXPECT_NEAR(line["unigram_nats"].get<double>(), std::stod(printed[0][3]), 5e-5);
   EXPECT_FALSE(train("none", {"--set", "data.validation_fraction=0"}).out.find("validation") != std::string::npos);
   EXPECT_FALSE(metrics("none").back().contains("validation_loss"));

@@ -62,7 +62,8 @@ TEST(ModelSection, keeps_its_tiling_and_an_exported_config_has_none) {
   // More than heads and positions.
   EXPECT_EQ(read_model_section(R"({"type": "gpt2", "tiling": {"linear": 13, "embedding": 1025}})").config.tiling,
             (Gpt2Tiling{13, 1025}));
-  for (const char* whole : {R"({"type": "gpt2"})", R"({"type": "gpt2", "tiling": {"linear": 1}})"}) {
+  for (const char* whole :
+       {R"({"type": "gpt2"})", R"({"type": "gpt2", "tiling": {"linear": 1}})", R"({"type": "gpt2", "tiling": null})"}) {
     EXPECT_EQ(model_section_text(read_model_section(whole)).find("tiling"), std::string::npos);
   }
 }
