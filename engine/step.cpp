@@ -42,6 +42,7 @@ class Step {
   Step(const PlannedModel& planned, UnitKind kind);
 
   // The parts of a unit.
+  void bring_records();              // to the device, those at home there
   WeightsOnDevice fetch(int visit);  // through their update where this unit has not updated them yet
   void forward(int visit, const WeightsOnDevice& weights) { turns_.forward(visit, weights); }
   OpenOnDevice backward(int visit, const WeightsOnDevice& weights);
@@ -107,6 +108,7 @@ class Step {
   size_t next_read_ = 0;          // of them
   std::deque<ReadAhead> read_;    // theirs, from when their state is read to their update
   std::vector<int> unwritten_;    // updated chunks whose records at home in memory have no write yet
+  std::vector<int> uncopied_;     // ... those on the device whose copy has waited for the commit
 };
 
 }  // namespace
@@ -115,6 +117,7 @@ class Step {
 UnitProgram build_unit(const PlannedModel& planned, UnitKind kind) {
   Step step(planned, kind);
   const int last = static_cast<int>(planned.model.visits.size()) - 1;
+  step.bring_records();
   for (int visit = 0; visit < last; ++visit) {
     const WeightsOnDevice weights = step.fetch(visit);
     if (kind != UnitKind::kDrain) step.forward(visit, weights);
@@ -244,11 +247,18 @@ bool Step::updates_wait_for_buffers() const {
 
 // Writes, or copies to the store, what is at home in host memory or on the device of the chunks that have waited the
 // longest: at least until another partition's updates stand before it, since the seals of copies share a lane with
-// updates and wait for their chunk's.
+// updates and wait for their chunk's, and for buffers. With rare commits copies wait for the commit: there is seldom
+// one to take, and updates behind it would wait all the same.
 void Step::write_homes(size_t chunks, When when) {
   for (const int c : std::span(unwritten_).first(chunks)) {
     const ChunkHomes& homes = plan_.chunks[c];
-    if (is_on_device(c)) passage_.copy_to_store(verbs_.records_on_device(c), when);
+    if (is_on_device(c)) {
+      if (plan_.commit_interval > 1) {
+        uncopied_.push_back(c);
+      } else {
+        passage_.copy_to_store(verbs_.records_on_device(c), when);
+      }
+    }
     if (homes.state == Home::kHost) verbs_.swap_out(verbs_.at_home<Group::kState>(c), when);
     if (homes.weights == Home::kHost) verbs_.swap_out(verbs_.at_home<Group::kWeights>(c), when);
   }
@@ -258,6 +268,7 @@ void Step::write_homes(size_t chunks, When when) {
 // What is at home in memory goes to the store on commit steps alone, if it has changed.
 void Step::commit() {
   write_homes(unwritten_.size(), When::kCommitDirty);
+  for (const int c : uncopied_) passage_.copy_to_store(verbs_.records_on_device(c), When::kCommitDirty);
   verbs_.commit();
 }
 
@@ -283,6 +294,14 @@ void Step::undo(int chunk) {
   }
 }
 
+// Before any update: to verify is work for the same lane, and what is uploaded here would wait behind fresh weights,
+// and so for their updates. In the middle of a run all of them are on the device already.
+void Step::bring_records() {
+  for (const int c : plan_.update_order) {
+    if (is_on_device(c)) passage_.bring_records(c);
+  }
+}
+
 // What the backward of the unit before has updated in host memory goes to the store as what this unit updates does.
 void Step::seal_home(int chunk) {
   verbs_.seal(verbs_.unsealed_at_home<Group::kWeights>(chunk), When::kCommitDirty);
@@ -294,9 +313,6 @@ void Step::seal_home(int chunk) {
 void Step::fetch_updated(int p, int64_t at) {
   const bool serves = kind_ != UnitKind::kDrain;
   const When when = weights_due(p);
-  for (const int c : verbs_.partition(p).chunks()) {
-    if (is_on_device(c)) passage_.bring_records(c);  // before any update: to verify is work for the same lane
-  }
   for (const int c : verbs_.partition(p).chunks()) {
     undo(c);
     if (is_on_device(c)) {

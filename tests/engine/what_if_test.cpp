@@ -105,7 +105,7 @@ TEST_F(WhatIf, what_helps_most_comes_first) {
 // The more tensors there are, the less memory they leave to records: homes as they are say too little.
 TEST_F(WhatIf, compute_binds_in_plans_for_more_than_the_critical_batch_and_for_less_it_does_not) {
   options_.placement.activations = {{HomeKind::kHost, 1}};
-  options_.host_bytes = 500 * kKiB;
+  options_.host_bytes = 620 * kKiB;
   options_.device_bytes = 256 * kKiB;
   set_drives(options_.speeds->machine, 0.02);
   for (VisitTime& visit : options_.speeds->visits) visit = {.forward_ms = 0.05, .backward_ms = 0.15};
