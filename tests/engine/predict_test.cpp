@@ -280,6 +280,28 @@ TEST_F(Predict, updates_of_state_on_the_device_take_all_update_threads) {
   }
 }
 
+// Chunks of both homes in turns, a few of each, as small partitions beside large ones have them.
+TEST_F(Predict, updates_in_host_memory_wait_for_no_chunk_at_home_on_the_device) {
+  model_ = toy_model({.visits = 40, .elements = 3000}, Precision::kBf16);
+  constexpr int kTurns = 40;
+  HomeShares state;
+  for (int i = 0; i < kTurns; ++i) state.push_back({i % 2 == 0 ? HomeKind::kDevice : HomeKind::kHost, 1.0 / kTurns});
+  PlanOptions options = options_of(kAuto, state);
+  options.update = UpdateMode::kDeferred;
+  options.commit_interval = 100;
+  const Plan plan = make_plan(model_, options);
+  MachineSpeeds machine = endless();
+  machine.update_ns_per_element = 10;
+  machine.device_update_gb_per_s = 1e9;
+  machine.update_threads = machine.cores = 8;
+  double in_host = 0;
+  for (size_t c = 0; c < plan.chunks.size(); ++c) {
+    if (!plan.chunks[c].updated_on_device()) in_host += static_cast<double>(plan.geometry.chunks()[c].elements);
+  }
+  EXPECT_GT(in_host, 0);
+  EXPECT_LT(predict(model_, plan, speeds(machine)).step_ms, 1.3 * in_host * machine.update_ns_per_element / 1e6);
+}
+
 TEST_F(Predict, updates_by_a_gpu_are_no_work_of_the_hosts_cores) {
   model_ = toy_model({.visits = 6, .elements = 30000}, Precision::kBf16);
   const Plan plan = make_plan(model_, options_of(kAuto, {{HomeKind::kDevice, 1}}));
