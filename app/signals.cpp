@@ -40,14 +40,15 @@ auto noting_anew() {
 
 }  // namespace
 
+BrokenPipesIgnored::BrokenPipesIgnored() : handlers_({{SIGPIPE}}, SIG_IGN) {}
+
 // A shell's background jobs ignore SIGINT, and a run there is to hear it; nohup(1) means that a closed terminal is
 // none.
 StopRequests::StopRequests()
     : requests_({{SIGINT, SignalHandlers::Ignored::kIsHandled},
                  {SIGTERM, SignalHandlers::Ignored::kIsHandled},
                  {SIGHUP, SignalHandlers::Ignored::kStaysIgnored}},
-                noting_anew()),
-      broken_pipes_({{SIGPIPE}}, SIG_IGN) {}
+                noting_anew()) {}
 
 int StopRequests::signal() const { return noted_signal; }
 

@@ -4,6 +4,15 @@
 
 namespace sluice {
 
+// While it lives, a reader of the log that has ended does not end the process.
+class BrokenPipesIgnored {
+ public:
+  BrokenPipesIgnored();
+
+ private:
+  SignalHandlers handlers_;
+};
+
 // While it lives, the first of these signals is only noted, and SIGINT or SIGTERM more than a fifth of a second later
 // ends the process at once. Nor does it end with whoever reads its output: Ctrl-C ends a `tee` behind it as well. One
 // at a time in a process.
@@ -14,7 +23,8 @@ class StopRequests {
   int signal() const;  // 0: none
 
  private:
-  SignalHandlers requests_, broken_pipes_;
+  SignalHandlers requests_;
+  BrokenPipesIgnored broken_pipes_;
 };
 
 }  // namespace sluice

@@ -76,11 +76,6 @@ class Training {
   StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
   std::optional<Validation> validation_with(const Digests& digests);
-  // It may take as long as many steps, and a signal ends it.
-  std::string validation_words(int64_t tokens) const {
-    return fmt::format("validating on {} tokens; step {} is committed: nothing is lost where this is ended", tokens,
-                       engine_->step());
-  }
   void report_step(const StepMetrics& metrics);
   void keep_timeline();
   void print_sample();
@@ -442,15 +437,17 @@ TrainEnd Training::finish(int signal) {
   return end;
 }
 
-// The run's last line has it, and its digests in any case.
+// The run's last line has it, and its digests in any case. It may take as long as many steps, and a signal ends it.
 std::optional<Validation> Training::validation_with(const Digests& digests) {
+  const BrokenPipesIgnored until_the_last_line;
   std::optional<Validation> validation;
+  const auto progress = [this](int64_t done, int64_t total) {
+    constexpr auto kWords = "validating on {} tokens; step {} is committed: nothing is lost where this is ended";
+    if (done == 0) say(console_.log(), LogLevel::kInfo, fmt::format(kWords, total, engine_->step()));
+    console_.progress(done, total, "validating");
+  };
   try {
-    validation = validate_run(*engine_, setup_.model, *data_,
-                              {.batch = batch(), .progress = [this](int64_t done, int64_t total) {
-                                 if (done == 0) say(console_.log(), LogLevel::kInfo, validation_words(total));
-                                 console_.progress(done, total, "validating");
-                               }});
+    validation = validate_run(*engine_, setup_.model, *data_, {.batch = batch(), .progress = progress});
     console_.finish_progress();
   } catch (...) {
     metrics_->final_line(digests, {});
