@@ -285,7 +285,8 @@ void Training::predict_steps() {
   }
   predictions_ = StepPredictions(kinds);
   Prediction present = kinds.early ? *kinds.early : kinds.deferred.value();
-  present.clipped_ms = clipped_step_ms(setup_.model.spec(), plan, *plan.options.speeds);
+  if (kinds.deferred && defers_clipped_steps(plan)) present.clipped_ms = kinds.deferred->step_ms;
+  if (plan.options.clips && kinds.mode == UpdateMode::kReplay) present.clipped_ms = twice(present).step_ms;
   console_.print(prediction_words(present, tokens_of_micro_batch(setup_), CriticalOf::kTheseHomes));
   keep_offers(present);
 }
