@@ -17,6 +17,7 @@
 #include "app/comma_list.h"
 #include "app/console.h"
 #include "app/measured_folders.h"
+#include "app/scratch_words.h"
 #include "app/whole_number.h"
 #include "bench/io_bench.h"
 #include "configs/run_config.h"
@@ -280,7 +281,7 @@ void add_bench_io(CLI::App& bench) {
     sweeps->excludes(of_the_store);
   io->add_flag_callback(
       "--json", [arguments] { arguments->print = IoArguments::Print::kJson; }, "One JSON object in place of the text");
-  io->callback([arguments] { run(*arguments); });
+  io->callback([arguments] { in_scratch_words("--path", [&] { run(*arguments); }); });
 }
 
 }  // namespace sluice

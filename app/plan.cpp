@@ -8,6 +8,7 @@
 
 #include "app/commands.h"
 #include "app/endurance.h"
+#include "app/free_space.h"
 #include "app/machine_file.h"
 #include "app/setup.h"
 #include "app/speeds.h"
@@ -204,6 +205,17 @@ PlanOptions plan_options_for(const RunSetup& setup, const std::optional<MachineS
   return options;
 }
 
+// What training would refuse here.
+void warn_of_little_room(const RunSetup& setup, const Plan& plan, const Log& log) {
+  const std::vector<std::filesystem::path> folders = store_drives(setup.config);
+  if (std::ssize(folders) != plan.options.drives) return;  // another machine's
+  try {
+    check_free_space(folders, even_shares(plan));
+  } catch (const ConfigError& refusal) {
+    say(log, LogLevel::kWarning, fmt::format("training will refuse this plan: {}", refusal.what()));
+  }
+}
+
 std::string_view source_of(const WorkspaceNeed& workspace, const std::optional<MachineSpeeds>& named) {
   if (workspace.from == WorkspaceNeed::From::kMeasured) return "measured";
   return is_elsewhere(named) ? "by the closed form: another machine's compute is not tried on this one"
@@ -235,6 +247,7 @@ void run_plan(const PlanCommand& command, Console& console) {
   if (what_if) longest.micro_batches = std::max(options.micro_batches, what_if->micro_batches);
   say_what_planning_takes(setup.model.spec(), longest, console.log());
   const Plan plan = make_plan_for(named, setup.model.spec(), options);
+  if (!is_elsewhere(named)) warn_of_little_room(setup, plan, console.log());
   std::optional<Outlook> outlook;
   if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, {what_if, command.what_if, named});
   const EnduranceConfig& asked = setup.config.endurance;

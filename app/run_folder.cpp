@@ -242,7 +242,10 @@ void RunFolder::save_would_help(const std::string& json) const {
   file.publish();
 }
 
-void RunFolder::forget() const { remove_file(config_file()); }
+void RunFolder::forget() const {
+  remove_file(config_file());
+  remove_file(store_number_file());
+}
 
 void RunFolder::claim_store(const std::vector<fs::path>& stores, uint32_t opener) const {
   const std::optional<uint64_t> number = RecordStore::store_number(stores.front());

@@ -67,7 +67,7 @@ class RunFolder {
   void save(const RunConfig& config) const;
   // What the planner offers, as JSON text; empty: it has no speeds to offer by. Whole or not at all. Throws IoError.
   void save_would_help(const std::string& json) const;
-  // The configuration of a run whose store has been replaced. Throws IoError.
+  // The configuration of a run whose store is not there any more, and its claim to that. Throws IoError.
   void forget() const;
   // Writes down which store is the run's, where the run is, and the number under which this process opens it
   // (StoreOptions::opener), beside those before: before it does, so that one which is killed knows its own. Several

@@ -13,6 +13,7 @@
 #include "app/endurance.h"
 #include "app/folders_of_run.h"
 #include "app/free_space.h"
+#include "app/kept_timeline.h"
 #include "app/machine_file.h"
 #include "app/metrics.h"
 #include "app/opening.h"
@@ -66,6 +67,7 @@ class Training {
   EngineOptions options_of_engine();
   ParameterSource first_values();
   void open_engine();
+  void take_back_store();
   void say_what_was_planned();
   void begin_records();
   void predict_steps();
@@ -77,7 +79,6 @@ class Training {
   TrainEnd finish(int signal);
   std::optional<Validation> validation_with(const Digests& digests);
   void report_step(const StepMetrics& metrics);
-  void keep_timeline();
   void print_sample();
   std::string endurance();
 
@@ -236,11 +237,27 @@ void Training::open_engine() {
   }
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), first_values());
   plan_ = {};  // it has its own
-  console_.finish_progress();
-  data_->keep();
-  setup_.model.use_memory(*engine_);
-  say_what_was_planned();
-  begin_records();
+  try {
+    console_.finish_progress();
+    data_->keep();
+    setup_.model.use_memory(*engine_);
+    say_what_was_planned();
+    begin_records();
+  } catch (...) {
+    take_back_store();
+    throw;
+  }
+}
+
+// A run that cannot write its own files has not begun, and leaves no store that would be in the way of the next one.
+void Training::take_back_store() {
+  if (opening_.mode == OpenMode::kOpen || engine_->committed().step > 0) return;
+  engine_->leave_no_store();
+  try {
+    folder().forget();
+  } catch (const IoError& error) {
+    say(console_.log(), LogLevel::kWarning, error.what());
+  }
 }
 
 void Training::say_what_was_planned() {
@@ -345,26 +362,6 @@ void Training::report_step(const StepMetrics& metrics) {
                 engine_->ledger()));
 }
 
-// For the run's report: the first steps of this process, until one in the middle of training is there, then the 10th,
-// the 100th ...
-void Training::keep_timeline() {
-  constexpr int64_t kFirst = 3;
-  int64_t count = engine_->step() - first_step_;
-  while (count > kFirst && count % 10 == 0) count /= 10;
-  if (count > kFirst) return;
-  if (count > 1 && engine_->step() - first_step_ > kFirst) return;
-  fs::path part = folder().timeline_file();
-  part += ".part";
-  std::error_code error;
-  try {
-    engine_->write_timeline(part.string());
-    fs::rename(part, folder().timeline_file());
-  } catch (const std::exception& failed) {  // a report is not worth a run
-    say(console_.log(), LogLevel::kWarning, fmt::format("the step's timeline is not kept: {}", failed.what()));
-    fs::remove(part, error);
-  }
-}
-
 // A step whose line would be lost is not begun, and the last one is committed.
 void Training::make_room_for_metrics() {
   try {
@@ -390,6 +387,7 @@ int Training::train_steps() {
   written_before_bytes_ = engine_->written_bytes();
   const bool paced = plan_options_->commit_interval == 0 && engine_->plan().commit_interval > kCommitRarely;
   CommitPace pace(options_.clock());
+  KeptTimeline timeline(folder().timeline_file(), console_.log());
   while (engine_->step() < steps_) {
     if (paced && pace.is_due(options_.clock(), engine_->committed().step)) engine_->commit_beside_next_step();
     make_room_for_metrics();
@@ -397,7 +395,7 @@ int Training::train_steps() {
     metrics_->step(metrics, engine_->ledger());
     events_->add(metrics);
     report_step(metrics);
-    keep_timeline();
+    timeline.after_step(*engine_, metrics.end.step - first_step_);
     if (requests.signal() == 0) continue;
     console_.finish_progress();
     say(console_.log(), LogLevel::kInfo, fmt::format("stopping after step {}: committing", metrics.end.step));

@@ -15,6 +15,7 @@
 #include "app/output_file.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
+#include "app/scratch_words.h"
 #include "app/speeds.h"
 #include "app/tune_report.h"
 #include "app/tune_trials.h"
@@ -261,7 +262,7 @@ void Tuning::write(const Trial& chosen) {
 
 int run_tune(const TuneCommand& command, Console& console) {
   try {
-    Tuning(command, console).run();
+    in_scratch_words("sluice.nvme", [&] { Tuning(command, console).run(); });
     return 0;
   } catch (const Stopped& stopped) {
     return stopped.signal;

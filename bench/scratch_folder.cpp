@@ -77,10 +77,10 @@ GoneOnSignals::GoneOnSignals(const MadeFolders& folders)
 
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
   constexpr int kTries = 10;
-  const std::string pattern = (parent_.path() / "sluice-bench-XXXXXX").string();
+  const std::string pattern = (parent_.path() / kScratchPrefix).string() + "XXXXXX";
   std::string name = pattern;
   for (int tries = 1; mkdtemp(name.data()) == nullptr; ++tries) {
-    if (errno != ENOENT || tries == kTries) refuse(pattern, errno, parent_.advice());
+    if (errno != ENOENT || tries == kTries) refuse(parent_.path(), errno, parent_.advice());
     parent_.make();  // another benchmark had made it, and is through
     name = pattern;
   }

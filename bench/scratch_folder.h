@@ -68,6 +68,8 @@ class GoneOnSignals {
   SignalHandlers handlers_;
 };
 
+constexpr const char* kScratchPrefix = "sluice-bench-";
+
 // A folder in one of those, with a name of its own; all in it is removed, too.
 class ScratchFolder {
  public:

@@ -407,6 +407,7 @@ void Engine::commit_beside_next_step() {
   impl_->between.commit_asked_for = impl_->between.unsaved;
 }
 void Engine::drain() { impl_->drain(); }
+void Engine::leave_no_store() { impl_->store->leave_no_files(); }
 Replay Engine::replay(LaneGroup resource, const Compute& compute) { return impl_->replay(resource, compute); }
 
 void Engine::set_progress(int64_t data_position, std::span<const std::byte> caller) {

@@ -196,6 +196,9 @@ class Engine {
   // Applies what is pending and commits. Call at the end, before an export, and on a signal.
   void drain();
 
+  // Before the first step of a store that this engine has made: the store's files go with the engine.
+  void leave_no_store();
+
   // Between steps: the values of a parameter as of the last step (drains first).
   void read(int parameter, std::span<std::byte> into);                    // weights dtype
   void read_master(int parameter, int64_t first, std::span<float> into);  // fp32 master

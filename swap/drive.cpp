@@ -265,7 +265,9 @@ void Drive::lock() {
     return;
   }
   if (error_number != EWOULDBLOCK) {
-    fail("lock", path_, error_number, with_folders("this file system has no locks: give a folder on a local drive"));
+    const std::string advice = advice_of_machine(error_number);
+    fail("lock", path_, error_number,
+         advice.empty() ? with_folders("this file system has no locks: give a folder on a local drive") : advice);
   }
   throw ConfigError(
       fmt::format("the store {} is in use by another run: wait until that has ended, or give this one another "
@@ -362,7 +364,12 @@ bool Drive::has_its_name() const {
 Drive Drive::make(const std::filesystem::path& path) {
   for (;;) {
     Drive drive(path, Open::kOrMake);
-    drive.lock();
+    try {
+      drive.lock();
+    } catch (const IoError&) {  // nobody else has it
+      if (drive.bytes() == 0 && drive.has_its_name()) drive.take_away();
+      throw;
+    }
     if (drive.is_nameless()) continue;
     drive.goes_with_owner_ = drive.bytes() == 0;  // made just now, or left by a creation that was cut off
     return drive;

@@ -218,10 +218,16 @@ void RecordStore::Impl::adopt_commit() {
   has_generation = true;
   std::swap(committed, pending);
   stage = Stage::kIdle;
+  for (Drive& drive : drives) drive.keep();
 }
 
 RecordStore::RecordStore() = default;
 RecordStore::~RecordStore() = default;
+
+void RecordStore::leave_no_files() {
+  SLUICE_CHECK(impl_->is_new && impl_->committed.step == 0, "a store that has come to a step is given up");
+  for (Drive& drive : impl_->drives) drive.let_go();
+}
 
 const StepState& RecordStore::committed() const { return impl_->committed; }
 

@@ -134,10 +134,11 @@ class RecordStore {
   static int64_t predicted_table_bytes(const TableNeeds& needs);
 
   // Creates the folders and the files (preallocated) and locks them. The store cannot be opened until the first commit
-  // has returned. Replaces a store that is there, which is whole until all that can be refused has been granted: its
-  // lock, the space, the queue. What fails after that leaves no file behind, or an empty one where the user's link
-  // leads to it. Throws IoError when space is short (bytes needed, bytes free, path) and for a link to nothing,
-  // ConfigError when another process has the store open, and what make_queue throws.
+  // has returned, and until then its files go with this object. Replaces a store that is there, which is whole until
+  // all that can be refused has been granted: its lock, the space, the queue. What fails after that leaves no file
+  // behind, or an empty one where the user's link leads to it. Throws IoError when space is short (bytes needed, bytes
+  // free, path) and for a link to nothing, ConfigError when another process has the store open, and what make_queue
+  // throws.
   static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
                                              StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other one, of the step before, is used and a
@@ -162,6 +163,9 @@ class RecordStore {
   // store that is open may be asked too.
   static std::optional<uint32_t> last_opener(const std::filesystem::path& folder, int rank = 0);
   ~RecordStore();
+  // Of a store that was created, as long as what it has committed is step 0: its files go with this object after all,
+  // since whoever created it cannot begin with it.
+  void leave_no_files();
 
   const StepState& committed() const;  // of the open generation
   // At most two, newest first: the last commit's and that of the one before (k-1, or k-n where commits are rare; none

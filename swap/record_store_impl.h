@@ -139,6 +139,7 @@ struct RecordStore::Impl {
   int64_t read_caller_bytes = 0;  // the most of StepState::caller in a table that was read
   int current_area = 0;           // of the committed superblock and its table
   bool has_generation = false;
+  bool is_new = false;      // created by this object
   uint64_t generation = 0;  // the last number used
   uint32_t pending_crc = 0;
   int64_t pending_table_bytes = 0;

@@ -125,7 +125,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   std::vector<Drive>& drives = store->impl_->drives;
   allocate_drives(drives, layout.file_bytes());
   store->impl_->write_headers();
-  for (Drive& drive : drives) drive.keep();
+  store->impl_->is_new = true;
   return store;
 }
 

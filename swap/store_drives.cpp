@@ -242,10 +242,19 @@ void check_without_first(const StoreOptions& options, const std::filesystem::pat
   }
 }
 
-// The first drive is not there, and another one is: this is no reason to start from the beginning.
-Drive open_first(const StoreOptions& options, const std::vector<std::filesystem::path>& paths, Drive::Access access) {
+bool is_empty_file(const std::filesystem::path& path) {
+  std::error_code unknown;  // is no reason to take it for one
+  return std::filesystem::file_size(path, unknown) == 0 && !unknown;
+}
+
+// The first drive is not there, and another one is: this is no reason to start from the beginning. nullopt: all that is
+// there was left by a creation that was cut off.
+std::optional<Drive> open_first(const StoreOptions& options, const std::vector<std::filesystem::path>& paths,
+                                Drive::Access access) {
   if (is_there(paths[0])) return Drive::open(paths[0], access);
-  const auto other = std::ranges::find_if(paths, is_there);
+  const auto holds_something = [](const std::filesystem::path& path) { return is_there(path) && !is_empty_file(path); };
+  const auto other = std::ranges::find_if(paths, holds_something);
+  if (other == paths.end() && std::ranges::any_of(paths, is_there)) return std::nullopt;
   if (other == paths.end()) {
     throw IoError(
         {.action = "open",
@@ -378,7 +387,9 @@ std::optional<OpenedDrives> open_drives(const StoreOptions& options, const Store
   const Drive::Access access = access_of(options);
   OpenedDrives opened;
   opened.drives.reserve(paths.size());
-  opened.drives.push_back(open_first(options, paths, access));
+  std::optional<Drive> first_drive = open_first(options, paths, access);
+  if (!first_drive) return std::nullopt;
+  opened.drives.push_back(std::move(*first_drive));
   const std::string path = paths[0].string();
   DrivePlace first;
   {

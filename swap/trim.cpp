@@ -132,6 +132,19 @@ std::optional<DrivePlace> find_place(std::span<const std::filesystem::path> fold
   return std::nullopt;
 }
 
+// Which drives' files are there, in whatever order the folders are named. One of somebody else's counts as the one in
+// whose place it lies.
+std::vector<bool> drives_found(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
+                               int rank) {
+  std::vector<bool> found(std::max(folders.size(), size_t{kMaxDrives}), false);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    if (find_store(folders[i], rank) == StoreExists::kNo) continue;
+    const std::optional<DrivePlace> place = place_in_store(folders[i], rank);
+    found[place && place->store == number ? static_cast<size_t>(place->drive) : i] = true;
+  }
+  return found;
+}
+
 // The header has room for the first ones.
 std::filesystem::path name_at_creation(const DrivePlace& place, size_t drive) {
   return drive < place.folders.size() ? place.folders[drive] : "(a folder whose name is not kept)";
@@ -145,10 +158,11 @@ StoreParts find_parts(std::span<const std::filesystem::path> folders, std::optio
   const std::optional<TrimMark> mark = place ? trim_mark(folders.front(), rank) : std::nullopt;
   const bool was_begun = mark && mark->store == place->store;
   const size_t drives = place ? place->weights.size() : folders.size();
+  const std::vector<bool> found = drives_found(folders, place ? std::optional(place->store) : std::nullopt, rank);
   StoreParts parts;
   for (size_t drive = 0; drive < drives; ++drive) {
     const bool is_given = drive < folders.size();
-    if (is_given && find_store(folders[drive], rank) == StoreExists::kYes) continue;
+    if (drive < found.size() && found[drive]) continue;
     const std::filesystem::path folder = is_given ? folders[drive] : name_at_creation(*place, drive);
     const bool is_trimmed = was_begun && static_cast<int64_t>(drive) >= mark->from_drive;
     (is_trimmed ? parts.trimmed : parts.missing).push_back(store_path(folder, rank));

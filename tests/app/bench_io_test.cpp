@@ -90,6 +90,19 @@ TEST_F(BenchIo, says_why_threads_move_the_bytes_where_io_uring_cannot_be_had) {
   EXPECT_THAT(json_of(json.out)["queue"].get<std::string>(), HasSubstr("threads"));
 }
 
+TEST_F(BenchIo, on_a_drive_that_fails_speaks_of_its_own_options_and_of_no_store) {
+  Ended ended;
+  std::thread([&] {
+    forbid({.number = SYS_fallocate, .error_number = ENOSPC});
+    ended = sluice_program(io_arguments({"--rounds", "1"}));
+  }).join();
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(
+      ended.last_error_line(),
+      testing::AllOf(HasSubstr("a file of its own in " + file("drive")), HasSubstr("No space left"),
+                     HasSubstr("--path"), testing::Not(HasSubstr("--out")), testing::Not(HasSubstr("sluice-bench-"))));
+}
+
 TEST_F(BenchIo, in_a_folder_that_was_not_there_says_so_and_takes_it_away_again) {
   const std::string here = file("mistyped");
   const auto measure = [&](const std::string& folder) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "app/command_line.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
@@ -61,6 +63,16 @@ void damage_tokens(int store, const std::string& fault) {
   close(tokens);
 }
 
+// No file gets a name any more, as on a file system whose journal has failed.
+void refuse_names() {
+  for (const uint32_t call : {SYS_linkat, SYS_renameat,
+#ifdef SYS_rename
+                              SYS_rename,
+#endif
+                              SYS_renameat2})
+    forbid({.number = call, .error_number = EIO});
+}
+
 ActingQueue::Action action_named(const std::string& fault) {
   if (fault == "interrupt-after-bytes") return [](const IoRequest&) { std::raise(SIGINT); };
   if (fault == "terminate-after-bytes") return [](const IoRequest&) { std::raise(SIGTERM); };
@@ -80,6 +92,7 @@ ActingQueue::Action action_named(const std::string& fault) {
   if (fault == "change-tokens-after-bytes" || fault == "cut-tokens-after-bytes") {
     return [fault](const IoRequest& request) { damage_tokens(request.file, fault); };
   }
+  if (fault == "refuse-names-after-bytes") return [](const IoRequest&) { refuse_names(); };
   if (fault == "pull-drive-after-bytes") {
     return [](const IoRequest& request) {
       if (shut_down_ext4(request.file) != ShutDown::kDone) std::_Exit(kFaultNotPossible);

@@ -168,6 +168,23 @@ TEST_F(DriveTest, a_full_disk_under_the_runs_folder_ends_the_run_and_it_goes_on_
   EXPECT_EQ(numbers(metrics("run")), numbers(metrics("whole")));
 }
 
+// Its folder is on another drive than the store, and takes no file any more once the store is made.
+TEST_F(DriveTest, that_takes_no_file_of_a_run_as_it_begins_leaves_no_store_in_the_way_of_the_next) {
+  const CommandFault late{.name = "refuse-names-after-bytes", .value = 1};
+  const std::vector<std::string> store = store_in(file("drive"), {"--steps", "1"});
+  for (const char* refused_file : {"run/tokenizer.cache", "run/store.json"}) {  // the ids stay, once they are made
+    std::vector<std::string> again = store;
+    again.emplace_back("--overwrite");
+    const Ended refused = train_with(late, "run", again);
+    ASSERT_EQ(refused.exit_code, 1) << refused.err;
+    EXPECT_THAT(refused.last_error_line(), AllOf(HasSubstr(file(refused_file)), HasSubstr("Input/output error")));
+    EXPECT_FALSE(fs::exists(file("drive/sluice-0.swap")));
+    EXPECT_FALSE(fs::exists(file("run/config.json")));
+    const Ended begun = train("run", store);
+    EXPECT_EQ(begun.exit_code, 0) << begun.err;
+  }
+}
+
 TEST_F(DriveTest, a_drive_pulled_out_in_the_middle_of_a_run_ends_it_and_the_run_goes_on_when_the_drive_is_back) {
   MountedDrive drive(MountedDrive::Kind::kExt4, file("drive"), 64 * kMiB);
   if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();

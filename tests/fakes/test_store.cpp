@@ -123,6 +123,13 @@ std::vector<std::byte> read_verified(RecordStore& store, const TestRun& run, Rec
   return {buffer.span().begin(), buffer.span().end()};
 }
 
+void leave_as_if_killed(std::unique_ptr<RecordStore> store, std::span<const std::filesystem::path> files) {
+  const auto away = [](const std::filesystem::path& file) { return std::filesystem::path(file.string() + ".away"); };
+  for (const auto& file : files) std::filesystem::rename(file, away(file));
+  store.reset();  // takes away what has its name
+  for (const auto& file : files) std::filesystem::rename(away(file), file);
+}
+
 void expect_step(RecordStore& store, const TestRun& run, int64_t step) {
   const StepState expected = run.state(step);
   const StepState& found = store.committed();

@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -57,6 +58,8 @@ void write_step(RecordStore& store, const TestRun& run, int64_t step);
 void write_records(RecordStore& store, const TestRun& run, int64_t step);
 // Reads a record and verifies it as callers do: throws the store's CorruptionError.
 std::vector<std::byte> read_verified(RecordStore& store, const TestRun& run, RecordId record);
+// Its files are left as they are by a process that is killed, where nothing was committed to them, too.
+void leave_as_if_killed(std::unique_ptr<RecordStore> store, std::span<const std::filesystem::path> files);
 // Every record holds what `step` wrote, byte by byte, and the state is that step's.
 void expect_step(RecordStore& store, const TestRun& run, int64_t step);
 

@@ -151,6 +151,19 @@ TEST_F(DriveFile, is_not_left_behind_where_there_is_no_direct_io) {
   EXPECT_TRUE(fs::is_empty(folder_.path() / "a"));
 }
 
+TEST_F(DriveFile, is_not_left_behind_where_it_cannot_be_locked) {
+  using Case = std::pair<int, const char*>;
+  for (const auto& [error_number, words] : {Case{EIO, "dmesg"}, Case{ENOLCK, "no locks"}}) {
+    std::thread([&] {
+      forbid({.number = SYS_flock, .error_number = static_cast<uint32_t>(error_number)});
+      const auto [details, message] = failure_of([&] { create({path("a")}); });
+      EXPECT_EQ(details.error_number, error_number);
+      EXPECT_THAT(message, testing::AllOf(HasSubstr(path("a").string()), HasSubstr(words)));
+    }).join();
+    EXPECT_FALSE(fs::exists(path("a")));
+  }
+}
+
 TEST_F(DriveFile, given_by_a_relative_path_is_found_from_every_folder) {
   const InFolder here(folder_.path());
   const std::vector<Drive> kept = create({"kept/sluice-0.swap"});

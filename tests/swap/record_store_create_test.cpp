@@ -107,6 +107,25 @@ TEST_P(StoreCreation, with_what_does_not_fit_together_leaves_the_store_that_is_t
   expect_no_files(options("new"));
 }
 
+TEST_P(StoreCreation, leaves_no_file_where_nothing_is_committed_to_it_or_its_owner_gives_it_up) {
+  write_records(*create(options()), run_, 0);
+  expect_no_files(options());
+  {
+    const auto store = create(options());
+    write_step(*store, run_, 0);
+    store->leave_no_files();
+  }
+  expect_no_files(options());
+  {
+    const auto store = create(options());
+    for (const int64_t step : {0, 1}) write_step(*store, run_, step);
+    EXPECT_THROW(store->leave_no_files(), std::logic_error) << "a step is in it";
+  }
+  expect_whole(1);
+  const auto opened = RecordStore::open(run_.geometry, run_.identity, options());
+  EXPECT_THROW(opened->leave_no_files(), std::logic_error) << "it was there before";
+}
+
 TEST_P(StoreCreation, that_fails_while_headers_are_written_leaves_no_file) {
   const int64_t writes = 2 * GetParam();
   for (int64_t failing = 0; failing < writes; ++failing) {

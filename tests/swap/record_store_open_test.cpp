@@ -186,12 +186,12 @@ TEST_F(StoreOpening, a_number_tells_a_store_from_the_one_that_took_its_place) {
 }
 
 TEST_F(StoreOpening, a_store_without_a_commit_does_not_open_and_can_be_made_anew) {
-  create();
+  const std::array files = {file()};
+  leave_as_if_killed(create(), files);
   EXPECT_EQ(open(), nullptr);
-  {
-    auto store = create();
-    write_records(*store, run_, 0);
-  }
+  auto store = create();
+  write_records(*store, run_, 0);
+  leave_as_if_killed(std::move(store), files);
   EXPECT_EQ(open(), nullptr);
   std::filesystem::resize_file(file(), 0);  // a creation that was cut off
   EXPECT_EQ(open(), nullptr);
@@ -201,7 +201,7 @@ TEST_F(StoreOpening, a_store_without_a_commit_does_not_open_and_can_be_made_anew
 
 TEST_F(StoreOpening, creating_replaces_what_is_there) {
   make_steps(5);
-  create();
+  leave_as_if_killed(create(), std::array{file()});
   EXPECT_EQ(open(), nullptr);
 }
 

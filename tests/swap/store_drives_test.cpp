@@ -52,6 +52,7 @@ class StoreDrives : public testing::TestWithParam<IoBackend> {
     return "not refused";
   }
   void make_two() const { write_step(*create(options({1, 1})), run_, 0); }
+  void make_two_and_be_killed() const { leave_as_if_killed(create(options({1, 1})), std::array{file(0), file(1)}); }
 
   TempFolder folder_;
   TestRun run_;
@@ -86,7 +87,7 @@ TEST_P(StoreDrives, records_split_over_any_drives_come_back_whole_after_every_co
 }
 
 TEST_P(StoreDrives, files_together_have_the_size_that_was_announced_and_parts_follow_the_weights) {
-  create(options({3, 1}));
+  const auto store = create(options({3, 1}));
   const auto size = [&](int drive) { return static_cast<int64_t>(fs::file_size(file(drive))); };
   EXPECT_EQ(size(0) + size(1), RecordStore::file_bytes(run_.geometry, run_.precision, 2));
   EXPECT_GT(size(0), 2 * size(1));
@@ -207,7 +208,7 @@ TEST_P(StoreDrives, a_drive_of_another_creation_of_the_same_run_is_refused) {
 
 TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_another_store_now) {
   for (const bool has_header : {true, false}) {
-    create(options({1, 1}));  // and never committed
+    make_two_and_be_killed();
     if (!has_header) fs::resize_file(file(0), 0);
     StoreOptions other = options({1});
     other.folder = folder(1);
@@ -219,7 +220,7 @@ TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_another_st
 }
 
 TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_no_store) {
-  create(options({1, 1}));  // and never committed
+  make_two_and_be_killed();
   fs::resize_file(file(0), 0);
   for (const size_t bytes : {10u, 45000u}) {
     std::ofstream(file(1), std::ios::trunc) << std::string(bytes, 'x');
@@ -248,7 +249,7 @@ TEST_P(StoreDrives, a_further_drive_that_was_emptied_is_not_said_to_be_in_a_wron
 }
 
 TEST_P(StoreDrives, a_whole_store_is_not_taken_for_a_drive_whose_first_is_missing) {
-  create(options({1}));
+  leave_as_if_killed(create(options({1})), std::array{file(0)});
   fs::create_directories(folder(1));
   fs::rename(file(0), file(1));
   EXPECT_THAT(refusal(options({1, 1})),
@@ -256,8 +257,16 @@ TEST_P(StoreDrives, a_whole_store_is_not_taken_for_a_drive_whose_first_is_missin
                     HasSubstr("made with one folder")));
 }
 
+TEST_P(StoreDrives, a_creation_cut_off_before_the_first_of_two_drives_had_anything_opens_as_empty) {
+  fs::create_directories(folder(1));
+  std::ofstream{file(1)};
+  EXPECT_EQ(open(options({1, 1})), nullptr);
+  fs::resize_file(file(1), 4096);
+  EXPECT_THAT(refusal(options({1, 1})), HasSubstr("drive 0 of the store is missing")) << "it may hold something";
+}
+
 TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
-  create(options({1, 1}));
+  make_two_and_be_killed();
   const uintmax_t bytes = fs::file_size(file(1));
   for (const uintmax_t length : {uintmax_t{0}, bytes}) fs::resize_file(file(1), length);  // zeros: it has no header yet
   EXPECT_EQ(open(options({1, 1})), nullptr);

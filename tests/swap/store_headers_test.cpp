@@ -148,7 +148,7 @@ TEST_P(StoreHeaders, of_a_creation_cut_off_between_the_copies_open_as_nothing_wi
     for (DriveImage& image : drives_->images) image = {};  // a new file is empty
     EXPECT_THROW(RecordStore::create(run_.geometry, run_.identity, options()), IoError);
     const std::vector<DriveImage> cut_off = drives_->images;
-    RecordStore::create(run_.geometry, run_.identity, options());  // for the files: a failed creation takes them away
+    write_step(*RecordStore::create(run_.geometry, run_.identity, options()), run_, 0);  // for the files
     drives_->images = cut_off;
     EXPECT_EQ(open(), nullptr);
     EXPECT_EQ(lines_.text(), "");

@@ -221,6 +221,10 @@ TEST_F(TrimCutShort, is_not_what_parts_are_missing_for_that_are_not_there) {
     }
     std::filesystem::rename(folder_.path() / "away", file(away));
   }
+  std::filesystem::rename(file(1), folder_.path() / "away");
+  std::filesystem::copy(file(2), file(1));
+  EXPECT_THAT(parts().missing, ElementsAre(file(1))) << "another drive's file lies in its place";
+  std::filesystem::rename(folder_.path() / "away", file(1));
   EXPECT_THAT(find_parts({folders_.data(), 1}, number_).missing, ElementsAre(file(1), file(2)))
       << "its headers know more drives than are named";
 }
