@@ -148,8 +148,10 @@ std::string figures_text(const Measured& measured) {
     }
     text += "\n";
   }
-  fmt::format_to(out, "overlap efficiency {:.3f}: the longest replay, {}, by the step", figures.overlap_efficiency,
-                 name_of(figures.binding));
+  const bool disturbed = figures.overlap_efficiency > 1;
+  fmt::format_to(out, "overlap efficiency {:.3f}: the longest replay, {}, by the step{}", figures.overlap_efficiency,
+                 name_of(figures.binding),
+                 disturbed ? "; above 1: other work has disturbed one of them, and more --rounds tell more" : "");
   return text;
 }
 

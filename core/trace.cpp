@@ -63,6 +63,7 @@ TraceWriter::TraceWriter(const std::string& path) : path_(path) {
         {.action = "open", .path = path, .error_number = errno, .advice = "name a trace file that can be written"});
   }
   is_file_ = std::filesystem::is_regular_file(path, error);
+  if (is_new_ && is_file_) write(fmt::format("{}{}", kBegin, kEnd));
 }
 
 TraceWriter::~TraceWriter() {
@@ -132,10 +133,12 @@ int TraceWriter::free_thread(int row, int64_t begin_ns) {
 void TraceWriter::event(int row, const TraceLabel& label, int64_t begin_ns, int64_t end_ns) {
   const int thread = free_thread(row, begin_ns);
   row_at(row).end_ns[static_cast<size_t>(thread)] = end_ns;
+  const std::string step =
+      label.during_step < 0 ? "" : fmt::format(R"(,"args":{{"during_step":{}}})", label.during_step);
   // The format counts in microseconds.
-  add(fmt::format(R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})",
+  add(fmt::format(R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}{}}})",
                   escaped(label.name), label.category, kProcess, number_of(row, thread),
-                  static_cast<double>(begin_ns) / 1e3, static_cast<double>(end_ns - begin_ns) / 1e3));
+                  static_cast<double>(begin_ns) / 1e3, static_cast<double>(end_ns - begin_ns) / 1e3, step));
 }
 
 void TraceWriter::close() {

@@ -13,13 +13,14 @@ namespace sluice {
 struct TraceLabel {
   std::string name;
   std::string_view category;
+  int64_t during_step = -1;  // among the event's "args"; -1: not said
 };
 
 class TraceWriter {
  public:
   // Throws ConfigError where another file is, IoError when the file cannot be created. A trace that is there is
-  // replaced by the first flush: whoever is refused before that leaves it as it was. One that was made here is gone
-  // again where nothing was ever named.
+  // replaced by the first flush: whoever is refused before that leaves it as it was. One that was made here has no
+  // events until then, and is gone again where nothing was ever named.
   explicit TraceWriter(const std::string& path);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;

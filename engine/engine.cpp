@@ -38,7 +38,8 @@ void Engine::Impl::check_between_steps() const {
 
 void Engine::Impl::choose(UnitKind kind) {
   access->forget();
-  running = {.kind = kind, .unit = &unit_of(kind, slots)};
+  const bool trains = kind != UnitKind::kDrain && kind != UnitKind::kEvaluate;
+  running = {.kind = kind, .unit = &unit_of(kind, slots), .step = captured.step + (trains ? 1 : 0)};
   aborted = Flag::kNo;
   std::fill(contributed.begin(), contributed.end(), Flag::kNo);
 }

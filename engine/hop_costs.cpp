@@ -50,16 +50,14 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
     case Verb::kSwapOut:
       return transfer(hop);
     case Verb::kUpload:
-      return {
-          .work_ms = ms_of(hop.bytes, machine_.upload_gb_per_s), .latency_ms = hop_ms, .cores = machine_.copy_cores};
+      return by_thread(ms_of(hop.bytes, machine_.upload_gb_per_s), machine_.copy_cores);
     case Verb::kDownload:
-      return {
-          .work_ms = ms_of(hop.bytes, machine_.download_gb_per_s), .latency_ms = hop_ms, .cores = machine_.copy_cores};
+      return by_thread(ms_of(hop.bytes, machine_.download_gb_per_s), machine_.copy_cores);
     case Verb::kUpdate:
       return update(hop, commits);
     case Verb::kVerify:
     case Verb::kSeal:
-      return {.work_ms = ms_of(hop.bytes, machine_.checksum_gb_per_s), .latency_ms = hop_ms, .cores = 1};
+      return by_thread(ms_of(hop.bytes, machine_.checksum_gb_per_s), 1);
     case Verb::kCompute:
       return {.work_ms = turn_ms(hop), .latency_ms = hop_ms, .cores = machine_.compute_cores};
     case Verb::kClose:
@@ -76,21 +74,29 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
 
 HopCost UnitCosts::transfer(const Hop& hop) const {
   const bool in = hop.verb == Verb::kSwapIn;
-  return {.work_ms = ms_of(plan_.drive_bytes(hop), in ? machine_.read_gb_per_s : machine_.write_gb_per_s),
-          .latency_ms = (machine_.transfer_us + machine_.hop_us) / 1e3};
+  const int64_t bytes = plan_.drive_bytes(hop);
+  const double not_in_speeds = 1 - static_cast<double>(bytes) / MachineSpeeds::kSpeedsBlockBytes;
+  const double request_us = (in ? machine_.read_request_us : machine_.write_request_us) * std::max(0.0, not_in_speeds);
+  return {.work_ms = ms_of(bytes, in ? machine_.read_gb_per_s : machine_.write_gb_per_s) + request_us / 1e3,
+          .latency_ms = (std::max(0.0, machine_.transfer_us - request_us) + machine_.hop_us) / 1e3};
+}
+
+// A thread of the host that takes hops one by one is handed each, and meanwhile does nothing else: small hops follow
+// each other no faster. What a GPU does it has been told of before.
+HopCost UnitCosts::by_thread(double work_ms, double cores) const {
+  const double hop_ms = machine_.hop_us / 1e3;
+  if (cores > 0) return {.work_ms = work_ms + hop_ms, .cores = cores};
+  return {.work_ms = work_ms, .latency_ms = hop_ms};
 }
 
 // By one thread, or by a GPU for which one waits: what is under way at once shares the GPU's memory as threads share
 // the host's.
 HopCost UnitCosts::update(const Hop& hop, Commits commits) const {
-  const double hop_ms = machine_.hop_us / 1e3;
   const double gb_per_s = machine_.device_update_gb_per_s / machine_.update_threads;
-  if (!plan_.chunks[hop.chunk].updated_on_device() || gb_per_s <= 0) {
-    return {.work_ms = update_ms(hop, commits), .latency_ms = hop_ms, .cores = 1};
-  }
+  if (!plan_.chunks[hop.chunk].updated_on_device() || gb_per_s <= 0) return by_thread(update_ms(hop, commits), 1);
   const int64_t bytes = plan_.geometry.chunks()[hop.chunk].elements *
                         bytes_updated_per_element(plan_.options.format(), plan_.options.gradient_dtype);
-  return {.work_ms = ms_of(bytes, gb_per_s), .latency_ms = hop_ms};
+  return by_thread(ms_of(bytes, gb_per_s), 0);
 }
 
 // As UpdatePass::run has it, by one thread.

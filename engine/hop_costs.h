@@ -30,6 +30,7 @@ class UnitCosts {
  private:
   HopCost of(const Hop& hop, Commits commits) const;
   HopCost transfer(const Hop& hop) const;
+  HopCost by_thread(double work_ms, double cores) const;  // cores 0: a GPU's
   HopCost update(const Hop& hop, Commits commits) const;
   double update_ms(const Hop& hop, Commits commits) const;
   double moving_ms(int64_t elements) const;

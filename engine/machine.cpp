@@ -26,6 +26,8 @@ std::span<const MachineField> machine_fields() {
                                              {"compute_tflop_per_s", &M::compute_tflop_per_s, kZero},
                                              {"commit_ms", &M::commit_ms, kZero},
                                              {"transfer_us", &M::transfer_us, kZero},
+                                             {"read_request_us", &M::read_request_us, kZero},
+                                             {"write_request_us", &M::write_request_us, kZero},
                                              {"hop_us", &M::hop_us, kZero},
                                              {"cores", &M::cores, kAbove},
                                              {"compute_cores", &M::compute_cores, kZero},

@@ -1,6 +1,7 @@
 // How fast a machine is: what predictions start from. Plain values: measured (engine/machine_probe.h), read from a
 // file, or taken from data sheets.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -22,14 +23,19 @@ struct MachineSpeeds {
   double device_update_gb_per_s = 0;  // of what the device's updates read and write; 0: host's update threads do them
   double compute_tflop_per_s = 0;     // where visits are not timed
   double commit_ms = 0;               // a commit's table, superblock and flushes
-  double transfer_us = 0;             // from a drive's last byte to the end of a transfer, whatever its size
-  double hop_us = 0;                  // from a hop's end to the start of those that waited for it
+  double transfer_us = 0;             // of a transfer alone on its drive, beside its bytes
+  // What a transfer takes of its direction beside its bytes, with others under way. Of one as large as a request of
+  // kSpeedsBlockBytes the speeds have it.
+  double read_request_us = 0, write_request_us = 0;
+  double hop_us = 0;  // from a hop's end to the start of those that waited for it: of the host's threads
 
   // The host's CPU. Where host memory plays the device, compute and copies use it too.
   int update_threads = 1;
   double cores = 1;
   double compute_cores = 0;  // while a visit computes
   double copy_cores = 0;     // of one copy under way, or while a gradient closes
+
+  static constexpr int64_t kSpeedsBlockBytes = int64_t{1} << 20;
 
   bool operator==(const MachineSpeeds&) const = default;
   // The drives' speeds, times so many.

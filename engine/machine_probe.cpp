@@ -20,6 +20,7 @@
 #include "cpu_adam/update_team.h"
 #include "engine/device_probe.h"
 #include "engine/probe_time.h"
+#include "offload/executor.h"
 #include "swap/bare_io.h"
 #include "swap/drive_folders.h"
 
@@ -56,12 +57,14 @@ class Drives {
     int64_t whole = 0;
     for (const ScratchFile& file : files_) whole += file.bytes();
     // The first write of a block costs more than the next ones, and is not what is measured: large blocks will do.
-    run(BareOp::kWrite, {.bytes = whole, .block_bytes = std::max(block_bytes_, kFillingBlockBytes)});
+    run(BareOp::kWrite, {.bytes = whole, .block_bytes = std::max(block_bytes_, kFillingBlockBytes), .depth = depth_});
     speeds.write_gb_per_s = run(BareOp::kWrite, measured());
     speeds.read_gb_per_s = run(BareOp::kRead, measured());
     // No more than both alone: where other work slowed these down and has ended since, it would be.
     const double mixed_gb_per_s = run(BareOp::kAlternate, measured());
     speeds.mixed_gb_per_s = std::min(mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
+    speeds.read_request_us = request_us(BareOp::kRead, speeds.read_gb_per_s);
+    speeds.write_request_us = request_us(BareOp::kWrite, speeds.write_gb_per_s);
     speeds.commit_ms = median_ns(kProbeNs, [this] { commit(); }) / 1e6;
     speeds.transfer_us = median_ns(kProbeNs / 4, [this] { one(files_.front(), IoOp::kRead, 4096); }) / 1e3;
   }
@@ -69,13 +72,22 @@ class Drives {
  private:
   struct Pass {
     int64_t bytes = INT64_MAX, block_bytes = 0, limit_ns = INT64_MAX;
+    int depth = 0;
   };
-  Pass measured() const { return {.block_bytes = block_bytes_, .limit_ns = kDriveNs}; }
+  Pass measured() const { return {.block_bytes = block_bytes_, .limit_ns = kDriveNs, .depth = depth_}; }
+  // As many under way as a lane has, each on all drives at once.
+  double request_us(BareOp op, double gb_per_s) {
+    constexpr int64_t kBytes = 16 * kKiB;
+    const auto bytes = static_cast<double>(kBytes * std::ssize(files_));
+    const int depth = std::min(depth_, in_flight_limit(Lane::kRead, 0));
+    const double small_gb_per_s = run(op, {.block_bytes = kBytes, .limit_ns = kProbeNs, .depth = depth});
+    return std::max(0.0, bytes / small_gb_per_s - bytes / gb_per_s) / 1e3;
+  }
   double run(BareOp op, const Pass& pass) {
     BareRun run{.op = op,
                 .bytes = pass.bytes,
                 .block_bytes = pass.block_bytes,
-                .depth = depth_,
+                .depth = pass.depth,
                 .memory = memory_.span(),
                 .limit_ns = pass.limit_ns};
     for (const ScratchFile& file : files_) run.ranges.push_back(file.whole());

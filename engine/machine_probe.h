@@ -22,7 +22,7 @@ struct MachineProbeOptions {
 };
 
 // Another one where the same machine is measured in another way: figures kept from earlier builds do not compare.
-constexpr int kMachineProbeVersion = 3;
+constexpr int kMachineProbeVersion = 4;
 
 // Each part alone, one after the other, on the machine as it is: other programs' work makes it slower. Blocking. Throws
 // IoError (a folder without room, a queue that cannot be had), DeviceError. compute_tflop_per_s stays 0: visits are

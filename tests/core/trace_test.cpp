@@ -43,6 +43,23 @@ TEST_F(Trace, names_rows_and_counts_in_microseconds) {
             "\n]}\n");
 }
 
+TEST_F(Trace, says_during_which_step_where_that_is_told) {
+  TraceWriter trace(path());
+  trace.name_row(0, "read");
+  trace.event(0, {"swap_in h.0", "state", 12}, 0, 1000);
+  trace.close();
+  EXPECT_THAT(text(), testing::HasSubstr(R"("dur":1.000,"args":{"during_step":12}})"));
+}
+
+// As of a run that is killed before its first step ends.
+TEST_F(Trace, is_whole_and_empty_before_the_first_flush) {
+  TraceWriter trace(path());
+  trace.name_row(0, "read");
+  EXPECT_EQ(text(), "{\"traceEvents\":[\n\n]}\n");
+  trace.flush();
+  EXPECT_THAT(text(), testing::HasSubstr("thread_name"));
+}
+
 TEST_F(Trace, has_a_thread_for_each_event_that_a_row_has_at_once) {
   TraceWriter trace(path());
   trace.name_row(1, "read");

@@ -4,12 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "engine/hop_costs.h"
 #include "engine/planner.h"
 #include "engine/simulate.h"
 #include "offload/executor.h"
@@ -70,49 +67,6 @@ TEST_F(Predict, a_link_alone_takes_the_time_of_the_bytes_that_a_step_moves_over_
       EXPECT_NEAR(prediction.step_ms, expected_ms, 1e-3) << link;
       EXPECT_NEAR(prediction.busy(lane), expected_ms, 1e-3) << link;
     }
-  }
-}
-
-TEST_F(Predict, every_transfer_costs_its_requests_and_every_hop_its_handover) {
-  const Plan plan = make_plan(model_, options_of(kHost, kNvme));
-  StepSpeeds with = speeds(endless());
-  with.machine.transfer_us = 100;
-  with.machine.hop_us = 10;
-  with.machine.commit_ms = 3;
-  const UnitKind kind = unclipped_kind(plan);
-  const UnitProgram unit = build_unit(model_, plan, kind);
-  const std::vector<HopCost> costs = UnitCosts(plan, with, unit, kind).of_step(Commits::kYes);
-  for (size_t i = 0; i < costs.size(); ++i) {
-    if (costs[i].due == Due::kNo) continue;
-    const Verb verb = unit.program.hops()[i].verb;
-    const bool transfer = verb == Verb::kSwapIn || verb == Verb::kSwapOut;
-    const double expected_ms = transfer ? 0.11 : verb == Verb::kCommit ? 3.01 : 0.01;
-    EXPECT_DOUBLE_EQ(costs[i].latency_ms, expected_ms) << name_of(verb);
-  }
-}
-
-TEST_F(Predict, a_copy_and_a_closing_gradient_want_the_cores_of_a_copy_and_compute_its_own) {
-  const Plan plan = make_plan(model_, options_of(kNvme, kNvme));
-  StepSpeeds with = speeds(endless());
-  with.machine.cores = 8;
-  with.machine.compute_cores = 3;
-  with.machine.copy_cores = 0.5;
-  const UnitKind kind = unclipped_kind(plan);
-  const UnitProgram unit = build_unit(model_, plan, kind);
-  const std::vector<HopCost> costs = UnitCosts(plan, with, unit, kind).of_step(Commits::kYes);
-  const std::map<Verb, double> expected = {{Verb::kSwapIn, 0},     {Verb::kSwapOut, 0}, {Verb::kUpload, 0.5},
-                                           {Verb::kDownload, 0.5}, {Verb::kClose, 0.5}, {Verb::kCompute, 3},
-                                           {Verb::kUpdate, 1},     {Verb::kVerify, 1},  {Verb::kSeal, 1},
-                                           {Verb::kClip, 0},       {Verb::kCommit, 0}};
-  std::set<Verb> seen;
-  for (size_t i = 0; i < costs.size(); ++i) {
-    if (costs[i].due == Due::kNo) continue;
-    const Verb verb = unit.program.hops()[i].verb;
-    seen.insert(verb);
-    EXPECT_EQ(costs[i].cores, expected.at(verb)) << name_of(verb);
-  }
-  for (const Verb verb : {Verb::kUpload, Verb::kDownload, Verb::kClose, Verb::kCompute, Verb::kUpdate}) {
-    EXPECT_TRUE(seen.contains(verb)) << name_of(verb);
   }
 }
 
