@@ -272,11 +272,12 @@ void Executor::note_device_work(int hop, uint64_t number) {
   }
 }
 
-// Takes what other threads have told. False: nothing.
+// Takes what other threads have told. False: nothing, and it is waited for next.
 bool Executor::take_told() {
   {
     std::lock_guard lock(mutex_);
     std::swap(taken_, told_);
+    asleep_ = taken_.empty();
   }
   for (const Told& told : taken_) {
     if (told.what == Told::What::kEnded) complete(told.hop, told.error);
@@ -306,6 +307,10 @@ void Executor::poll_store(Wait wait) {
     for (const Lane lane : {Lane::kRead, Lane::kWrite}) {
       lanes_[static_cast<int>(lane)].in_flight = lanes_[static_cast<int>(lane)].under_way = 0;
     }
+  }
+  if (wait == Wait::kUntilOne) {
+    std::lock_guard lock(mutex_);
+    asleep_ = false;
   }
   for (size_t i = 0; i < count; ++i) complete(static_cast<int>(done[i].tag), done[i].error);
 }

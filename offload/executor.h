@@ -157,6 +157,7 @@ class Executor final : private CopySink {
   bool idle() const;
   void fail(const std::exception_ptr& error);
   void take_back_released();
+  void tell(Told told);
   void wake();
 
   Parts parts_;
@@ -175,6 +176,7 @@ class Executor final : private CopySink {
   std::mutex mutex_;  // guards what follows
   std::condition_variable caller_wakes_, thread_wakes_;
   std::vector<Told> told_;
+  bool asleep_ = false;  // the executor waits, or is about to, with nothing told: who tells something wakes it
   static constexpr int kNone = -1, kBeingTakenBack = -2;
   int released_ = kNone;        // the compute hop that may run
   DeviceOrder released_after_;  // ... after these

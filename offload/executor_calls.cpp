@@ -29,6 +29,12 @@ void Executor::wake() {
   thread_wakes_.notify_one();
 }
 
+// With mutex_ held. Where the executor is awake it looks before it waits: that saves a system call here and two there.
+void Executor::tell(Told told) {
+  told_.push_back(std::move(told));
+  if (std::exchange(asleep_, false)) wake();
+}
+
 void Executor::begin(const Program& program, Writes writes, Calls calls) {
   std::lock_guard lock(mutex_);
   SLUICE_CHECK(!running_, "a unit is running");
@@ -78,8 +84,7 @@ void Executor::leave(int hop) {
     const uint64_t number = parts_.device->finish_compute(static_cast<uint64_t>(hop));
     std::lock_guard lock(mutex_);
     if (std::exchange(leaving_, kNone) != hop) return;  // it has ended already
-    told_.push_back({.hop = hop, .what = Told::What::kOnDevice, .number = number});
-    wake();
+    tell({.hop = hop, .what = Told::What::kOnDevice, .number = number});
   } catch (...) {
     ended(hop, std::current_exception());
   }
@@ -110,8 +115,7 @@ const UnitTimes& Executor::finish() {
 void Executor::ended(int hop, std::exception_ptr error) noexcept {
   std::lock_guard lock(mutex_);
   if (leaving_ == hop) leaving_ = kNone;
-  told_.push_back({.hop = hop, .what = Told::What::kEnded, .error = std::move(error)});
-  wake();
+  tell({.hop = hop, .what = Told::What::kEnded, .error = std::move(error)});
 }
 
 void Executor::copied(uint64_t tag, std::exception_ptr error) noexcept {
