@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -121,11 +122,14 @@ void check_drives_of_trimmed(const RunFolder& folder, const std::vector<fs::path
   if (find_store(stores) == StoreExists::kNo) return;
   const std::vector<fs::path> missing = find_parts(stores, folder.store_number()).missing;
   if (missing.empty()) return;
+  std::vector<std::string> words;
+  for (const fs::path& file : missing)
+    words.push_back(file.string() + (is_there(file) ? " (what lies there is another drive's)" : ""));
   const bool first = find_store(stores.front()) == StoreExists::kNo;
   throw ConfigError(
       fmt::format("{}: {} {} not there{}: bring it back (is its drive mounted?), or, where it is gone, remove by hand "
                   "what is left in {}",
-                  folder.path().string(), joined(missing), missing.size() == 1 ? "is" : "are",
+                  folder.path().string(), fmt::join(words, ", "), words.size() == 1 ? "is" : "are",
                   first ? ", and the first drive alone tells whether a run in another folder has gone on with it" : "",
                   joined(stores)));
 }

@@ -92,8 +92,12 @@ void add_train(CLI::App& app, TrainOptions& options, int& exit_code) {
     Console console;
     const TrainEnd end = run_training(options, console);
     if (end.signal == 0) return;
-    std::fprintf(stderr, "sluice: stopped after step %lld, committed; go on with the same command and --resume\n",
-                 static_cast<long long>(end.step));
+    if (end.stopped == TrainEnd::Stopped::kBeforeAStep) {
+      std::fputs("sluice: stopped before a step was trained; begin or go on with the same command\n", stderr);
+    } else {
+      std::fprintf(stderr, "sluice: stopped after step %lld, committed; go on with the same command and --resume\n",
+                   static_cast<long long>(end.step));
+    }
     exit_code = 128 + end.signal;
   });
 }

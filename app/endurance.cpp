@@ -133,4 +133,11 @@ std::string warning_of(const EnduranceConfig& asked, const WriteRate& rate, cons
       drive, days_words(*endurance.lasts_days), asked.days, asked.terabytes_written);
 }
 
+std::string words_and_warning(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives,
+                              const Log& log) {
+  const std::string warning = warning_of(asked, rate, drives);
+  if (!warning.empty()) say(log, LogLevel::kWarning, warning);
+  return words_of(asked, rate, drives);
+}
+
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "configs/run_config.h"
+#include "core/log.h"
 #include "swap/drive_wear.h"
 
 namespace sluice {
@@ -15,7 +16,7 @@ namespace sluice {
 struct WriteRate {
   int64_t bytes_per_step = 0;  // to all drives together
   double step_seconds = 0;     // 0: not known
-  int64_t undone_bytes = 0;    // more in a step whose updates in the backward are undone; 0: not known, or there are none
+  int64_t undone_bytes = 0;  // more in a step whose updates in the backward are undone; 0: not known, or there are none
 };
 
 // Steps that were run, and what their plan says.
@@ -62,5 +63,8 @@ Endurance endurance_of(const EnduranceConfig& asked, const WriteRate& rate, cons
 std::string words_of(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives);
 // Empty: nothing to warn of.
 std::string warning_of(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives);
+// words_of(); what warning_of() says goes to the log.
+std::string words_and_warning(const EnduranceConfig& asked, const WriteRate& rate, const WrittenDrives& drives,
+                              const Log& log);
 
 }  // namespace sluice

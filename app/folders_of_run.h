@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "bench/scratch_folder.h"
@@ -16,7 +17,7 @@ class FoldersOfRun {
   // With those above it. Throws IoError, which gives this advice.
   void make(const std::filesystem::path& folder, std::string advice);
   // Warns where the folder above it is missing too: a drive may not be mounted, and the store would lie on another one.
-  void make_for_store(const std::filesystem::path& store, const Log& log);
+  void make_for_stores(std::span<const std::filesystem::path> stores, const Log& log);
   // From here on signals are requests to stop (StopRequests).
   void leave_signals() { on_signals_.reset(); }
 

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 RunFolder folder_of(const TrainOptions& options) {
   if (!options.out.empty()) return RunFolder(absolute_text(options.out));
-  return RunFolder(absolute_text(fs::path("runs") / fs::path(options.config).stem()));
+  return RunFolder(absolute_text(default_run_folder(options.config)));
 }
 
 RunConfig read_config(const TrainOptions& options) {

@@ -205,14 +205,14 @@ PlanOptions plan_options_for(const RunSetup& setup, const std::optional<MachineS
   return options;
 }
 
-// What training would refuse here.
-void warn_of_little_room(const RunSetup& setup, const Plan& plan, const Log& log) {
-  const std::vector<std::filesystem::path> folders = store_drives(setup.config);
+// What training that begins would refuse here. One that goes on has its store, whose room counts as free.
+void warn_of_little_room(const RunFolder& run, const RunSetup& setup, const Plan& plan, const Log& log) {
+  const std::vector<std::filesystem::path> folders = run.stores(setup.config);
   if (std::ssize(folders) != plan.options.drives) return;  // another machine's
   try {
     check_free_space(folders, even_shares(plan));
   } catch (const ConfigError& refusal) {
-    say(log, LogLevel::kWarning, fmt::format("training will refuse this plan: {}", refusal.what()));
+    say(log, LogLevel::kWarning, fmt::format("no run can be begun with this plan here: {}", refusal.what()));
   }
 }
 
@@ -247,7 +247,8 @@ void run_plan(const PlanCommand& command, Console& console) {
   if (what_if) longest.micro_batches = std::max(options.micro_batches, what_if->micro_batches);
   say_what_planning_takes(setup.model.spec(), longest, console.log());
   const Plan plan = make_plan_for(named, setup.model.spec(), options);
-  if (!is_elsewhere(named)) warn_of_little_room(setup, plan, console.log());
+  if (!is_elsewhere(named))
+    warn_of_little_room(RunFolder(default_run_folder(command.config)), setup, plan, console.log());
   std::optional<Outlook> outlook;
   if (options.speeds) outlook = look_ahead(setup.model.spec(), options, plan, {what_if, command.what_if, named});
   const EnduranceConfig& asked = setup.config.endurance;

@@ -181,6 +181,8 @@ std::vector<fs::path> RunFolder::stores(const RunConfig& config) const {
   return {config.sluice.nvme.begin(), config.sluice.nvme.end()};
 }
 
+fs::path default_run_folder(const std::string& config) { return fs::path("runs") / fs::path(config).stem(); }
+
 std::vector<fs::path> store_drives(const RunConfig& config) { return RunFolder(fs::current_path()).stores(config); }
 
 RunFolder::Holds RunFolder::holds() const {

@@ -116,6 +116,9 @@ std::string joined(std::span<const std::filesystem::path> folders, std::string_v
 // Throws ConfigError for the first of a store's drives that is not there: its folder may be, and the drive not mounted.
 void check_each_drive(const std::vector<std::filesystem::path>& stores);
 
+// Where a run of this configuration file goes that is given no folder: "runs/NAME".
+std::filesystem::path default_run_folder(const std::string& config);
+
 // Folders of a store whose run is not known: those of the configuration, or the current one.
 std::vector<std::filesystem::path> store_drives(const RunConfig& config);
 

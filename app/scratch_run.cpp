@@ -8,10 +8,6 @@ namespace sluice {
 
 namespace fs = std::filesystem;
 
-void stop_where_asked(const StopRequests& requests) {
-  if (requests.signal() != 0) throw Stopped{requests.signal()};
-}
-
 MadeUpTokens::MadeUpTokens(const RunSetup& setup) {
   const auto count = static_cast<size_t>(setup.config.batch.train * setup.model.options().sequence);
   const auto vocabulary = static_cast<double>(setup.model.config().vocab_size);

@@ -11,12 +11,6 @@
 
 namespace sluice {
 
-// Ends a command's work where SIGINT, SIGTERM or SIGHUP asked for it; no error.
-struct Stopped {
-  int signal = 0;
-};
-void stop_where_asked(const StopRequests& requests);  // throws Stopped
-
 // A step's tokens that the model's vocabulary holds, with nothing to learn from them.
 class MadeUpTokens {
  public:

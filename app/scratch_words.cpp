@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "bench/scratch_folder.h"
 #include "swap/advice.h"
@@ -14,30 +14,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the scratch folder lies that has this file; empty: none has.
-fs::path folder_of_scratch(const fs::path& file) {
-  for (fs::path at = file; at.has_relative_path(); at = at.parent_path()) {
-    if (at.filename().string().starts_with(kScratchPrefix)) return at.parent_path();
+// The scratch folder that has this file; empty: none has.
+fs::path scratch_folder_of(const fs::path& file) {
+  constexpr size_t kLetters = 6;  // mkdtemp's
+  const size_t length = std::string_view(kScratchPrefix).size() + kLetters;
+  for (fs::path at = file.parent_path(); at.has_relative_path(); at = at.parent_path()) {
+    const std::string name = at.filename().string();
+    if (name.size() == length && name.starts_with(kScratchPrefix)) return at;
   }
   return {};
 }
 
-std::string advice_for(int error_number, std::string_view option) {
-  const std::string advice = advice_of_machine(error_number);
-  if (!advice.empty()) return advice;
-  switch (error_number) {
-    case ENOSPC:
-      return fmt::format("make room there, or name another folder ({})", option);
-    case EDQUOT:
-      return kOverQuota;
-    case EFBIG:
-      return "raise the limit on the size of a file (ulimit -f)";
-    case EINVAL:
-    case EOPNOTSUPP:
-      return fmt::format("direct I/O may be lacking there: name a folder on a local drive with ext4 or xfs ({})",
-                         option);
-    default:
-      return fmt::format("look at the drive and its file system (dmesg), or name another folder ({})", option);
+void replace_all(std::string& text, std::string_view what, std::string_view with) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
   }
 }
 
@@ -45,10 +35,15 @@ std::string advice_for(int error_number, std::string_view option) {
 
 void rethrow_in_scratch_words(const IoError& error, std::string_view option) {
   IoError::Details details = error.details();
-  const fs::path folder = folder_of_scratch(details.path);
-  if (folder.empty()) throw error;
-  details.path = fmt::format("a file of its own in {}", folder.string());
-  details.advice = advice_for(details.error_number, option);
+  const fs::path scratch = scratch_folder_of(details.path);
+  if (scratch.empty()) throw error;
+  const std::string parent = scratch.parent_path().string();
+  details.path = "a file of its own in " + parent;
+  replace_all(details.advice, scratch.string(), parent);
+  for (const char* options : {kNamesScratchFolders, kNamesFolders}) {
+    replace_all(details.advice, options, fmt::format("({})", option));
+  }
+  for (const char* of_runs : {kGoOn, kStartOver}) replace_all(details.advice, of_runs, "try again");
   throw IoError(std::move(details));
 }
 

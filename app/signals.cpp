@@ -52,4 +52,8 @@ StopRequests::StopRequests()
 
 int StopRequests::signal() const { return noted_signal; }
 
+void stop_where_asked(const StopRequests& requests) {
+  if (requests.signal() != 0) throw Stopped{requests.signal()};
+}
+
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// SIGINT, SIGTERM and SIGHUP ask a run to stop after its step.
+// SIGINT, SIGTERM and SIGHUP ask a run to stop: after its step or, before the first, where its work can end.
 #pragma once
 #include "core/signal_handlers.h"
 
@@ -26,5 +26,11 @@ class StopRequests {
   SignalHandlers requests_;
   BrokenPipesIgnored broken_pipes_;
 };
+
+// Ends a command's work where a signal asked for it; no error.
+struct Stopped {
+  int signal = 0;
+};
+void stop_where_asked(const StopRequests& requests);  // throws Stopped
 
 }  // namespace sluice

@@ -21,4 +21,13 @@ std::optional<Prediction> StepPredictions::next(const StepEnd& end) {
   return ran_again && kinds_.early ? twice(*kinds_.early) : kinds_.early;
 }
 
+StepPredictions::Kinds predicted_kinds(const ModelSpec& model, const Plan& plan) {
+  StepPredictions::Kinds kinds{.deferred = {}, .early = {}, .mode = plan.options.update};
+  for (const UnitKind kind : unit_kinds(plan)) {
+    if (kind == UnitKind::kTrain) kinds.deferred = predict(model, plan, *plan.options.speeds, kind);
+    if (kind == UnitKind::kTrainSpeculative) kinds.early = predict(model, plan, *plan.options.speeds, kind);
+  }
+  return kinds;
+}
+
 }  // namespace sluice

@@ -10,7 +10,7 @@ namespace sluice {
 // Of a step that runs again.
 Prediction twice(Prediction once);
 
-// Not thread-safe.
+// Not thread-safe, but for predicted_kinds().
 class StepPredictions {
  public:
   struct Kinds {
@@ -29,5 +29,8 @@ class StepPredictions {
   std::optional<Speculated> before_;
   bool skipped_before_ = false;
 };
+
+// Of whichever this plan has; its speeds are known.
+StepPredictions::Kinds predicted_kinds(const ModelSpec& model, const Plan& plan);
 
 }  // namespace sluice

@@ -51,8 +51,12 @@ class Training {
   TrainEnd run() {
     make_the_plan();
     read_data();
+    if (opening_.mode != OpenMode::kOpen) folders_.make_for_stores(opening_.stores(), console_.log());
+    folders_.leave_signals();
+    requests_.emplace();
     open_engine();
     const int signal = train_steps();
+    requests_.reset();
     const TrainEnd end = finish(signal);
     engine_->close_trace();  // one that is incomplete is an error, but of a run that is committed
     return end;
@@ -93,6 +97,7 @@ class Training {
   Opening opening_;
   const uint32_t opener_ = std::random_device()() | 1;  // of the store; odd: 0 is nobody
   FoldersOfRun folders_;  // a run that is refused, or ended before its store is there, leaves none behind
+  std::optional<StopRequests> requests_;  // from the store's making to the last step
   RunSetup setup_;
   std::optional<PlanOptions> plan_options_;
   std::optional<Dataset> data_;
@@ -203,6 +208,7 @@ EngineOptions Training::options_of_engine() {
   options.store.make_queue = options_.make_queue;
   options.verify = EngineOptions::Verify::kAllFirst;
   options.progress = [&](int64_t done, int64_t total) {
+    stop_where_asked(*requests_);
     console_.progress(done, total,
                       opening_.mode == OpenMode::kOpen ? "reading what is committed" : "creating the store");
   };
@@ -222,22 +228,22 @@ ParameterSource Training::first_values() {
     return setup_.model.initial_values(setup_.config.seed_or_default());
   }
   ParameterSource source = hugging_face_source(setup_.section.folder, setup_.model, [&](int64_t done, int64_t total) {
+    stop_where_asked(*requests_);
     console_.progress(done, total, "looking at the weights");
   });
   console_.finish_progress();
   return source;
 }
 
-// Whatever can refuse the run does so before the engine is there; from then on the store is this run's.
+// Whatever can refuse the run does so before the engine is there. What fails after that, until the run has its records,
+// gives the store up.
 void Training::open_engine() {
   EngineOptions options = options_of_engine();
   if (options_.from_step) prepare_to_go_back();
-  if (opening_.mode != OpenMode::kOpen) {
-    for (const fs::path& store : opening_.stores()) folders_.make_for_store(store, console_.log());
-  }
   engine_ = std::make_unique<Engine>(setup_.model.spec(), std::move(options), first_values());
   plan_ = {};  // it has its own
   try {
+    stop_where_asked(*requests_);
     console_.finish_progress();
     data_->keep();
     setup_.model.use_memory(*engine_);
@@ -256,7 +262,9 @@ void Training::take_back_store() {
   try {
     folder().forget();
   } catch (const IoError& error) {
-    say(console_.log(), LogLevel::kWarning, error.what());
+    say(console_.log(), LogLevel::kWarning,
+        fmt::format("the run has not begun, and not all of it could be taken back: {}; begin again with --overwrite",
+                    error.what()));
   }
 }
 
@@ -293,13 +301,7 @@ void Training::begin_records() {
 void Training::predict_steps() {
   const Plan& plan = engine_->plan();
   if (!plan.options.speeds) return save_would_help({});
-  StepPredictions::Kinds kinds{.deferred = {}, .early = {}, .mode = plan.options.update};
-  for (const UnitKind kind : unit_kinds(plan)) {
-    if (kind == UnitKind::kTrain) kinds.deferred = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
-    if (kind == UnitKind::kTrainSpeculative) {
-      kinds.early = predict(setup_.model.spec(), plan, *plan.options.speeds, kind);
-    }
-  }
+  const StepPredictions::Kinds kinds = predicted_kinds(setup_.model.spec(), plan);
   predictions_ = StepPredictions(kinds);
   Prediction present = kinds.early ? *kinds.early : kinds.deferred.value();
   if (kinds.deferred && defers_clipped_steps(plan)) present.clipped_ms = kinds.deferred->step_ms;
@@ -380,8 +382,6 @@ void Training::make_room_for_metrics() {
 
 // Returns the signal that stopped it, or 0.
 int Training::train_steps() {
-  folders_.leave_signals();
-  const StopRequests requests;
   Batches batches(*data_, batch().train);
   began_ns_ = now_ns();
   written_before_bytes_ = engine_->written_bytes();
@@ -396,11 +396,11 @@ int Training::train_steps() {
     events_->add(metrics);
     report_step(metrics);
     timeline.after_step(*engine_, metrics.end.step - first_step_);
-    if (requests.signal() == 0) continue;
+    if (requests_->signal() == 0) continue;
     console_.finish_progress();
     say(console_.log(), LogLevel::kInfo, fmt::format("stopping after step {}: committing", metrics.end.step));
     engine_->drain();
-    return requests.signal();
+    return requests_->signal();
   }
   engine_->drain();
   ended_ns_ = now_ns();
@@ -465,12 +465,7 @@ std::string Training::endurance() {
                                                  .commit_interval = plan.commit_interval,
                                                  .planned_bytes_per_step = plan.written_bytes_per_step});
   if (!rate) return {};
-  const WrittenDrives drives = drives_in(opening_.stores());
-  const EnduranceConfig& asked = setup_.config.endurance;
-  if (const std::string warning = warning_of(asked, *rate, drives); !warning.empty()) {
-    say(console_.log(), LogLevel::kWarning, warning);
-  }
-  return words_of(asked, *rate, drives);
+  return words_and_warning(setup_.config.endurance, *rate, drives_in(opening_.stores()), console_.log());
 }
 
 void Training::print_sample() {
@@ -489,7 +484,12 @@ void Training::print_sample() {
 
 TrainEnd run_training(const TrainOptions& options, Console& console) {
   Training training(options, console);
-  return training.run();
+  try {
+    return training.run();
+  } catch (const Stopped& stopped) {
+    console.finish_progress();
+    return {.step = 0, .signal = stopped.signal, .stopped = TrainEnd::Stopped::kBeforeAStep, .digests = {}};
+  }
 }
 
 }  // namespace sluice

@@ -31,11 +31,14 @@ struct TrainOptions {
 
 struct TrainEnd {
   int64_t step = 0;
-  int signal = 0;  // that stopped the run after a step, committed; 0: all steps are done
+  int signal = 0;  // that stopped the run; 0: all steps are done
+  // kBeforeAStep: a store that goes on is as it was, and of a new one nothing is left.
+  enum class Stopped : uint8_t { kAfterStep, kBeforeAStep } stopped = Stopped::kAfterStep;  // kAfterStep: committed
   Digests digests;
 };
 
-// Throws what the layers below throw. Handles SIGINT, SIGTERM and SIGHUP while steps run.
+// Throws what the layers below throw. Handles SIGINT, SIGTERM and SIGHUP from the store's making to
+// the last step.
 TrainEnd run_training(const TrainOptions& options, Console& console);
 
 }  // namespace sluice

@@ -64,9 +64,18 @@ TraceWriter::TraceWriter(const std::string& path) : path_(path) {
   }
   is_file_ = std::filesystem::is_regular_file(path, error);
   if (is_new_ && is_file_) write(fmt::format("{}{}", kBegin, kEnd));
+  if (error_number_ == 0) return;
+  ::close(file_);
+  ::unlink(path.c_str());
+  throw IoError(
+      {.action = "write", .path = path, .error_number = error_number_, .advice = "name a trace file elsewhere"});
 }
 
 TraceWriter::~TraceWriter() {
+  if (!has_events_ && written_bytes_ == 0) {
+    added_.clear();
+    first_ = true;
+  }
   try {
     close();
   } catch (const IoError&) {
@@ -133,6 +142,7 @@ int TraceWriter::free_thread(int row, int64_t begin_ns) {
 void TraceWriter::event(int row, const TraceLabel& label, int64_t begin_ns, int64_t end_ns) {
   const int thread = free_thread(row, begin_ns);
   row_at(row).end_ns[static_cast<size_t>(thread)] = end_ns;
+  has_events_ = true;
   const std::string step =
       label.during_step < 0 ? "" : fmt::format(R"(,"args":{{"during_step":{}}})", label.during_step);
   // The format counts in microseconds.
@@ -147,7 +157,7 @@ void TraceWriter::close() {
   if (!first_ && !is_file_) write(kEnd);
   if (::close(file_) != 0 && error_number_ == 0) error_number_ = errno;
   file_ = -1;
-  if (first_ && is_new_) ::unlink(path_.c_str());
+  if (first_ && is_new_ && is_file_) ::unlink(path_.c_str());
   if (error_number_ != 0) {
     throw IoError(
         {.action = "write", .path = path_, .error_number = error_number_, .advice = "the trace is incomplete"});

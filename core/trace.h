@@ -19,9 +19,10 @@ struct TraceLabel {
 class TraceWriter {
  public:
   // Throws ConfigError where another file is, IoError when the file cannot be created. A trace that is there is
-  // replaced by the first flush: whoever is refused before that leaves it as it was. One that was made here has no
-  // events until then, and is gone again where nothing was ever named.
+  // replaced by the first flush, and one that was made here has no events until then.
   explicit TraceWriter(const std::string& path);
+  // As close(); but whoever is refused before the first event leaves a trace that was there as it was, and none that
+  // was not.
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -52,10 +53,11 @@ class TraceWriter {
   int file_ = -1;
   std::string path_;
   std::vector<Row> rows_;
-  std::string added_;                                     // since the last flush
-  bool first_ = true, is_new_ = false, is_file_ = false;  // the last: no pipe, no device
-  int64_t written_bytes_ = 0;                             // without what ends the JSON
-  int error_number_ = 0;                                  // of the first write that failed
+  std::string added_;  // since the last flush
+  bool first_ = true, has_events_ = false;
+  bool is_new_ = false, is_file_ = false;  // the last: no pipe, no device
+  int64_t written_bytes_ = 0;              // without what ends the JSON
+  int error_number_ = 0;                   // of the first write that failed
 };
 
 }  // namespace sluice

@@ -106,6 +106,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   open_store(source);
   executor->set_store(*store);
   reserve_scratch();
+  if (store->openable_steps().empty()) commit_now(*store, captured);  // a new one, which stays from here on
 }
 
 void Engine::Impl::build_units() {
@@ -245,7 +246,6 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   } else {
     begin_loss_scale(options.loss_scale, captured);
     access->create(source, options.progress);
-    commit_now(*store, captured);
   }
 }
 

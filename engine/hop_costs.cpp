@@ -75,7 +75,8 @@ HopCost UnitCosts::of(const Hop& hop, Commits commits) const {
 HopCost UnitCosts::transfer(const Hop& hop) const {
   const bool in = hop.verb == Verb::kSwapIn;
   const int64_t bytes = plan_.drive_bytes(hop);
-  const double not_in_speeds = 1 - static_cast<double>(bytes) / MachineSpeeds::kSpeedsBlockBytes;
+  const auto in_speeds = static_cast<double>(MachineSpeeds::kSpeedsBlockBytes * plan_.options.drives);
+  const double not_in_speeds = 1 - static_cast<double>(bytes) / in_speeds;
   const double request_us = (in ? machine_.read_request_us : machine_.write_request_us) * std::max(0.0, not_in_speeds);
   return {.work_ms = ms_of(bytes, in ? machine_.read_gb_per_s : machine_.write_gb_per_s) + request_us / 1e3,
           .latency_ms = (std::max(0.0, machine_.transfer_us - request_us) + machine_.hop_us) / 1e3};

@@ -24,8 +24,8 @@ struct MachineSpeeds {
   double compute_tflop_per_s = 0;     // where visits are not timed
   double commit_ms = 0;               // a commit's table, superblock and flushes
   double transfer_us = 0;             // of a transfer alone on its drive, beside its bytes
-  // What a transfer takes of its direction beside its bytes, with others under way. Of one as large as a request of
-  // kSpeedsBlockBytes the speeds have it.
+  // What a transfer takes of its direction beside its bytes, with others under way: a request of each drive. Of one
+  // that has kSpeedsBlockBytes for each drive the speeds have it.
   double read_request_us = 0, write_request_us = 0;
   double hop_us = 0;  // from a hop's end to the start of those that waited for it: of the host's threads
 

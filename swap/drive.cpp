@@ -363,11 +363,13 @@ bool Drive::has_its_name() const {
 // A file that was taken away before it could be locked is nobody's any more.
 Drive Drive::make(const std::filesystem::path& path) {
   for (;;) {
+    std::error_code ignored;
+    const bool was_there = std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
     Drive drive(path, Open::kOrMake);
     try {
       drive.lock();
-    } catch (const IoError&) {  // nobody else has it
-      if (drive.bytes() == 0 && drive.has_its_name()) drive.take_away();
+    } catch (const IoError&) {
+      if (!was_there && drive.has_its_name()) drive.take_away();
       throw;
     }
     if (drive.is_nameless()) continue;

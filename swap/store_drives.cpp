@@ -254,7 +254,12 @@ std::optional<Drive> open_first(const StoreOptions& options, const std::vector<s
   if (is_there(paths[0])) return Drive::open(paths[0], access);
   const auto holds_something = [](const std::filesystem::path& path) { return is_there(path) && !is_empty_file(path); };
   const auto other = std::ranges::find_if(paths, holds_something);
-  if (other == paths.end() && std::ranges::any_of(paths, is_there)) return std::nullopt;
+  if (const auto empty = std::ranges::find_if(paths, is_there); other == paths.end() && empty != paths.end()) {
+    say(options.log, LogLevel::kWarning,
+        fmt::format("there is no {}, and {} is empty: a creation that was cut off has left it", paths[0].string(),
+                    empty->string()));
+    return std::nullopt;
+  }
   if (other == paths.end()) {
     throw IoError(
         {.action = "open",

@@ -132,15 +132,16 @@ std::optional<DrivePlace> find_place(std::span<const std::filesystem::path> fold
   return std::nullopt;
 }
 
-// Which drives' files are there, in whatever order the folders are named. One of somebody else's counts as the one in
-// whose place it lies.
-std::vector<bool> drives_found(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
-                               int rank) {
-  std::vector<bool> found(std::max(folders.size(), size_t{kMaxDrives}), false);
+// Each drive's folder in which its file is, in whatever order the folders are named; empty: none has it. A file of
+// somebody else's counts as the drive's in whose place it lies.
+std::vector<std::filesystem::path> folders_of_drives(std::span<const std::filesystem::path> folders,
+                                                     const std::optional<DrivePlace>& store, int rank) {
+  std::vector<std::filesystem::path> found(std::max(folders.size(), size_t{kMaxDrives}));
   for (size_t i = 0; i < folders.size(); ++i) {
     if (find_store(folders[i], rank) == StoreExists::kNo) continue;
     const std::optional<DrivePlace> place = place_in_store(folders[i], rank);
-    found[place && place->store == number ? static_cast<size_t>(place->drive) : i] = true;
+    const bool is_part = place && store && place->store == store->store;
+    found[is_part ? static_cast<size_t>(place->drive) : i] = folders[i];
   }
   return found;
 }
@@ -155,14 +156,14 @@ std::filesystem::path name_at_creation(const DrivePlace& place, size_t drive) {
 StoreParts find_parts(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number, int rank) {
   SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
   const std::optional<DrivePlace> place = find_place(folders, number, rank);
-  const std::optional<TrimMark> mark = place ? trim_mark(folders.front(), rank) : std::nullopt;
+  const std::vector<std::filesystem::path> found = folders_of_drives(folders, place, rank);
+  const std::optional<TrimMark> mark = place && !found[0].empty() ? trim_mark(found[0], rank) : std::nullopt;
   const bool was_begun = mark && mark->store == place->store;
   const size_t drives = place ? place->weights.size() : folders.size();
-  const std::vector<bool> found = drives_found(folders, place ? std::optional(place->store) : std::nullopt, rank);
   StoreParts parts;
   for (size_t drive = 0; drive < drives; ++drive) {
     const bool is_given = drive < folders.size();
-    if (drive < found.size() && found[drive]) continue;
+    if (drive < found.size() && !found[drive].empty()) continue;
     const std::filesystem::path folder = is_given ? folders[drive] : name_at_creation(*place, drive);
     const bool is_trimmed = was_begun && static_cast<int64_t>(drive) >= mark->from_drive;
     (is_trimmed ? parts.trimmed : parts.missing).push_back(store_path(folder, rank));

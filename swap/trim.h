@@ -13,9 +13,9 @@ struct TrimmedStore {
   int64_t bytes = 0;  // given back
 };
 
-// The parts of a store that are not there, by the number of drives in the headers that are: the files in these folders,
-// which are in the order of its drives, and, where the store has more drives than that, what they were called at
-// creation. Both empty: all parts are there.
+// The parts of a store that are not there, by the number of drives in the headers that are: files in these folders,
+// where another drive's may lie, and, where the store has more drives than that, what they were called at creation.
+// Both empty: all parts are there.
 struct StoreParts {
   // No trim has taken them away: a drive may not be mounted, and would keep its part for good.
   std::vector<std::filesystem::path> missing;
@@ -24,7 +24,8 @@ struct StoreParts {
   // there nothing can be known to be trimmed.
   std::vector<std::filesystem::path> trimmed;
 };
-// `number` as in trim_stores(). A file that is there is no missing part, whoever's it is. The store may be open. Throws
+// `number` as in trim_stores(). A file of another store is taken for the drive's in whose place it lies, which
+// trim_stores() refuses. The store may be open. Throws
 // IoError where a folder cannot be looked into, or a header not be read.
 StoreParts find_parts(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number, int rank = 0);
 

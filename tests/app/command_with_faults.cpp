@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "app/command_line.h"
 #include "tests/fakes/faulty_queue.h"
@@ -117,7 +118,11 @@ int run_command_with(const CommandFault& fault, const std::vector<std::string>& 
   if (fault.name == "kill-at-superblock") faults->kill_at_superblock = fault.value;
   if (fault.name == "fail-write") faults->list = {{.op = IoOp::kWrite, .nth = fault.value, .error_number = EIO}};
   IoQueueFactory factory = faulty_queue_factory(faults);
-  if (const ActingQueue::Action action = action_named(fault.name)) {
+  if (const ActingQueue::Action named = action_named(fault.name)) {
+    // Once, in whichever of the command's queues comes so far.
+    const auto action = [named, acted = std::make_shared<bool>(false)](const IoRequest& request) {
+      if (!std::exchange(*acted, true)) named(request);
+    };
     factory = [action, &fault](const IoQueueOptions& options) -> std::unique_ptr<IoQueue> {
       return std::make_unique<ActingQueue>(make_io_queue(options), action, fault.value);
     };

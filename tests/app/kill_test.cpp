@@ -149,16 +149,37 @@ TEST_F(KillTest, two_requests_to_terminate_at_once_are_one) {
 }
 
 // Two drives are weighed before there are files on them, through the queue that sends the request.
-TEST_F(KillTest, a_request_before_the_store_is_made_ends_the_run_at_once_and_leaves_no_folder) {
+TEST_F(KillTest, a_request_before_the_store_is_made_ends_the_run_and_leaves_no_folder) {
   std::filesystem::create_directory(file("mine"));
   const std::string drives = "sluice.nvme=[\"" + file("new/a") + "\",\"" + file("mine/b") + "\"]";
   for (const auto& [fault, signal] :
        {std::pair<std::string, int>("interrupt-after-bytes", SIGINT), {"terminate-after-bytes", SIGTERM}}) {
     const Ended ended = train_with(fault, 1, "runs/stopped", {"--set", drives});
-    EXPECT_EQ(ended.signal, signal) << ended.err;
+    EXPECT_EQ(ended.exit_code, 128 + signal) << ended.err;
     for (const char* made : {"runs", "new", "mine/b"}) EXPECT_FALSE(std::filesystem::exists(file(made))) << made;
     EXPECT_TRUE(std::filesystem::exists(file("mine")));
   }
+}
+
+TEST_F(KillTest, a_request_while_the_store_is_made_leaves_none_in_the_way_of_the_next_run) {
+  const std::vector<std::string> elsewhere = {"--set", "sluice.nvme=[\"" + file("drive") + "\"]"};
+  const Ended stopped = train_with("interrupt-after-bytes", traffic_ / 50, "stopped", elsewhere);
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_THAT(stopped.last_error_line(), testing::HasSubstr("before a step was trained"));
+  EXPECT_FALSE(std::filesystem::exists(file("drive/sluice-0.swap")));
+  const Ended begun = train("stopped", elsewhere);
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  EXPECT_EQ(numbers(metrics("stopped")), expected_);
+}
+
+TEST_F(KillTest, a_request_while_a_store_is_read_leaves_it_as_it_was) {
+  ASSERT_EQ(train("stopped", {"--steps", "3"}).exit_code, 0);
+  const size_t lines = metrics("stopped").size();
+  const Ended stopped = train_with("interrupt-after-bytes", 65536, "stopped", {"--resume"});
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.err;
+  EXPECT_THAT(stopped.last_error_line(), testing::HasSubstr("before a step was trained"));
+  EXPECT_EQ(metrics("stopped").size(), lines);
+  EXPECT_THAT(expect_resumed_run_equal("stopped", "read"), testing::HasSubstr("resuming after step 3"));
 }
 
 TEST_F(KillTest, a_terminal_that_is_closed_does_the_same) {

@@ -249,7 +249,8 @@ TEST_F(RefusalsTest, a_drive_that_is_too_small_is_refused_with_what_is_needed_an
   EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("256.0 KiB (262144 bytes) are free"));
   const Ended plan = sluice({"plan", "@run.json", "--set", "sluice.nvme=[\"" + file("drive") + "\"]"});
   EXPECT_EQ(plan.exit_code, 0);
-  EXPECT_THAT(plan.err, testing::HasSubstr("training will refuse this plan: " + file("drive") + ": the drive is too"));
+  EXPECT_THAT(plan.err,
+              testing::HasSubstr("no run can be begun with this plan here: " + file("drive") + ": the drive is too"));
 }
 
 TEST_F(RefusalsTest, folders_of_one_drive_share_its_space_and_several_drives_add_up) {

@@ -85,11 +85,10 @@ TEST_F(Trace, keeps_nanoseconds_far_from_the_origin) {
   EXPECT_THAT(text(), testing::HasSubstr(R"("ts":86400000000.123,"dur":0.001)"));
 }
 
-TEST_F(Trace, is_whole_after_the_destructor_even_without_events) {
-  {
-    TraceWriter trace(path());
-    trace.name_row(0, "read");
-  }
+TEST_F(Trace, is_whole_after_close_even_without_events) {
+  TraceWriter trace(path());
+  trace.name_row(0, "read");
+  trace.close();
   EXPECT_THAT(text(), testing::AllOf(testing::StartsWith("{\"traceEvents\":[\n"), testing::EndsWith("\n]}\n")));
 }
 
@@ -134,6 +133,21 @@ TEST_F(Trace, in_which_nothing_was_named_leaves_the_one_before_as_it_was) {
   EXPECT_EQ(text(), before);
 }
 
+TEST_F(Trace, that_comes_to_no_event_is_gone_with_its_writer_and_leaves_the_one_before) {
+  const auto name_a_row = [this] { TraceWriter(path()).name_row(0, "read"); };
+  name_a_row();
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  {
+    TraceWriter trace(path());
+    trace.name_row(0, "read");
+    trace.event(0, {"kept", "state"}, 0, 1000);
+  }
+  const std::string before = text();
+  EXPECT_THAT(before, testing::HasSubstr("kept"));
+  name_a_row();
+  EXPECT_EQ(text(), before);
+}
+
 TEST_F(Trace, in_which_nothing_was_named_leaves_no_new_file) {
   { TraceWriter trace(path()); }
   EXPECT_FALSE(std::filesystem::exists(path()));
@@ -143,6 +157,7 @@ TEST_F(Trace, escapes_names) {
   {
     TraceWriter trace(path());
     trace.name_row(0, "a\"b\\c\n");
+    trace.event(0, {"d", "state"}, 1, 2);
   }
   EXPECT_THAT(text(), testing::HasSubstr(R"(a\"b\\c\u000a)"));
 }

@@ -253,6 +253,15 @@ TEST_F(TrimCutShort, has_begun_with_the_last_drive_in_whatever_order_they_are_na
   EXPECT_THAT(parts().trimmed, ElementsAre(file(2)));
 }
 
+TEST_F(TrimCutShort, is_told_in_whatever_order_the_folders_are_named) {
+  create();
+  cut_at_first_removal(folders_);
+  std::filesystem::remove(file(2));
+  const std::vector<std::filesystem::path> turned = {folders_[1], folders_[0], folders_[2]};
+  EXPECT_THAT(find_parts(turned, number_).trimmed, ElementsAre(file(2)));
+  EXPECT_THAT(find_parts(turned, number_).missing, IsEmpty());
+}
+
 TEST_F(TrimCutShort, before_anything_was_removed_leaves_a_store_that_is_as_it_was_once_it_is_opened) {
   for (const int openings : {0, 1, 2}) {
     create();
