@@ -254,9 +254,7 @@ void run_plan(const PlanCommand& command, Console& console) {
   const EnduranceConfig& asked = setup.config.endurance;
   const WriteRate rate = rate_of(plan, outlook);
   const WrittenDrives drives = drives_in(store_drives(setup.config));
-  if (const std::string warning = warning_of(asked, rate, drives); !warning.empty()) {
-    say(console.log(), LogLevel::kWarning, warning);
-  }
+  const std::string endurance = words_and_warning(asked, rate, drives, console.log());
   if (command.output == PlanOutput::kJson) {
     Json json = plan_json(setup, plan, workspace);
     json["prediction"] = nullptr;
@@ -270,7 +268,7 @@ void run_plan(const PlanCommand& command, Console& console) {
                             source_of(workspace, named)));
   console.print(plan.table());
   if (outlook) console.print(outlook_words(*outlook, command.what_if, options, tokens));
-  console.print(words_of(asked, rate, drives));
+  console.print(endurance);
 }
 
 }  // namespace sluice

@@ -141,30 +141,26 @@ MachineSpeeds with_drives(MachineSpeeds machine, int drives) {
 std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& workspace, const SpeedsWanted& wanted,
                                       const Log& log) {
   const int drives = wanted.drive_count > 0 ? wanted.drive_count : static_cast<int>(wanted.folders.size());
-  // Before the drives, which are busy for a while once their scratch files are gone.
-  const bool computes_here = !wanted.waiting_ms && !(wanted.machine && wanted.machine->compute_tflop_per_s > 0);
-  std::vector<VisitTime> timed;
-  if (computes_here && workspace.from == WorkspaceNeed::From::kMeasured) {
-    timed = setup.model.measure_visits(workspace.memory);
-  }
-  const std::optional<MachineSpeeds> machine = wanted.machine
-                                                   ? with_drives(*wanted.machine, drives)
-                                                   : ThisMachine(setup, wanted.folders, log).speeds(wanted.drives);
-  if (!machine) return std::nullopt;
-  StepSpeeds speeds{.machine = *machine, .visits = {}};
+  // Timed before the drives are measured, which are busy for a while once their scratch files are gone.
+  std::vector<VisitTime> visits;
   if (wanted.waiting_ms) {
-    speeds.machine.compute_cores = 0;
-    speeds.visits = waiting_visits(setup, *wanted.waiting_ms);
-  } else if (machine->compute_tflop_per_s > 0) {
-    speeds.visits = setup.model.estimate_visits(machine->compute_tflop_per_s);
-  } else if (!timed.empty()) {
-    speeds.visits = std::move(timed);
+    visits = waiting_visits(setup, *wanted.waiting_ms);
+  } else if (wanted.machine && wanted.machine->compute_tflop_per_s > 0) {
+    visits = setup.model.estimate_visits(wanted.machine->compute_tflop_per_s);
+  } else if (workspace.from == WorkspaceNeed::From::kMeasured) {
+    visits = setup.model.measure_visits(workspace.memory);
   } else {
     say(log, LogLevel::kWarning,
         "no step time is predicted: a micro-batch is too large to be tried here; --machine FILE with "
         "compute_tflop_per_s says how fast it computes");
     return std::nullopt;
   }
+  const std::optional<MachineSpeeds> machine = wanted.machine
+                                                   ? with_drives(*wanted.machine, drives)
+                                                   : ThisMachine(setup, wanted.folders, log).speeds(wanted.drives);
+  if (!machine) return std::nullopt;
+  StepSpeeds speeds{.machine = *machine, .visits = std::move(visits)};
+  if (wanted.waiting_ms) speeds.machine.compute_cores = 0;
   return speeds;
 }
 

@@ -10,7 +10,7 @@ namespace sluice {
 // Of a step that runs again.
 Prediction twice(Prediction once);
 
-// Not thread-safe, but for predicted_kinds().
+// Not thread-safe.
 class StepPredictions {
  public:
   struct Kinds {
@@ -30,7 +30,7 @@ class StepPredictions {
   bool skipped_before_ = false;
 };
 
-// Of whichever this plan has; its speeds are known.
+// Of whichever this plan has; its speeds are known. Any thread.
 StepPredictions::Kinds predicted_kinds(const ModelSpec& model, const Plan& plan);
 
 }  // namespace sluice

@@ -37,8 +37,7 @@ struct TrainEnd {
   Digests digests;
 };
 
-// Throws what the layers below throw. Handles SIGINT, SIGTERM and SIGHUP from the store's making to
-// the last step.
+// Throws what the layers below throw. Handles SIGINT, SIGTERM and SIGHUP from the store's making to the last step.
 TrainEnd run_training(const TrainOptions& options, Console& console);
 
 }  // namespace sluice

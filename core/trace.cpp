@@ -72,10 +72,7 @@ TraceWriter::TraceWriter(const std::string& path) : path_(path) {
 }
 
 TraceWriter::~TraceWriter() {
-  if (!has_events_ && written_bytes_ == 0) {
-    added_.clear();
-    first_ = true;
-  }
+  if (!has_events_ && written_bytes_ == 0) added_.clear();
   try {
     close();
   } catch (const IoError&) {
@@ -105,9 +102,8 @@ void TraceWriter::flush() {
 }
 
 void TraceWriter::add(std::string_view record) {
-  added_ += first_ ? kBegin : ",\n";
+  added_ += is_empty() ? kBegin : ",\n";
   added_ += record;
-  first_ = false;
 }
 
 void TraceWriter::name_row(int row, std::string_view name) {
@@ -154,10 +150,10 @@ void TraceWriter::event(int row, const TraceLabel& label, int64_t begin_ns, int6
 void TraceWriter::close() {
   if (file_ < 0) return;
   flush();
-  if (!first_ && !is_file_) write(kEnd);
+  if (!is_empty() && !is_file_) write(kEnd);
   if (::close(file_) != 0 && error_number_ == 0) error_number_ = errno;
   file_ = -1;
-  if (first_ && is_new_ && is_file_) ::unlink(path_.c_str());
+  if (is_empty() && is_new_ && is_file_) ::unlink(path_.c_str());
   if (error_number_ != 0) {
     throw IoError(
         {.action = "write", .path = path_, .error_number = error_number_, .advice = "the trace is incomplete"});

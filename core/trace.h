@@ -44,6 +44,7 @@ class TraceWriter {
     std::vector<int64_t> end_ns;  // of each thread's last event
   };
 
+  bool is_empty() const { return written_bytes_ == 0 && added_.empty(); }
   Row& row_at(int row);
   int free_thread(int row, int64_t begin_ns);
   void name_thread(int row, int thread);
@@ -54,7 +55,7 @@ class TraceWriter {
   std::string path_;
   std::vector<Row> rows_;
   std::string added_;  // since the last flush
-  bool first_ = true, has_events_ = false;
+  bool has_events_ = false;
   bool is_new_ = false, is_file_ = false;  // the last: no pipe, no device
   int64_t written_bytes_ = 0;              // without what ends the JSON
   int error_number_ = 0;                   // of the first write that failed

@@ -121,27 +121,36 @@ void mark_trim(const Drive& first, TrimMark mark) {
   if (moves(pwrite, blocks[older], kOpeningOffset[older], first)) retried([&] { return fdatasync(first.file()); });
 }
 
-// That of the store that is meant, by one of its headers.
-std::optional<DrivePlace> find_place(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number,
-                                     int rank) {
+// What lies in a folder of a store's drive.
+struct Seen {
+  StoreExists file = StoreExists::kNo;
+  std::optional<DrivePlace> place;  // by its header, where that can be read
+  bool is_part_of(uint64_t store) const { return place && place->store == store; }
+};
+std::vector<Seen> look_into(std::span<const std::filesystem::path> folders, int rank) {
+  std::vector<Seen> seen;
   for (const std::filesystem::path& folder : folders) {
-    if (find_store(folder, rank) == StoreExists::kNo) continue;
-    std::optional<DrivePlace> place = place_in_store(folder, rank);
-    if (place && place->store == number.value_or(place->store)) return place;
+    seen.push_back({.file = find_store(folder, rank), .place = {}});
+    if (seen.back().file == StoreExists::kYes) seen.back().place = place_in_store(folder, rank);
   }
-  return std::nullopt;
+  return seen;
 }
 
-// Each drive's folder in which its file is, in whatever order the folders are named; empty: none has it. A file of
-// somebody else's counts as the drive's in whose place it lies.
-std::vector<std::filesystem::path> folders_of_drives(std::span<const std::filesystem::path> folders,
-                                                     const std::optional<DrivePlace>& store, int rank) {
-  std::vector<std::filesystem::path> found(std::max(folders.size(), size_t{kMaxDrives}));
-  for (size_t i = 0; i < folders.size(); ++i) {
-    if (find_store(folders[i], rank) == StoreExists::kNo) continue;
-    const std::optional<DrivePlace> place = place_in_store(folders[i], rank);
-    const bool is_part = place && store && place->store == store->store;
-    found[is_part ? static_cast<size_t>(place->drive) : i] = folders[i];
+// That of the store that is meant, by one of its headers.
+std::optional<DrivePlace> find_place(std::span<const Seen> seen, std::optional<uint64_t> number) {
+  const auto meant = std::ranges::find_if(
+      seen, [&](const Seen& each) { return each.place && each.is_part_of(number.value_or(each.place->store)); });
+  return meant == seen.end() ? std::nullopt : meant->place;
+}
+
+// By drive, the number of the folder in which its file is, in whatever order those are named; -1: none has it. A file
+// of somebody else's counts as the drive's in whose place it lies.
+std::vector<int> folders_of_drives(std::span<const Seen> seen, const std::optional<DrivePlace>& store) {
+  std::vector<int> found(std::max(seen.size(), size_t{kMaxDrives}), -1);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i].file == StoreExists::kNo) continue;
+    const bool is_part = store && seen[i].is_part_of(store->store);
+    found[is_part ? static_cast<size_t>(seen[i].place->drive) : i] = static_cast<int>(i);
   }
   return found;
 }
@@ -155,15 +164,17 @@ std::filesystem::path name_at_creation(const DrivePlace& place, size_t drive) {
 
 StoreParts find_parts(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number, int rank) {
   SLUICE_CHECK(!folders.empty(), "a store lies in a folder");
-  const std::optional<DrivePlace> place = find_place(folders, number, rank);
-  const std::vector<std::filesystem::path> found = folders_of_drives(folders, place, rank);
-  const std::optional<TrimMark> mark = place && !found[0].empty() ? trim_mark(found[0], rank) : std::nullopt;
+  const std::vector<Seen> seen = look_into(folders, rank);
+  const std::optional<DrivePlace> place = find_place(seen, number);
+  const std::vector<int> found = folders_of_drives(seen, place);
+  const bool has_first = place && found[0] >= 0;
+  const std::optional<TrimMark> mark = has_first ? trim_mark(folders[found[0]], rank) : std::nullopt;
   const bool was_begun = mark && mark->store == place->store;
   const size_t drives = place ? place->weights.size() : folders.size();
   StoreParts parts;
   for (size_t drive = 0; drive < drives; ++drive) {
     const bool is_given = drive < folders.size();
-    if (drive < found.size() && !found[drive].empty()) continue;
+    if (found[drive] >= 0) continue;
     const std::filesystem::path folder = is_given ? folders[drive] : name_at_creation(*place, drive);
     const bool is_trimmed = was_begun && static_cast<int64_t>(drive) >= mark->from_drive;
     (is_trimmed ? parts.trimmed : parts.missing).push_back(store_path(folder, rank));
