@@ -98,8 +98,9 @@ void check_room(const IoArguments& arguments) {
 
 // A sweep's file on each drive. A trial moves twice that: no less than is in flight.
 constexpr int64_t kSweepMemoryBytes = 64 * kMiB;  // for each drive
+constexpr int64_t kLeastSweepFileBytes = kSweepMemoryBytes / 2;
 int64_t sweep_file_bytes(const IoArguments& arguments) {
-  return std::clamp<int64_t>(arguments.options.size_bytes / 4, kSweepMemoryBytes / 2, 512 * kMiB);
+  return std::clamp<int64_t>(arguments.options.size_bytes / 4, kLeastSweepFileBytes, 512 * kMiB);
 }
 
 // The configuration that a sweep prints is JSON.
@@ -123,8 +124,9 @@ void check_sweep_room(const IoArguments& arguments) {
     if (needed <= free) continue;
     throw ConfigError(fmt::format(
         "--sweep takes a quarter of --size on each drive, 32 MiB to 512 MiB: {} of that file system, and {} ({} bytes) "
-        "are free in {}: give a smaller --size, or make room",
-        format_bytes(needed), format_bytes(free), free, folder.string()));
+        "are free in {}: {}",
+        format_bytes(needed), format_bytes(free), free, folder.string(),
+        each > kLeastSweepFileBytes ? "give a smaller --size, or make room" : "make room"));
   }
 }
 

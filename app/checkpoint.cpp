@@ -8,6 +8,7 @@
 #include "app/commands.h"
 #include "app/setup.h"
 #include "app/tokenizer_files.h"
+#include "bench/scratch_folder.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/read_file.h"
@@ -106,6 +107,8 @@ void run_export(const ExportCommand& command, Console& console) {
   };
   ExportOptions options{.folder = command.out, .dtype = dtype, .end_of_document = {}, .tokenizer = {}};
   add_tokenizer(options, {command.out, folder, run.setup, base_model}, console.log());
+  FoldersGoneOnSignals made;  // an export that is ended leaves as little behind as one that fails
+  made.make(command.out, "name another folder");
   export_hugging_face(options, run.setup.model, read);
   console.finish_progress();
   std::string names;

@@ -1,7 +1,6 @@
 // Folders of the drives that a benchmark measures.
 #pragma once
 #include <filesystem>
-#include <optional>
 #include <span>
 
 #include "bench/scratch_folder.h"
@@ -16,8 +15,7 @@ class MeasuredFolders {
   MeasuredFolders(std::span<const std::filesystem::path> folders, const Log& log);
 
  private:
-  MadeFolders made_;
-  std::optional<GoneOnSignals> on_signals_;
+  FoldersGoneOnSignals made_;
 };
 
 }  // namespace sluice

@@ -50,6 +50,11 @@ StopRequests::StopRequests()
                  {SIGHUP, SignalHandlers::Ignored::kStaysIgnored}},
                 noting_anew()) {}
 
+void StopRequests::take_over(SignalHandlers& earlier) {
+  requests_.take_over(earlier);
+  broken_pipes_.take_over(earlier);
+}
+
 int StopRequests::signal() const { return noted_signal; }
 
 void stop_where_asked(const StopRequests& requests) {

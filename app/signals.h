@@ -8,6 +8,7 @@ namespace sluice {
 class BrokenPipesIgnored {
  public:
   BrokenPipesIgnored();
+  void take_over(SignalHandlers& earlier) { handlers_.take_over(earlier); }
 
  private:
   SignalHandlers handlers_;
@@ -21,6 +22,8 @@ class StopRequests {
   StopRequests();
 
   int signal() const;  // 0: none
+  // Of what had these signals before: no moment lies between the two.
+  void take_over(SignalHandlers& earlier);
 
  private:
   SignalHandlers requests_;

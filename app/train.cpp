@@ -52,8 +52,7 @@ class Training {
     make_the_plan();
     read_data();
     if (opening_.mode != OpenMode::kOpen) folders_.make_for_stores(opening_.stores(), console_.log());
-    folders_.leave_signals();
-    requests_.emplace();
+    folders_.leave_signals_to(requests_.emplace());
     open_engine();
     const int signal = train_steps();
     requests_.reset();

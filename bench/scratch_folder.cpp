@@ -1,11 +1,12 @@
 #include "bench/scratch_folder.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <initializer_list>
 #include <string>
 
 #include "core/errors.h"
@@ -48,39 +49,81 @@ void MadeFolder::remove_made() noexcept {
   for (; !made_.empty(); made_.pop_back()) rmdir(made_.back().c_str());
 }
 
-std::vector<fs::path> MadeFolders::made() const {
-  std::vector<fs::path> paths;
-  for (const MadeFolder& folder : folders_) paths.insert(paths.end(), folder.made().begin(), folder.made().end());
-  std::ranges::reverse(paths);
-  return paths;
-}
-
 namespace {
 
-std::atomic<const std::vector<fs::path>*> taken_away;  // by the handler, which may call what POSIX says alone
+// Between the thread that makes and removes folders and the handler, on whatever thread that runs.
+std::atomic_flag known_folders_in_use = ATOMIC_FLAG_INIT;
+std::atomic<const std::deque<MadeFolder>*> known_folders;
+
+// By what a handler may call (POSIX, "Signal Concepts").
+void use_known_folders() {
+  while (known_folders_in_use.test_and_set()) poll(nullptr, 0, 1);
+}
+
+// While it lives, the known folders may be changed. The handler cannot run on this thread and waits on others; once it
+// has run nothing is changed any more.
+class KnownFoldersInUse {
+ public:
+  KnownFoldersInUse() { use_known_folders(); }
+  ~KnownFoldersInUse() { known_folders_in_use.clear(); }
+  KnownFoldersInUse(const KnownFoldersInUse&) = delete;
+  KnownFoldersInUse& operator=(const KnownFoldersInUse&) = delete;
+
+ private:
+  const SignalsHeld held_;  // first: they come after the others may use them
+};
 
 extern "C" void take_away_and_end(int number) {
-  for (const fs::path& path : *taken_away.load()) rmdir(path.c_str());
+  use_known_folders();  // until the process has ended
+  if (const std::deque<MadeFolder>* const folders = known_folders.load()) {
+    for (auto folder = folders->rbegin(); folder != folders->rend(); ++folder) {
+      for (auto path = folder->made().rbegin(); path != folder->made().rend(); ++path) rmdir(path->c_str());
+    }
+  }
   signal(number, SIG_DFL);
   raise(number);
 }
 
-auto taking_away(const std::vector<fs::path>& paths) {
-  taken_away = &paths;
-  return take_away_and_end;
-}
-
 }  // namespace
 
-GoneOnSignals::GoneOnSignals(const MadeFolders& folders)
-    : paths_(folders.made()), handlers_({{SIGINT}, {SIGTERM}, {SIGHUP}, {SIGQUIT}, {SIGPIPE}}, taking_away(paths_)) {}
+FoldersGoneOnSignals::FoldersGoneOnSignals() {
+  known_folders = &folders_;
+  handlers_.emplace(std::initializer_list<SignalHandlers::Signal>{{SIGINT}, {SIGTERM}, {SIGHUP}, {SIGQUIT}, {SIGPIPE}},
+                    take_away_and_end);
+}
+
+FoldersGoneOnSignals::~FoldersGoneOnSignals() {
+  {
+    const KnownFoldersInUse use;
+    while (!folders_.empty()) folders_.pop_back();  // the last of them may lie in others
+  }
+  leave_signals();
+}
+
+void FoldersGoneOnSignals::leave_signals() {
+  {
+    const KnownFoldersInUse use;
+    if (handlers_) known_folders = nullptr;
+  }
+  handlers_.reset();
+}
+
+const MadeFolder& FoldersGoneOnSignals::make(const fs::path& folder) {
+  const KnownFoldersInUse use;
+  return folders_.emplace_back(folder);
+}
+
+const MadeFolder& FoldersGoneOnSignals::make(const fs::path& folder, std::string advice) {
+  const KnownFoldersInUse use;
+  return folders_.emplace_back(folder, std::move(advice));
+}
 
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
   constexpr int kTries = 10;
   const std::string pattern = (parent_.path() / kScratchPrefix).string() + "XXXXXX";
   std::string name = pattern;
   for (int tries = 1; mkdtemp(name.data()) == nullptr; ++tries) {
-    if (errno != ENOENT || tries == kTries) refuse(parent_.path(), errno, parent_.advice());
+    if (errno != ENOENT || tries == kTries) refuse(pattern, errno, parent_.advice());
     parent_.make();  // another benchmark had made it, and is through
     name = pattern;
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -37,35 +38,24 @@ class MadeFolder {
   std::vector<std::filesystem::path> made_;
 };
 
-// Several, of which one may lie in another.
-class MadeFolders {
+// Several, of which one may lie in another. They go with this object and, until leave_signals(), with a signal that
+// asks the process to end, whichever thread hears it: one that comes while a folder is made waits until it is known.
+// One at a time in a process.
+class FoldersGoneOnSignals {
  public:
-  MadeFolders() = default;
-  MadeFolders(MadeFolders&&) = default;
-  ~MadeFolders() {
-    while (!folders_.empty()) folders_.pop_back();
-  }
+  FoldersGoneOnSignals();
+  ~FoldersGoneOnSignals();
+  FoldersGoneOnSignals(const FoldersGoneOnSignals&) = delete;
+  FoldersGoneOnSignals& operator=(const FoldersGoneOnSignals&) = delete;
 
-  template <typename... Arguments>  // as MadeFolder's
-  const MadeFolder& make(Arguments&&... arguments) {
-    return folders_.emplace_back(std::forward<Arguments>(arguments)...);
-  }
-  std::vector<std::filesystem::path> made() const;  // those below others first
+  const MadeFolder& make(const std::filesystem::path& folder);  // as MadeFolder
+  const MadeFolder& make(const std::filesystem::path& folder, std::string advice);
+  SignalHandlers& handlers() { return *handlers_; }  // for those that take over
+  void leave_signals();
 
  private:
   std::deque<MadeFolder> folders_;
-};
-
-// While it lives, a signal that asks the process to end takes these folders away first. One at a time in a process.
-class GoneOnSignals {
- public:
-  explicit GoneOnSignals(const MadeFolders& folders);
-  GoneOnSignals(const GoneOnSignals&) = delete;
-  GoneOnSignals& operator=(const GoneOnSignals&) = delete;
-
- private:
-  std::vector<std::filesystem::path> paths_;
-  SignalHandlers handlers_;
+  std::optional<SignalHandlers> handlers_;
 };
 
 constexpr const char* kScratchPrefix = "sluice-bench-";

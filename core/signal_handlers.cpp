@@ -2,13 +2,15 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 namespace sluice {
 
 SignalHandlers::SignalHandlers(std::initializer_list<Signal> signals, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
+  sigfillset(&action.sa_mask);
   for (const Signal& signal : signals) {
     Before before{.number = signal.number, .action = {}};
     sigaction(signal.number, &action, &before.action);
@@ -21,6 +23,15 @@ SignalHandlers::SignalHandlers(std::initializer_list<Signal> signals, void (*han
 
 SignalHandlers::~SignalHandlers() {
   for (const Before& before : before_) sigaction(before.number, &before.action, nullptr);
+}
+
+void SignalHandlers::take_over(SignalHandlers& earlier) {
+  for (Before& own : before_) {
+    const auto both = std::ranges::find(earlier.before_, own.number, &Before::number);
+    if (both == earlier.before_.end()) continue;
+    own.action = both->action;
+    earlier.before_.erase(both);
+  }
 }
 
 SignalsHeld::SignalsHeld() {

@@ -8,7 +8,8 @@
 
 namespace sluice {
 
-// While it lives, these signals go to `handler`, then again to whom they went before. Calls that a signal meets go on.
+// While it lives, these signals go to `handler`, then again to whom they went before. Calls that a signal meets go on;
+// no other signal meets the handler on its thread.
 class SignalHandlers {
  public:
   // What becomes of a signal that the process has been told to ignore, as nohup(1) tells it.
@@ -22,6 +23,10 @@ class SignalHandlers {
   SignalHandlers(const SignalHandlers&) = delete;
   SignalHandlers& operator=(const SignalHandlers&) = delete;
 
+  // Of the signals that both have: `earlier`, which was there when this one was made, has them no more, and after this
+  // one they go to whom they went before it. No moment lies between the two.
+  void take_over(SignalHandlers& earlier);
+
  private:
   struct Before {
     int number;
@@ -30,7 +35,8 @@ class SignalHandlers {
   std::vector<Before> before_;
 };
 
-// While it lives, all signals to this thread wait, and to those that it starts.
+// While it lives, all signals to this thread wait, and to those that it starts. Other threads may get those that are
+// for the whole process.
 class SignalsHeld {
  public:
   SignalsHeld();

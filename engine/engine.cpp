@@ -17,14 +17,6 @@ std::string_view name_of(Speculated speculated) {
   return kNames[static_cast<int>(speculated)];
 }
 
-namespace {
-
-std::string_view name_of(Pass pass) {
-  return pass == Pass::kForward ? "forward" : pass == Pass::kBackward ? "backward" : "evaluation";
-}
-
-}  // namespace
-
 // --- units -----------------------------------------------------------------------------------------------------------
 
 void Engine::Impl::ready() const {
@@ -38,8 +30,8 @@ void Engine::Impl::check_between_steps() const {
 
 void Engine::Impl::choose(UnitKind kind) {
   access->forget();
-  const bool trains = kind != UnitKind::kDrain && kind != UnitKind::kEvaluate;
-  running = {.kind = kind, .unit = &unit_of(kind, slots), .step = captured.step + (trains ? 1 : 0)};
+  const int64_t step = kind == UnitKind::kEvaluate ? -1 : captured.step + (kind == UnitKind::kDrain ? 0 : 1);
+  running = {.kind = kind, .unit = &unit_of(kind, slots), .step = step};
   aborted = Flag::kNo;
   std::fill(contributed.begin(), contributed.end(), Flag::kNo);
 }

@@ -171,7 +171,7 @@ class Engine::Impl final : public LaneWork {
     // What it is to do, told before the executor begins and then read by its thread and by update threads.
     UnitKind kind = UnitKind::kTrain;
     const UnitProgram* unit = nullptr;
-    int64_t step = 0;                    // that it trains; of an evaluation and a drain the last one
+    int64_t step = 0;                    // that it trains, of a drain the last one; -1: it evaluates
     std::optional<LaneGroup> rehearsed;  // it is a replay, of this resource
     UpdateOrder order;                   // its commit, and the updates of the step before
     UpdateOrder early;                   // the updates in its own backward ...

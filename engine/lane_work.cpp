@@ -78,7 +78,7 @@ TraceLabel Engine::Impl::hop_label(const Hop& hop) const {
   if (visit < 0 && hop.chunk >= 0) visit = uses.first_visit[plan.geometry.chunks()[hop.chunk].partition];
   std::string name = Program::describe(hop, visit >= 0 ? model.visits[visit].name : "");
   if (hop.verb != Verb::kCompute) return {std::move(name), Program::category(hop), running.step};
-  const std::string_view pass = running.unit->turns[hop.operands].pass == Pass::kBackward ? "backward" : "forward";
+  const std::string_view pass = sluice::name_of(running.unit->turns[hop.operands].pass);
   return {fmt::format("{} {}", name, pass), pass, running.step};
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/model.h"
@@ -23,6 +24,7 @@ struct UpdateOperands {
 };
 
 enum class Pass : uint8_t { kForward, kBackward, kEvaluate };
+std::string_view name_of(Pass pass);  // "forward", "backward", "evaluation"
 
 // A compute hop's operands: one visit's turn for one micro-batch.
 struct ComputeOperands {

@@ -13,6 +13,10 @@ Turns::Turns(const Parts& parts, UnitKind kind)
       kind_(kind),
       ring_(planned_.plan.device_boundary.offset, planned_.plan.device_boundary.bytes) {}
 
+std::string_view name_of(Pass pass) {
+  return pass == Pass::kForward ? "forward" : pass == Pass::kBackward ? "backward" : "evaluation";
+}
+
 // In the order in which they are remembered.
 TurnAddresses addresses_of(const ModelSpec& model, const UnitProgram& unit, const ComputeOperands& turn) {
   const VisitSpec& visit = model.visits[turn.visit];

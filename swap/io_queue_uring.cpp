@@ -15,6 +15,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "swap/advice.h"
 #include "swap/io_queue.h"
 #include "swap/uring_buffers.h"
 
@@ -27,6 +28,8 @@ namespace {
     advice = "this kernel or container forbids io_uring: " + advice;
   } else if (error_number == ENOMEM) {
     advice = "raise the limit of locked memory (ulimit -l), or " + advice;
+  } else if (error_number == EMFILE || error_number == ENFILE) {
+    advice = advice_of_machine(error_number);  // threads need files, too
   }
   throw IoError({.action = std::move(action), .path = "io_uring", .error_number = error_number, .advice = advice});
 }

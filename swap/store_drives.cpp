@@ -52,6 +52,8 @@ class BlockReader {
     const int copy = *header.damaged;
     damaged.push_back({.drive = drive, .copy = copy, .whole = std::move(copies_[1 - copy])});
   }
+  // Before the end of what headers take.
+  bool is_cut_short() const { return drive_.bytes() < kTablesOffset; }
   // Of the first drive: steps were committed to it, whatever has become of its header.
   bool has_steps(const StoreIdentity& identity) { return drive_.bytes() >= kTablesOffset && !has_no_steps(identity); }
   // Nothing was ever committed to the first drive. The second of two areas takes a table only when a step has been.
@@ -154,6 +156,13 @@ class BlockReader {
                   path, kStartOver));
 }
 
+[[noreturn]] void refuse_cut_short(const std::string& path, int64_t bytes) {
+  throw CorruptionError(fmt::format(
+      "{} has been cut short: {} bytes, which is less than its header takes, and steps were committed to it: "
+      "bring the whole file back, or {}",
+      path, bytes, kStartOver));
+}
+
 std::string order_of(const DrivePlace& place) {
   if (place.weights.size() == 1) return fmt::format("it was made with one folder {}", kNamesFolders);
   // Its header has room for the names of the first ones.
@@ -217,7 +226,10 @@ void check_further(const StoreOptions& options, const DrivePlace& first, OpenedD
   const IdentityCopies copies = reader.header();
   if (copies.state == HeaderState::kContradictory) refuse_contradiction(path);
   if (copies.state == HeaderState::kDamaged) refuse_damage(path);
-  if (copies.state == HeaderState::kBlank) refuse_emptied(path);  // the first drive's steps were committed to it, too
+  if (copies.state == HeaderState::kBlank) {  // and the first drive's steps were committed to it, too
+    if (reader.is_cut_short()) refuse_cut_short(path, opened.drives.back().bytes());
+    refuse_emptied(path);
+  }
   const DrivePlace& place = copies.header.place;
   if (copies.state != HeaderState::kValid || place.store != first.store) {
     throw ConfigError(fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or {}", path,

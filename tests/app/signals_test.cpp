@@ -5,8 +5,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
 
+#include "app/folders_of_run.h"
 #include "core/clock.h"
+#include "tests/fakes/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -66,6 +72,56 @@ TEST(StopRequestsDeath, a_job_in_the_background_hears_the_interrupt_that_its_she
         _exit(requests.signal());
       },
       testing::ExitedWithCode(SIGINT), "");
+}
+
+// Another thread, as one that plans, hears the signal while this one makes folders.
+TEST(StopRequestsDeath, folders_go_with_a_signal_that_comes_while_one_of_them_is_made) {
+  const TempFolder folder;
+  const std::filesystem::path first = folder.path() / "run" / "inner", second = folder.path() / "drive";
+  for (const std::filesystem::path& seen : {folder.path() / "run", first, second}) {
+    EXPECT_EXIT(
+        {
+          std::signal(SIGTERM, SIG_DFL);
+          FoldersOfRun folders;
+          std::thread([&seen] {
+            while (!std::filesystem::exists(seen)) {
+            }
+            kill(getpid(), SIGTERM);
+          }).detach();
+          folders.make(first, "");
+          folders.make_for_stores({&second, 1}, {});
+          for (;;) pause();
+        },
+        testing::KilledBySignal(SIGTERM), "");
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << seen;
+  }
+}
+
+TEST(StopRequestsDeath, take_over_from_what_takes_folders_away) {
+  const TempFolder folder;
+  const std::filesystem::path made = folder.path() / "run";
+  EXPECT_EXIT(
+      {
+        std::signal(SIGTERM, SIG_DFL);
+        std::signal(SIGPIPE, SIG_DFL);
+        std::optional<FoldersOfRun> folders(std::in_place);
+        folders->make(made, "");
+        std::optional<StopRequests> requests(std::in_place);
+        folders->leave_signals_to(*requests);
+        std::raise(SIGTERM);
+        std::raise(SIGPIPE);
+        if (requests->signal() != SIGTERM || !std::filesystem::exists(made)) _exit(1);
+        folders.reset();
+        if (std::filesystem::exists(made)) _exit(2);
+        requests.reset();
+        for (const int number : {SIGTERM, SIGPIPE}) {
+          struct sigaction after {};
+          sigaction(number, nullptr, &after);
+          if (after.sa_handler != SIG_DFL) _exit(3);
+        }
+        _exit(0);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(StopRequests, leave_the_handlers_as_they_were) {

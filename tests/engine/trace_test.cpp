@@ -149,7 +149,7 @@ class Traces : public ::testing::Test {
       ends[event["tid"]] = end;
       const std::string& name = names.at(event["tid"]);  // "read", "read 2"
       rows[name.substr(0, name.find(' '))].push_back(
-          {event["name"], event["cat"], begin, end, event["args"]["during_step"]});
+          {event["name"], event["cat"], begin, end, event.contains("args") ? event["args"]["during_step"] : Json(-1)});
     }
     EXPECT_EQ(rows.size(), 6u);
     return rows;
@@ -199,6 +199,22 @@ TEST_F(Traces, name_every_hop_by_visit_and_chunk_in_the_order_of_its_lane) {
   for (const Event& event : traced.at("compute")) ++by_step[event.step];
   constexpr size_t kOfStep = 2 * (4 + 5) + 5 + 1;
   EXPECT_EQ(by_step, (std::map<int64_t, size_t>{{1, kOfStep}, {2, kOfStep}, {3, kOfStep}}));
+}
+
+TEST_F(Traces, call_what_validates_no_part_of_a_step) {
+  {
+    Engine engine(model_, options_, toy_source());
+    step(engine);
+    engine.evaluate(2, toy_compute(model_, 1));
+    engine.drain();
+  }
+  const auto traced = rows();
+  size_t evaluations = 0;
+  for (const Event& event : traced.at("compute")) {
+    EXPECT_EQ(event.step == -1, event.category == "evaluation") << event.name;
+    evaluations += event.name.ends_with(" evaluation") ? 1 : 0;
+  }
+  EXPECT_EQ(evaluations, 2u * 5);
 }
 
 TEST_F(Traces, show_writes_of_updated_chunks_beside_the_first_forward) {

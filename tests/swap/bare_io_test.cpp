@@ -228,7 +228,7 @@ TEST(ScratchFiles, without_room_say_how_much_is_needed_and_free) {
   EXPECT_EQ(failure.details.error_number, ENOSPC);
   EXPECT_THAT(failure.message, testing::AllOf(HasSubstr("2097152 bytes (2.0 MiB) are needed, 1048576 bytes (1.0 MiB)"),
                                               HasSubstr("a larger drive (--out or sluice.nvme; for bench io"),
-                                              HasSubstr("for bench io a smaller --size will do"),
+                                              HasSubstr("bench io takes less with a smaller --size"),
                                               testing::Not(HasSubstr("ext4")), testing::Not(HasSubstr("::"))));
   EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
 }

@@ -22,6 +22,7 @@
 #include "swap/store_format.h"
 #include "swap/uring_buffers.h"
 #include "tests/fakes/forbidden_call.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -50,6 +51,13 @@ TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_i
       EXPECT_EQ(error.details().error_number, EPERM);
       EXPECT_THAT(error.what(), HasSubstr("sluice.io_backend"));
     }
+  }).join();
+}
+
+TEST(UringQueue, without_a_file_left_says_which_limit_that_is) {
+  std::thread([] {
+    forbid({.number = SYS_eventfd2, .error_number = EMFILE});
+    EXPECT_THAT(message_of<IoError>([] { make_io_queue({.backend = IoBackend::kUring}); }), HasSubstr("ulimit -n"));
   }).join();
 }
 

@@ -15,6 +15,7 @@
 #include "swap/record_checksums.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/simulated_drives.h"
 #include "tests/fakes/test_store.h"
@@ -238,14 +239,18 @@ TEST_P(StoreDrives, what_is_no_store_is_not_taken_for_a_drive_whose_first_is_mis
   EXPECT_THAT(refusal(options({1, 1})), HasSubstr("drive 0 of the store is missing"));
 }
 
-TEST_P(StoreDrives, a_further_drive_that_was_emptied_is_not_said_to_be_in_a_wrong_place) {
+TEST_P(StoreDrives, a_further_drive_that_was_emptied_or_cut_short_is_not_said_to_be_in_a_wrong_place) {
   make_two();
-  fs::resize_file(file(1), 0);
-  EXPECT_THAT(
-      [this] {
-        open(options({1, 1}));
-      },
-      testing::ThrowsMessage<CorruptionError>(AllOf(HasSubstr(file(1).string()), HasSubstr("emptied"))));
+  const auto damage = [this] { return message_of<CorruptionError>([this] { open(options({1, 1})); }); };
+  {
+    std::fstream headers(file(1), std::ios::binary | std::ios::in | std::ios::out);
+    headers << std::string(static_cast<size_t>(kTablesOffset), '\0');
+  }
+  EXPECT_THAT(damage(), AllOf(HasSubstr(file(1).string()), HasSubstr("emptied")));
+  for (const size_t bytes : {4096u, 0u}) {
+    fs::resize_file(file(1), bytes);
+    EXPECT_THAT(damage(), HasSubstr(file(1).string() + " has been cut short: " + std::to_string(bytes) + " bytes"));
+  }
 }
 
 TEST_P(StoreDrives, a_whole_store_is_not_taken_for_a_drive_whose_first_is_missing) {
