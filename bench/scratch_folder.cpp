@@ -54,18 +54,22 @@ namespace {
 // Between the thread that makes and removes folders and the handler, on whatever thread that runs.
 std::atomic_flag known_folders_in_use = ATOMIC_FLAG_INIT;
 std::atomic<const std::deque<MadeFolder>*> known_folders;
+std::atomic<bool> is_ending = false;  // the handler runs, or waits to
 
 // By what a handler may call (POSIX, "Signal Concepts").
 void use_known_folders() {
   while (known_folders_in_use.test_and_set()) poll(nullptr, 0, 1);
 }
 
-// While it lives, the known folders may be changed. The handler cannot run on this thread and waits on others; once it
-// has run nothing is changed any more.
+// While it lives, the known folders may be changed: the handler cannot run on this thread, and waits on others. Once it
+// has been called this does not come back: what follows may be no change that the handler should know of.
 class KnownFoldersInUse {
  public:
   KnownFoldersInUse() { use_known_folders(); }
-  ~KnownFoldersInUse() { known_folders_in_use.clear(); }
+  ~KnownFoldersInUse() {
+    known_folders_in_use.clear();
+    while (is_ending) poll(nullptr, 0, -1);
+  }
   KnownFoldersInUse(const KnownFoldersInUse&) = delete;
   KnownFoldersInUse& operator=(const KnownFoldersInUse&) = delete;
 
@@ -74,6 +78,7 @@ class KnownFoldersInUse {
 };
 
 extern "C" void take_away_and_end(int number) {
+  is_ending = true;
   use_known_folders();  // until the process has ended
   if (const std::deque<MadeFolder>* const folders = known_folders.load()) {
     for (auto folder = folders->rbegin(); folder != folders->rend(); ++folder) {

@@ -82,15 +82,21 @@ TEST(StopRequestsDeath, folders_go_with_a_signal_that_comes_while_one_of_them_is
     EXPECT_EXIT(
         {
           std::signal(SIGTERM, SIG_DFL);
-          FoldersOfRun folders;
+          std::optional<FoldersOfRun> folders(std::in_place);
           std::thread([&seen] {
             while (!std::filesystem::exists(seen)) {
             }
             kill(getpid(), SIGTERM);
           }).detach();
-          folders.make(first, "");
-          folders.make_for_stores({&second, 1}, {});
-          for (;;) pause();
+          folders->make(first, "");
+          folders->make_for_stores({&second, 1}, {});
+          StopRequests requests;
+          folders->leave_signals_to(requests);
+          while (requests.signal() == 0) {
+          }
+          folders.reset();  // it came after all that
+          std::signal(SIGTERM, SIG_DFL);
+          std::raise(SIGTERM);
         },
         testing::KilledBySignal(SIGTERM), "");
     EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << seen;
