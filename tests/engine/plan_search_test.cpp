@@ -360,6 +360,28 @@ TEST_F(Homes, have_smaller_chunks_where_few_leave_threads_idle_so_that_more_memo
   EXPECT_LT(ample_ms, 0.7 * step_ms(256 * kMiB)) << "than with the size that memory has room for";
 }
 
+// Down to 256 Ki elements. One that is a hundredth faster at the least is taken in its place, then others beside that.
+TEST_F(Homes, with_large_chunks_leave_no_size_of_them_that_is_clearly_faster) {
+  model_ = toy_model({.visits = 6, .elements = 10'000'000}, Precision::kBf16);
+  int smaller = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    PlanOptions wish = options(seed);
+    wish.chunk_elements = 0;
+    const Planner planner(model_, wish);
+    wish.host_bytes = static_cast<int64_t>(seed + 12) * planner.ring_buffer_bytes(2 << 20);
+    wish.device_bytes = planner.smallest_device(wish.host_bytes).value() * 3 / 2;
+    const Plan taken = make_plan(model_, wish);
+    const int64_t derived = planner.chunk_elements(wish.host_bytes);
+    smaller += taken.geometry.chunk_elements() < derived / 2 ? 1 : 0;
+    for (int64_t elements = derived; elements >= 256 * kKiB; elements /= 2) {
+      wish.chunk_elements = elements;
+      const std::optional<Plan> given = find_plan(model_, wish);
+      if (given) EXPECT_LT(taken.busiest->step_ms, 1.011 * given->busiest->step_ms) << seed << ", " << elements;
+    }
+  }
+  EXPECT_GT(smaller, 0);
+}
+
 TEST_F(Homes, of_many_chunks_the_choice_is_made_on_few_and_the_chunks_stay) {
   model_ = toy_model({.visits = 6, .elements = 60000}, Precision::kBf16);
   PlanOptions wish = options(7);
