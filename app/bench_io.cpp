@@ -119,14 +119,14 @@ void check_sweep_room(const IoArguments& arguments) {
   const int64_t each = sweep_file_bytes(arguments);
   for (const fs::path& folder : arguments.options.folders) {
     const auto shares = [&](const fs::path& other) { return count_file_systems(std::array{folder, other}) == 1; };
-    const int64_t needed = each * std::ranges::count_if(arguments.options.folders, shares);
-    const int64_t free = free_drive_bytes({&folder, 1});
+    const int64_t files = std::ranges::count_if(arguments.options.folders, shares);
+    const int64_t needed = each * files, free = free_drive_bytes({&folder, 1});
     if (needed <= free) continue;
     throw ConfigError(fmt::format(
         "--sweep takes a quarter of --size on each drive, 32 MiB to 512 MiB: {} of that file system, and {} ({} bytes) "
         "are free in {}: {}",
         format_bytes(needed), format_bytes(free), free, folder.string(),
-        each > kLeastSweepFileBytes ? "give a smaller --size, or make room" : "make room"));
+        kLeastSweepFileBytes * files <= free ? "give a smaller --size, or make room" : "make room"));
   }
 }
 

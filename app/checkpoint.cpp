@@ -107,7 +107,7 @@ void run_export(const ExportCommand& command, Console& console) {
   };
   ExportOptions options{.folder = command.out, .dtype = dtype, .end_of_document = {}, .tokenizer = {}};
   add_tokenizer(options, {command.out, folder, run.setup, base_model}, console.log());
-  FoldersGoneOnSignals made;  // an export that is ended leaves as little behind as one that fails
+  FoldersGoneOnSignals made;  // an export that is ended leaves no empty folder behind
   made.make(command.out, "name another folder");
   export_hugging_face(options, run.setup.model, read);
   console.finish_progress();

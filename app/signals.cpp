@@ -28,8 +28,7 @@ extern "C" void note_signal(int number) {
     noted_at_ms = now_ms;
     noted_signal = number;
   } else if (number != SIGHUP && now_ms - noted_at_ms > kOneRequestMs) {
-    std::signal(number, SIG_DFL);
-    raise(number);  // once this handler has returned
+    end_by_signal(number);
   }
 }
 

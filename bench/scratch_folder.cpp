@@ -55,6 +55,7 @@ namespace {
 std::atomic_flag known_folders_in_use = ATOMIC_FLAG_INIT;
 std::atomic<const std::deque<MadeFolder>*> known_folders;
 std::atomic<bool> is_ending = false;  // the handler runs, or waits to
+static_assert(decltype(known_folders)::is_always_lock_free && decltype(is_ending)::is_always_lock_free);
 
 // By what a handler may call (POSIX, "Signal Concepts").
 void use_known_folders() {
@@ -85,8 +86,7 @@ extern "C" void take_away_and_end(int number) {
       for (auto path = folder->made().rbegin(); path != folder->made().rend(); ++path) rmdir(path->c_str());
     }
   }
-  signal(number, SIG_DFL);
-  raise(number);
+  end_by_signal(number);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "core/signal_handlers.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -41,5 +42,15 @@ SignalsHeld::SignalsHeld() {
 }
 
 SignalsHeld::~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+void end_by_signal(int number) {
+  signal(number, SIG_DFL);
+  sigset_t held;  // while its handler runs
+  sigemptyset(&held);
+  sigaddset(&held, number);
+  pthread_sigmask(SIG_UNBLOCK, &held, nullptr);
+  raise(number);
+  _exit(128 + number);
+}
 
 }  // namespace sluice

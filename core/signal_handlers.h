@@ -48,4 +48,8 @@ class SignalsHeld {
   sigset_t before_;
 };
 
+// For a handler: ends the process as this signal does by itself. As process 1 of a container, for which signals do
+// nothing by themselves, with the exit code that a shell gives to it.
+[[noreturn]] void end_by_signal(int number);
+
 }  // namespace sluice

@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "engine/few_pieces.h"
 #include "engine/plan_search.h"
 #include "engine/planner.h"
 #include "engine/predict.h"
@@ -148,24 +149,22 @@ std::optional<int64_t> wanted_chunk_elements(const ModelSpec& model, const PlanO
 namespace {
 
 // Where the chunks that host memory has room for are few, smaller ones: there is more to do side by side, and less of
-// it is left when the rest is done. All choices are looked at anew with chunks that are large still. Of small ones the
-// parts of a step that no speed knows grow (bench/README.md): those that make it clearly shorter, with the same choice
-// already.
+// it is left when the rest is done. All choices are looked at anew with each size that is large still. With small
+// chunks steps take longer than predicted (bench/README.md): they have to make one clearly shorter, with the same
+// choice already.
 PlanSearch::Candidate with_smaller_chunks(const ModelSpec& model, PlanOptions options, PlanSearch::Candidate best) {
   constexpr int64_t kLarge = 256 * kKiB;  // elements
+  constexpr double kWorthIt = 0.99, kClearlyWorthIt = 0.95;
   const int64_t largest = std::ranges::max(best.plan.geometry.partitions(), {}, &Partition::elements).elements;
   while (options.chunk_elements / 2 >= largest) options.chunk_elements /= 2;  // the same chunks
-  int64_t chunks = std::ssize(best.plan.chunks);
-  while (2 * chunks <= kFewChunks && options.chunk_elements > kSmallestDefaultChunk) {
+  while (options.chunk_elements > kSmallestDefaultChunk) {
     options.chunk_elements /= 2;
-    const double worth_it = options.chunk_elements >= kLarge ? 0.99 : 0.95;
+    if (std::ssize(Geometry(model.partitions, options.chunk_elements).chunks()) > kFewChunks) break;
+    const bool is_large = options.chunk_elements >= kLarge;
     const auto is_worth_it = [&](const std::optional<PlanSearch::Candidate>& smaller) {
-      return smaller && smaller->step_ms < worth_it * best.step_ms;
+      return smaller && smaller->step_ms < (is_large ? kWorthIt : kClearlyWorthIt) * best.step_ms;
     };
-    const std::optional<PlanSearch::Candidate> like_best = PlanSearch(model, options).attempt(best.choice);
-    if (!like_best) break;
-    chunks = std::ssize(like_best->plan.chunks);
-    if (options.chunk_elements < kLarge && !is_worth_it(like_best)) continue;
+    if (!is_large && !is_worth_it(PlanSearch(model, options).attempt(best.choice))) continue;
     std::optional<PlanSearch::Candidate> smaller = PlanSearch(model, options).best();  // as where the size is given
     if (is_worth_it(smaller)) best = std::move(*smaller);
   }

@@ -17,18 +17,6 @@
 
 namespace sluice {
 
-constexpr int64_t kFewChunks = 512;  // plans of which are made soon
-
-// With many chunks or micro-batches a plan takes seconds. Choices between plans are made on fewer and larger ones,
-// whose bytes and times are the same together, with as much more memory as the rings' larger buffers then take. The
-// options have speeds.
-struct FewPieces {
-  ModelSpec model;
-  PlanOptions options;
-  bool fewer = false;  // than there are; else both are as they were
-};
-FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options);
-
 class PlanSearch {
  public:
   // Both must outlive it. Options are valid.

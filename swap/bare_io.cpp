@@ -28,6 +28,7 @@ namespace {
 constexpr int64_t kMostScratchBytes = 64 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kMemoryBytes = 16 * kMiB;
 constexpr int64_t kShareUnitBytes = 4096;  // requests are aligned to it
+constexpr const char* kSweepTakesLess = "bench io takes less with a smaller --size, 32 MiB a drive at the least";
 constexpr int kMeasuredRounds = 3;
 constexpr int64_t kMeasuredNs = 70'000'000;  // each way, in each round
 
@@ -45,13 +46,12 @@ std::string advice_for(int error_number, const std::filesystem::path& folder, in
       const int64_t free = free_drive_bytes({&folder, 1});
       return fmt::format(
           "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive {}; "
-          "bench io takes less with a smaller --size, 32 MiB a drive at the least",
-          needed, format_bytes(needed), free, format_bytes(free), folder.string(), kNamesScratchFolders);
+          "{}",
+          needed, format_bytes(needed), free, format_bytes(free), folder.string(), kNamesScratchFolders,
+          kSweepTakesLess);
     }
     case EFBIG:
-      return "raise the limit on the size of a file (ulimit -f); bench io takes less with a smaller --size, 32 MiB a "
-             "drive at the "
-             "least";
+      return fmt::format("raise the limit on the size of a file (ulimit -f); {}", kSweepTakesLess);
     case EINVAL:
     case EOPNOTSUPP:
       return with_scratch_folders("give a folder on a local drive with ext4 or xfs");

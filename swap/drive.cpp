@@ -270,8 +270,8 @@ void Drive::lock() {
          advice.empty() ? with_folders("this file system has no locks: give a folder on a local drive") : advice);
   }
   throw ConfigError(
-      fmt::format("the store {} is in use by another run: wait until that has ended; a run of its own needs another "
-                  "folder {}",
+      fmt::format("the store {} is in use by another run: wait until that has ended, to go on with it; a new run needs "
+                  "another folder {}",
                   path_.string(), kNamesFolders));
 }
 

@@ -2,6 +2,9 @@
 #include "app/signals.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -101,6 +104,34 @@ TEST(StopRequestsDeath, folders_go_with_a_signal_that_comes_while_one_of_them_is
         testing::KilledBySignal(SIGTERM), "");
     EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << seen;
   }
+}
+
+// Signals that nobody handles do nothing to process 1 of a container.
+TEST(StopRequestsDeath, folders_go_with_a_signal_to_process_1_and_so_does_the_process) {
+  constexpr int kNotPermitted = 77;
+  const TempFolder folder;
+  const pid_t outside = fork();
+  if (outside == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(kNotPermitted);
+    alarm(60);  // ends both where the signal did not
+    const pid_t first = fork();
+    if (first == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      FoldersOfRun folders;
+      folders.make(folder.path() / "run", "");
+      std::raise(SIGTERM);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(first, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(outside, &status, 0), outside);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotPermitted) GTEST_SKIP() << "no process namespace can be made here";
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(StopRequestsDeath, take_over_from_what_takes_folders_away) {

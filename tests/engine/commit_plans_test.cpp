@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/plan_search.h"
+#include "engine/few_pieces.h"
 #include "engine/predict.h"
 #include "tests/engine/homes_fixture.h"
 #include "tests/engine/machines.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/errors.h"
+#include "engine/few_pieces.h"
 #include "tests/engine/homes_fixture.h"
 #include "tests/engine/machines.h"
 #include "tests/fakes/message_of.h"
@@ -376,7 +377,8 @@ TEST_F(Homes, with_large_chunks_leave_no_size_of_them_that_is_clearly_faster) {
     for (int64_t elements = derived; elements >= 256 * kKiB; elements /= 2) {
       wish.chunk_elements = elements;
       const std::optional<Plan> given = find_plan(model_, wish);
-      if (given) EXPECT_LT(taken.busiest->step_ms, 1.011 * given->busiest->step_ms) << seed << ", " << elements;
+      ASSERT_TRUE(given);
+      EXPECT_LT(taken.busiest->step_ms, 1.011 * given->busiest->step_ms) << seed << ", " << elements;
     }
   }
   EXPECT_GT(smaller, 0);

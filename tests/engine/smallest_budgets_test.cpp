@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/bytes.h"
-#include "engine/plan_search.h"
+#include "engine/few_pieces.h"
 #include "engine/planner.h"
 #include "tests/engine/machines.h"
 #include "tests/engine/toy_model.h"
