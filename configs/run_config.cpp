@@ -215,8 +215,8 @@ bool are_one_folder(const std::string& a, const std::string& b) {
 void read_offload(const ConfigReader& reader, RunConfig& config) {
   int stage = 0;
   reader.integer("zero_optimization.stage", stage, 0, 3);
-  const bool named = reader.find("sluice.nvme") != nullptr;
   std::vector<std::string>& folders = config.sluice.nvme;
+  const bool named = !folders.empty();
   for (const std::string of : {"zero_optimization.offload_optimizer", "zero_optimization.offload_param"}) {
     enum class Tier { kNone, kCpu, kNvme } tier = Tier::kNone;
     std::string folder;
@@ -256,6 +256,23 @@ std::string read_model(const ConfigReader& reader) {
   return model->dump();
 }
 
+// A micro-batch that is "auto" may come to the whole batch, which takes memory: that is said.
+void read_batch(const ConfigReader& reader, RunConfig& config) {
+  BatchConfig& batch = config.batch;
+  constexpr std::string_view kTrain = "train_batch_size", kMicro = "train_micro_batch_size_per_gpu",
+                             kAccumulation = "gradient_accumulation_steps";
+  reader.integer_or_auto(kTrain, batch.train, 1);
+  reader.integer_or_auto(kMicro, batch.micro, 1, kMostSamples);
+  reader.integer_or_auto(kAccumulation, batch.accumulation, 1, kMostMicroBatches);
+  derive_batch(batch, config.name);
+  for (const auto& [key, size] :
+       {std::pair(kTrain, batch.train), std::pair(kMicro, batch.micro), std::pair(kAccumulation, batch.accumulation)}) {
+    const Json* const written = reader.find(key);
+    if (written == nullptr || *written != "auto") continue;
+    config.notes.push_back(fmt::format("\"{}\" \"auto\": {} is taken, as follows from the others", key, size));
+  }
+}
+
 std::string text_of(const std::string& path) {
   const std::optional<std::string> text = read_text(path);
   if (!text) throw ConfigError(fmt::format("{}: there is no such configuration file", path));
@@ -274,10 +291,7 @@ RunConfig parse_config(const std::string& text, const std::string& name, std::sp
   read_data(reader, config.data);
   if (config.data.tokenizer == TokenizerKind::kByte && config.data.vocab_size > 256)
     config.notes.emplace_back("not needed: \"data.vocab_size\": the byte tokenizer has 256 ids");
-  reader.integer_or_auto("train_batch_size", config.batch.train, 1);
-  reader.integer_or_auto("train_micro_batch_size_per_gpu", config.batch.micro, 1, kMostSamples);
-  reader.integer_or_auto("gradient_accumulation_steps", config.batch.accumulation, 1, kMostMicroBatches);
-  derive_batch(config.batch, name);
+  read_batch(reader, config);
   read_optimizer(reader, config);
   read_schedule(reader, config);
   say_default_optimizer(reader, config);

@@ -115,8 +115,8 @@ struct EngineOptions {
   OpenMode open = OpenMode::kCreate;
   StoreOptions store;  // folder, queue
   // Where the store's backend is kAuto: the backend and, unless the store's block_bytes is said to stay, the size of
-  // requests that are fastest here are found by trying them for two seconds at the most: by the library's own queues,
-  // so this is not for a make_queue of one's own. Changes no bits.
+  // requests that are fastest here are found by trying them for two seconds or as long as the first pass takes: by the
+  // library's own queues, so this is not for a make_queue of one's own. Changes no bits.
   ProbeIo probe_io = ProbeIo::kNo;
   enum class Block : uint8_t { kProbed, kStays } block = Block::kProbed;
   AdamOptions adam;                    // of parameters in none of the groups

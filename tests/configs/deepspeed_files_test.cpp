@@ -173,6 +173,8 @@ TEST(DeepSpeedFiles, the_trainers_auto_is_its_default_and_a_note_says_so) {
         "\"scheduler.params.warmup_min_lr\" \"auto\": 0 is taken, as the Trainer takes it",
         "\"scheduler.params.warmup_max_lr\" \"auto\": 0.0001 is taken, the optimizer's rate",
         "\"scheduler.params.warmup_num_steps\" \"auto\": 1 is taken, as of a Trainer without --warmup_steps",
+        "\"train_batch_size\" \"auto\": 4 is taken, as follows from the others",
+        "\"gradient_accumulation_steps\" \"auto\": 1 is taken, as follows from the others",
         "\"bf16.enabled\" \"auto\": false is taken, as of a Trainer without --bf16; write true for bf16",
         "\"fp16.enabled\" \"auto\": false is taken, as of a Trainer without --fp16; write true for fp16"}) {
     EXPECT_THAT(config.notes, Contains(note));

@@ -123,7 +123,8 @@ TEST(GoodFiles, deepspeeds_own_loads_and_says_what_of_it_is_not_needed) {
           note(zero + "contiguous_gradients\"", "offsets are planned"),
           note(zero + "sub_group_size\"", "sluice.chunk_elements"), note("\"aio.block_size\", \"aio.queue_d", "req"),
           note("\"wall_clock_breakdown\"", "the run's metrics.jsonl"),
-          note("not needed: \"csv_monitor\":", "of the monitors tensorboard alone is written")));
+          note("not needed: \"csv_monitor\":", "of the monitors tensorboard alone is written"),
+          note("\"gradient_accumulation_steps\" \"auto\"", "8 is taken, as follows from the others")));
   EXPECT_EQ(config.tensorboard, "runs/demo");
   EXPECT_TRUE(parse(to_json(config)).notes.empty());
   EXPECT_EQ(to_json(parse(to_json(config))), to_json(config));
@@ -152,6 +153,9 @@ TEST(GoodFiles, drives_are_those_of_the_engines_section_before_those_of_the_offl
   EXPECT_THAT(nvme({offload + R"({"device": "nvme", "nvme_path": "/d"})"}), testing::ElementsAre("/d"));
   EXPECT_THAT(nvme({offload + R"({"device": "nvme", "nvme_path": "/d"})", R"(sluice.nvme=["/e"])"}),
               testing::ElementsAre("/e"));
+  EXPECT_THAT(nvme({offload + R"({"device": "nvme", "nvme_path": "/d"})", "sluice.nvme=[]"}),
+              testing::ElementsAre("/d"))
+      << "as the config.json of a run has it that names none";
   EXPECT_THAT(nvme({offload + R"({"device": "nvme", "nvme_path": "/d"})",
                     R"(zero_optimization.offload_param={"device": "nvme", "nvme_path": "/d/./"})"}),
               testing::ElementsAre("/d"));
