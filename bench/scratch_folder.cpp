@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <initializer_list>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "core/errors.h"
 #include "core/folders.h"
@@ -75,7 +77,7 @@ class KnownFoldersInUse {
   KnownFoldersInUse& operator=(const KnownFoldersInUse&) = delete;
 
  private:
-  const SignalsHeld held_;  // first: they come after the others may use them
+  const SignalsHeld held_;  // signals come again when the folders are no more in use
 };
 
 extern "C" void take_away_and_end(int number) {
@@ -106,16 +108,12 @@ FoldersGoneOnSignals::~FoldersGoneOnSignals() {
 }
 
 void FoldersGoneOnSignals::leave_signals() {
+  if (!handlers_) return;
   {
     const KnownFoldersInUse use;
-    if (handlers_) known_folders = nullptr;
+    known_folders = nullptr;
   }
   handlers_.reset();
-}
-
-const MadeFolder& FoldersGoneOnSignals::make(const fs::path& folder) {
-  const KnownFoldersInUse use;
-  return folders_.emplace_back(folder);
 }
 
 const MadeFolder& FoldersGoneOnSignals::make(const fs::path& folder, std::string advice) {

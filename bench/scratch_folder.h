@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include "core/signal_handlers.h"
@@ -16,6 +14,7 @@ namespace sluice {
 // somebody has put something into it.
 class MadeFolder {
  public:
+  static constexpr const char* kOfDrive = "name a folder that can be written (sluice.nvme, --path of bench)";
   // Throws IoError, which gives this advice.
   explicit MadeFolder(const std::filesystem::path& folder, std::string advice = kOfDrive);
   ~MadeFolder();
@@ -30,8 +29,6 @@ class MadeFolder {
 
  private:
   void remove_made() noexcept;
-
-  static constexpr const char* kOfDrive = "name a folder that can be written (sluice.nvme, --path of bench)";
 
   std::filesystem::path path_;
   std::string advice_;
@@ -48,8 +45,7 @@ class FoldersGoneOnSignals {
   FoldersGoneOnSignals(const FoldersGoneOnSignals&) = delete;
   FoldersGoneOnSignals& operator=(const FoldersGoneOnSignals&) = delete;
 
-  const MadeFolder& make(const std::filesystem::path& folder);  // as MadeFolder
-  const MadeFolder& make(const std::filesystem::path& folder, std::string advice);
+  const MadeFolder& make(const std::filesystem::path& folder, std::string advice = MadeFolder::kOfDrive);
   SignalHandlers& handlers() { return *handlers_; }  // for those that take over
   void leave_signals();
 

@@ -16,14 +16,9 @@ void take_larger_chunks(FewPieces& pieces) {
   const Planner planner(pieces.model, options);
   const int64_t elements = planner.chunk_elements(options.host_bytes);
   const Geometry whole(partitions, std::numeric_limits<int64_t>::max() / 2);
-  const auto chunks_of = [&](int64_t chunk_elements) {
-    int64_t count = 0;
-    for (const Partition& each : whole.partitions()) count += (each.elements + chunk_elements - 1) / chunk_elements;
-    return count;
-  };
   const auto few = std::max(kFewChunks, 2 * static_cast<int64_t>(partitions.size()));
   int64_t larger = elements;
-  while (chunks_of(larger) > few) larger *= 2;
+  while (count_chunks(whole.partitions(), larger) > few) larger *= 2;
   if (larger == elements) return;
   options.chunk_elements = larger;
   options.host_bytes += planner.ring_buffer_bytes(larger) - planner.ring_buffer_bytes(elements);
@@ -62,6 +57,12 @@ void merge_micro_batches(FewPieces& pieces) {
 }
 
 }  // namespace
+
+int64_t count_chunks(std::span<const Partition> partitions, int64_t chunk_elements) {
+  int64_t count = 0;
+  for (const Partition& each : partitions) count += (each.elements + chunk_elements - 1) / chunk_elements;
+  return count;
+}
 
 FewPieces in_few_pieces(const ModelSpec& model, const PlanOptions& options) {
   FewPieces few{model, options};

@@ -155,11 +155,12 @@ namespace {
 PlanSearch::Candidate with_smaller_chunks(const ModelSpec& model, PlanOptions options, PlanSearch::Candidate best) {
   constexpr int64_t kLarge = 256 * kKiB;  // elements
   constexpr double kWorthIt = 0.99, kClearlyWorthIt = 0.95;
-  const int64_t largest = std::ranges::max(best.plan.geometry.partitions(), {}, &Partition::elements).elements;
+  const Geometry geometry = best.plan.geometry;  // of which partitions stay
+  const int64_t largest = std::ranges::max(geometry.partitions(), {}, &Partition::elements).elements;
   while (options.chunk_elements / 2 >= largest) options.chunk_elements /= 2;  // the same chunks
   while (options.chunk_elements > kSmallestDefaultChunk) {
     options.chunk_elements /= 2;
-    if (std::ssize(Geometry(model.partitions, options.chunk_elements).chunks()) > kFewChunks) break;
+    if (count_chunks(geometry.partitions(), options.chunk_elements) > kFewChunks) break;
     const bool is_large = options.chunk_elements >= kLarge;
     const auto is_worth_it = [&](const std::optional<PlanSearch::Candidate>& smaller) {
       return smaller && smaller->step_ms < (is_large ? kWorthIt : kClearlyWorthIt) * best.step_ms;

@@ -55,7 +55,7 @@ class BlockReader {
   // Before the end of what headers take.
   bool is_cut_short() const { return drive_.bytes() < kTablesOffset; }
   // Of the first drive: steps were committed to it, whatever has become of its header.
-  bool has_steps(const StoreIdentity& identity) { return drive_.bytes() >= kTablesOffset && !has_no_steps(identity); }
+  bool has_steps(const StoreIdentity& identity) { return !is_cut_short() && !has_no_steps(identity); }
   // Nothing was ever committed to the first drive. The second of two areas takes a table only when a step has been.
   bool has_no_steps(const StoreIdentity& identity) {
     const int64_t second = kTablesOffset + StoreLayout::table_area_bytes(2 * identity.chunk_count);
@@ -90,9 +90,9 @@ class BlockReader {
   // A file is as long as it will be before anything is written to it.
   bool superblocks_are_blank(uint64_t fingerprint) {
     Superblock ignored;
-    return drive_.bytes() >= kTablesOffset && std::ranges::all_of(kSuperblockOffset, [&](int64_t offset) {
-             return read_superblock(read(offset, block_), fingerprint, ignored) == BlockState::kBlank;
-           });
+    return !is_cut_short() && std::ranges::all_of(kSuperblockOffset, [&](int64_t offset) {
+      return read_superblock(read(offset, block_), fingerprint, ignored) == BlockState::kBlank;
+    });
   }
 
  private:

@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "engine/plan_search.h"
 #include "engine/few_pieces.h"
 #include "engine/predict.h"
 #include "tests/engine/homes_fixture.h"
