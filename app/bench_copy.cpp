@@ -15,6 +15,7 @@
 #include "app/device_kinds.h"
 #include "app/measured_folders.h"
 #include "app/name_option.h"
+#include "app/store_words.h"
 #include "app/whole_number.h"
 #include "bench/copy_bench.h"
 #include "core/bytes.h"
@@ -33,6 +34,7 @@ struct CopyArguments {
 
 void read_options(CopyArguments& arguments) {
   CopyBenchOptions& options = arguments.options;
+  options.words = &kBenchWords;
   try {
     options.size_bytes = parse_bytes(arguments.size);
   } catch (const ConfigError&) {

@@ -17,7 +17,7 @@
 #include "app/comma_list.h"
 #include "app/console.h"
 #include "app/measured_folders.h"
-#include "app/scratch_words.h"
+#include "app/store_words.h"
 #include "app/whole_number.h"
 #include "bench/io_bench.h"
 #include "configs/run_config.h"
@@ -152,6 +152,7 @@ void measure(const IoArguments& arguments) {
   const MeasuredFolders folders(arguments.options.folders, console.log());
   IoStoreOptions options = arguments.options;
   options.log = console.log();
+  options.words = &kBenchWords;
   const IoBenchEnd end =
       run_io_bench(options, arguments.rounds, [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();
@@ -198,7 +199,8 @@ void sweep(const IoArguments& arguments) {
   IoProbeOptions options{.folders = arguments.options.folders,
                          .memory = memory.span(),
                          .scratch_bytes = sweep_file_bytes(arguments),
-                         .limit_ns = kLimitNs};
+                         .limit_ns = kLimitNs,
+                         .words = &kSweepWords};
   RequestTimes ignored;
   options.make_queue = timed_queue_factory(&ignored, arguments.options.throttle);
   std::vector<IoBackend> backends = {IoBackend::kUring, IoBackend::kThreads};
@@ -283,7 +285,7 @@ void add_bench_io(CLI::App& bench) {
     sweeps->excludes(of_the_store);
   io->add_flag_callback(
       "--json", [arguments] { arguments->print = IoArguments::Print::kJson; }, "One JSON object in place of the text");
-  io->callback([arguments] { in_scratch_words("--path", [&] { run(*arguments); }); });
+  io->callback([arguments] { run(*arguments); });
 }
 
 }  // namespace sluice

@@ -18,7 +18,6 @@
 #include "app/name_option.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
-#include "app/scratch_words.h"
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
@@ -248,7 +247,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
 void run_bench_step(const BenchStepCommand& command, int& exit_code) {
   Console console;
   try {
-    const Measured measured = in_scratch_words("sluice.nvme", [&] { return measure(command, console); });
+    const Measured measured = measure(command, console);
     const bool json = command.output == BenchStepCommand::Output::kJson;
     console.print(json ? figures_json(measured).dump() : figures_text(measured));
   } catch (const Stopped& stopped) {

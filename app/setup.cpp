@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/carried.h"
+#include "app/store_words.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/topology.h"
@@ -244,6 +245,7 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   options.store.more_folders.assign(stores.begin() + 1, stores.end());
   options.store.queue = {.backend = sluice.io_backend, .depth = sluice.io_depth, .memory = {}, .log = log};
   options.store.log = log;
+  options.store.words = &kRunWords;
   if (sluice.io_block_bytes > 0) {
     options.store.block_bytes = sluice.io_block_bytes;
     options.block = EngineOptions::Block::kStays;

@@ -15,7 +15,6 @@
 #include "app/output_file.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
-#include "app/scratch_words.h"
 #include "app/speeds.h"
 #include "app/tune_report.h"
 #include "app/tune_trials.h"
@@ -262,7 +261,7 @@ void Tuning::write(const Trial& chosen) {
 
 int run_tune(const TuneCommand& command, Console& console) {
   try {
-    in_scratch_words("sluice.nvme", [&] { Tuning(command, console).run(); });
+    Tuning(command, console).run();
     return 0;
   } catch (const Stopped& stopped) {
     return stopped.signal;

@@ -139,7 +139,8 @@ CopyBenchEnd run_copy_bench(const CopyBenchOptions& options, const std::function
   }
   if (options.folder.empty()) return end;
   progress(done, figures);
-  NvmePath path({.folder = options.folder, .device = copies.device(), .host = copies.host().span()});
+  NvmePath path(
+      {.folder = options.folder, .words = *options.words, .device = copies.device(), .host = copies.host().span()});
   NvmeToDevice& whole = end.from_nvme.emplace();
   for (int round = 0; round < options.rounds; ++round) {
     whole.read_gb_per_s = std::max(whole.read_gb_per_s, path.read_alone());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "offload/device.h"
+#include "swap/store_words.h"
 
 namespace sluice {
 
@@ -18,6 +19,7 @@ struct CopyBenchOptions {
   int64_t size_bytes = int64_t{256} << 20;  // of host and of device memory: one half goes up, the other comes down
   std::vector<int64_t> copy_bytes = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
   std::filesystem::path folder;  // of a drive; empty: no figure from NVMe
+  const StoreWords* words = &kPlainWords;
   int rounds = 5;
 };
 

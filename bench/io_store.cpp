@@ -141,6 +141,7 @@ StoreOptions IoStore::store_options(std::span<const std::filesystem::path> folde
   options.block_bytes = options_.block_bytes;
   options.names = FileNames::kTakenAway;
   options.log = options_.log;
+  options.words = options_.words;
   return options;
 }
 

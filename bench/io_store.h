@@ -34,6 +34,7 @@ struct IoStoreOptions {
   Verify verify = Verify::kOn;
   Throttle throttle{};
   Log log{};  // why the store falls back to threads
+  const StoreWords* words = &kPlainWords;
 };
 
 struct PassEnd {

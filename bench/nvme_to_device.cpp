@@ -20,7 +20,7 @@ std::unique_ptr<IoQueue> make_queue(std::span<std::byte> memory) {
 NvmePath::NvmePath(const Options& options)
     : device_(options.device),
       host_(options.host),
-      file_(options.folder, static_cast<int64_t>(options.host.size()) / 2 / kBlockBytes * kBlockBytes),
+      file_(options.folder, static_cast<int64_t>(options.host.size()) / 2 / kBlockBytes * kBlockBytes, options.words),
       queue_(make_queue(options.host)) {
   for (uint64_t block = 0; block < kBlocks; ++block) free_blocks_.push_back(block);
   ended_.reserve(kBlocks);

@@ -19,6 +19,7 @@ class NvmePath final : private CopySink {
  public:
   struct Options {
     std::filesystem::path folder;
+    const StoreWords& words;
     Device& device;
     std::span<std::byte> host;  // registered; half of it is as much as the file has
   };

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +21,8 @@ namespace sluice {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::string_view kScratchPrefix = "sluice-bench-", kScratchLetters = "XXXXXX";  // mkdtemp's
 
 [[noreturn]] void refuse(const fs::path& folder, int error_number, const std::string& advice) {
   throw IoError({.action = "creation", .path = folder.string(), .error_number = error_number, .advice = advice});
@@ -121,9 +124,16 @@ const MadeFolder& FoldersGoneOnSignals::make(const fs::path& folder, std::string
   return folders_.emplace_back(folder, std::move(advice));
 }
 
+fs::path without_scratch(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const bool is_scratch =
+      name.size() == kScratchPrefix.size() + kScratchLetters.size() && name.starts_with(kScratchPrefix);
+  return is_scratch ? folder.parent_path() : folder;
+}
+
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
   constexpr int kTries = 10;
-  const std::string pattern = (parent_.path() / kScratchPrefix).string() + "XXXXXX";
+  const std::string pattern = (parent_.path() / kScratchPrefix).string().append(kScratchLetters);
   std::string name = pattern;
   for (int tries = 1; mkdtemp(name.data()) == nullptr; ++tries) {
     if (errno != ENOENT || tries == kTries) refuse(pattern, errno, parent_.advice());

@@ -54,7 +54,8 @@ class FoldersGoneOnSignals {
   std::optional<SignalHandlers> handlers_;
 };
 
-constexpr const char* kScratchPrefix = "sluice-bench-";
+// PARENT, of a ScratchFolder's path; else the folder itself.
+std::filesystem::path without_scratch(const std::filesystem::path& folder);
 
 // A folder in one of those, with a name of its own; all in it is removed, too.
 class ScratchFolder {

@@ -108,7 +108,7 @@ struct StepCeilings::Impl {
     const auto folders = options.store.folders();
     BareRun fill{.op = BareOp::kWrite, .depth = kDepth, .memory = buffers.span()};
     for (const auto& folder : folders) {
-      drives.push_back({.scratch = ScratchFile(folder, 2 * half_bytes_of(folders.size()))});
+      drives.push_back({.scratch = ScratchFile(folder, 2 * half_bytes_of(folders.size()), *options.store.words)});
       fill.ranges.push_back(drives.back().scratch.whole());
       fill.bytes += drives.back().scratch.bytes();
     }

@@ -37,16 +37,15 @@ Plan plan_of(const ModelSpec& model, EngineOptions& options) {
 
 void refuse_existing(const EngineOptions& options) {
   if (options.open != OpenMode::kCreate || find_store(options.store.folders()) == StoreExists::kNo) return;
-  throw ConfigError(
-      fmt::format("{}: a store is there already; continue it with --resume or replace it with --overwrite",
-                  options.store.folder.string()));
+  throw ConfigError(fmt::format("{}: a store is there already: {}, or {}", options.store.folder.string(),
+                                options.store.words->go_on, options.store.words->start_over));
 }
 
-[[noreturn]] void refuse_empty(const std::filesystem::path& folder) {
+[[noreturn]] void refuse_empty(const StoreOptions& store) {
   throw ConfigError(fmt::format(
       "{}: the store has no committed step: its creation was cut off, or it was cut short or damaged since; "
-      "bring the file back, or start over with --overwrite",
-      folder.string()));
+      "bring the file back, or {}",
+      store.folder.string(), store.words->start_over));
 }
 
 bool all_drives_are_there(const StoreOptions& options) {
@@ -175,7 +174,8 @@ void Engine::Impl::probe(StoreOptions& store_options) const {
   // A small store is not worth many bytes.
   IoProbeOptions probe{.folders = store_options.folders(),
                        .memory = memory,
-                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes)};
+                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes),
+                       .words = store_options.words};
   std::vector<int64_t> blocks = {store_options.block_bytes};
   if (options.block == EngineOptions::Block::kProbed) blocks = {kMiB, 256 * kKiB, 4 * kMiB};
   for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
@@ -220,7 +220,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   // Opening refuses a store without one of its drives, whose folder may be another drive's now.
   if (probes && (!opens || all_drives_are_there(store_options))) probe(store_options);
   if (opens) store = RecordStore::open(plan.geometry, identity, store_options);
-  if (options.open == OpenMode::kOpen && !store) refuse_empty(store_options.folder);
+  if (options.open == OpenMode::kOpen && !store) refuse_empty(store_options);
   check_from_step(store.get());  // of one to which nothing was ever committed
   if (options.from_step) store->open_step(*options.from_step);
   if (options.open == OpenMode::kResume && (!store || store->committed().step == 0)) {

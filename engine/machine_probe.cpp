@@ -44,7 +44,7 @@ class Drives {
         depth_(store.queue.depth) {
     for (const auto& folder : store.folders()) {
       const int64_t room = free_drive_bytes({&folder, 1}) / 4 / kMiB * kMiB;
-      files_.emplace_back(folder, std::clamp(room, kLeastScratchBytes, kScratchBytes));
+      files_.emplace_back(folder, std::clamp(room, kLeastScratchBytes, kScratchBytes), *store.words);
     }
     IoQueueOptions queue = for_drives(store.queue, static_cast<int>(files_.size()));
     queue.memory = {memory_.span()};

@@ -18,7 +18,6 @@
 #include "core/errors.h"
 #include "core/median.h"
 #include "core/signal_handlers.h"
-#include "swap/advice.h"
 #include "swap/drive.h"
 #include "swap/drive_folders.h"
 
@@ -28,33 +27,29 @@ namespace {
 constexpr int64_t kMostScratchBytes = 64 * kMiB, kLeastScratchBytes = 4 * kMiB;
 constexpr int64_t kMemoryBytes = 16 * kMiB;
 constexpr int64_t kShareUnitBytes = 4096;  // requests are aligned to it
-constexpr const char* kSweepTakesLess = "bench io takes less with a smaller --size, 32 MiB a drive at the least";
 constexpr int kMeasuredRounds = 3;
 constexpr int64_t kMeasuredNs = 70'000'000;  // each way, in each round
 
-std::string with_scratch_folders(std::string_view advice) { return fmt::format("{} {}", advice, kNamesScratchFolders); }
-
-std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed) {
+std::string advice_for(int error_number, const std::filesystem::path& folder, int64_t needed, const StoreWords& words) {
   switch (error_number) {
     case EROFS:
     case EACCES:
     case EPERM:
-      return with_scratch_folders("make the drive and the folder writable, or give another folder");
+      return fmt::format("make the drive and the folder writable, or give another folder{}", words.folders);
     case EDQUOT:
       return kOverQuota;
     case ENOSPC: {
       const int64_t free = free_drive_bytes({&folder, 1});
       return fmt::format(
-          "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive {}; "
-          "{}",
-          needed, format_bytes(needed), free, format_bytes(free), folder.string(), kNamesScratchFolders,
-          kSweepTakesLess);
+          "{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room, or give a folder on a larger drive{}{}",
+          needed, format_bytes(needed), free, format_bytes(free), words.name_of_folder(folder).string(), words.folders,
+          words.less_room);
     }
     case EFBIG:
-      return fmt::format("raise the limit on the size of a file (ulimit -f); {}", kSweepTakesLess);
+      return fmt::format("raise the limit on the size of a file (ulimit -f){}", words.less_room);
     case EINVAL:
     case EOPNOTSUPP:
-      return with_scratch_folders("give a folder on a local drive with ext4 or xfs");
+      return fmt::format("give a folder on a local drive with ext4 or xfs{}", words.folders);
     default:
       return advice_of_machine(error_number);
   }
@@ -78,14 +73,14 @@ int open_without_name(const std::filesystem::path& folder) {
 
 }  // namespace
 
-ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes)
-    : bytes_(bytes), path_(folder / "(scratch file)") {
+ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes, const StoreWords& words)
+    : bytes_(bytes), path_(words.name_of_folder(folder) / "(scratch file)") {
   const auto fail = [&](const char* action, int error_number) {
     throw IoError({.action = action,
                    .path = path_.string(),
                    .bytes = bytes_,
                    .error_number = error_number,
-                   .advice = advice_for(error_number, folder, bytes)});
+                   .advice = advice_for(error_number, folder, bytes, words)});
   };
   if (bytes > most_file_bytes()) fail("allocation", EFBIG);
   std::error_code error;
@@ -267,7 +262,8 @@ int64_t scratch_bytes_in(const std::filesystem::path& folder) {
 
 class MeasuredDrive {
  public:
-  MeasuredDrive(const std::filesystem::path& folder, int64_t scratch_bytes) : scratch_(folder, scratch_bytes) {}
+  MeasuredDrive(const std::filesystem::path& folder, int64_t scratch_bytes, const StoreWords& words)
+      : scratch_(folder, scratch_bytes, words) {}
   void add_round(IoQueue& queue, std::span<std::byte> memory, const Clock& clock) {
     BareRun run{.op = BareOp::kWrite,
                 .ranges = {scratch_.whole()},
@@ -312,7 +308,7 @@ std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& option
   for (const std::filesystem::path& folder : options.folders()) {
     const int64_t scratch_bytes = scratch_bytes_in(folder);
     drives.emplace_back();
-    if (scratch_bytes >= kLeastScratchBytes) drives.back().emplace(folder, scratch_bytes);
+    if (scratch_bytes >= kLeastScratchBytes) drives.back().emplace(folder, scratch_bytes, *options.words);
   }
   IoQueueOptions queue_options = for_drives(options.queue, 1);
   queue_options.memory = {memory.span()};

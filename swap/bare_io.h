@@ -29,7 +29,7 @@ struct BareRange {
 class ScratchFile {
  public:
   // Throws IoError (no space, no direct I/O, a limit of the process).
-  ScratchFile(const std::filesystem::path& folder, int64_t bytes);
+  ScratchFile(const std::filesystem::path& folder, int64_t bytes, const StoreWords& words = kPlainWords);
   ~ScratchFile();
   ScratchFile(ScratchFile&& other) noexcept;
   ScratchFile& operator=(ScratchFile&&) = delete;

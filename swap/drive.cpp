@@ -23,41 +23,37 @@
 #include "core/folders.h"
 #include "core/geometry.h"
 #include "core/retried.h"
-#include "swap/advice.h"
 #include "swap/drive_space.h"
 
 namespace sluice {
 namespace {
 
-[[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number,
-                       std::string advice = {}) {
-  throw IoError({.action = action, .path = path.string(), .error_number = error_number, .advice = std::move(advice)});
+[[noreturn]] void fail_at(std::string path, const char* action, int error_number, std::string advice) {
+  throw IoError({.action = action, .path = std::move(path), .error_number = error_number, .advice = std::move(advice)});
 }
 
 bool is_refusal_to_write(int error_number) {
   return error_number == EROFS || error_number == EACCES || error_number == EPERM;
 }
 
-std::string with_folders(std::string_view advice) { return fmt::format("{} {}", advice, kNamesFolders); }
-
 bool is_link(const std::filesystem::path& path) noexcept {
   std::error_code ignored;
   return std::filesystem::is_symlink(path, ignored);
 }
 
-// Of what could not be opened.
-std::string advice_for(int error_number, const std::filesystem::path& path = {}) {
+// Of what could not be opened. Empty: nothing that another folder would help against.
+std::string_view advice_on_folder(int error_number, const std::filesystem::path& path) {
   std::error_code ignored;
   const std::filesystem::file_status there = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
-    return with_folders("what is there is no regular file: remove it, or give another folder");
+    return "what is there is no regular file: remove it, or give another folder";
   if (error_number == ENOENT && is_link(path))
-    return with_folders("a link to nothing is there: remove it, bring back what it leads to, or give another folder");
+    return "a link to nothing is there: remove it, bring back what it leads to, or give another folder";
   if (error_number == EINVAL)
-    return with_folders("this file system has no direct I/O: give a folder on a local drive with ext4 or xfs");
+    return "this file system has no direct I/O: give a folder on a local drive with ext4 or xfs";
   if (is_refusal_to_write(error_number))
-    return with_folders("the store is written to: make the drive and the file writable, or give another folder");
-  return advice_of_machine(error_number);
+    return "the store is written to: make the drive and the file writable, or give another folder";
+  return "";
 }
 
 // Of the process or of the file system.
@@ -76,20 +72,22 @@ int64_t free_bytes_beside(int file) {
 }
 
 // `or_else`: what there is to do but to make room.
-[[noreturn]] void refuse_space(const FileSystemRoom& room, std::string_view or_else) {
+[[noreturn]] void refuse_space(const FileSystemRoom& room, const StoreWords& words, std::string_view or_else) {
   std::vector<std::string> folders;
-  for (const std::filesystem::path& folder : room.folders()) folders.push_back(folder.string());
-  throw IoError({.action = "allocation",
-                 .path = room.files.front().string(),
-                 .offset = 0,
-                 .bytes = room.needed_bytes,
-                 .error_number = ENOSPC,
-                 .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room{}",
-                                       room.needed_bytes, format_bytes(room.needed_bytes), room.free_bytes,
-                                       format_bytes(room.free_bytes), fmt::join(folders, ", "), or_else)});
+  for (const std::filesystem::path& file : room.files)
+    folders.push_back(words.name_of_folder(file.parent_path()).string());
+  throw IoError(
+      {.action = "allocation",
+       .path = words.name_of(room.files.front()),
+       .offset = 0,
+       .bytes = room.needed_bytes,
+       .error_number = ENOSPC,
+       .advice = fmt::format("{} bytes ({}) are needed, {} bytes ({}) are free in {}: make room{}{}", room.needed_bytes,
+                             format_bytes(room.needed_bytes), room.free_bytes, format_bytes(room.free_bytes),
+                             fmt::join(folders, ", "), or_else, or_else.empty() ? "" : words.folders)});
 }
 
-std::string or_a_larger_drive() { return with_folders(", or give a folder on a larger drive"); }
+constexpr const char* kOrALargerDrive = ", or give a folder on a larger drive";
 
 // As it is where that cannot be told.
 std::filesystem::path absolute_of(const std::filesystem::path& path) {
@@ -135,12 +133,13 @@ bool is_there(const std::filesystem::path& path) {
   std::error_code error;  // none where there is no such file
   const bool exists = std::filesystem::exists(path, error);
   if (error)
-    fail("stat", path, error.value(), with_folders("make the folder and those above it readable, or give another one"));
+    fail_at(path.string(), "stat", error.value(), "make the folder and those above it readable, or give another one");
   return exists;
 }
 
-Drive::Drive(const std::filesystem::path& path, Open how)
-    : path_(path),
+Drive::Drive(const std::filesystem::path& path, Open how, const StoreWords& words)
+    : words_(&words),
+      path_(path),
       absolute_path_(absolute_of(path)),
       file_(how == Open::kOrMake ? open_or_make(path) : ::open(path.c_str(), kOpenFlags)) {
   if (file_ >= 0) return;
@@ -149,11 +148,23 @@ Drive::Drive(const std::filesystem::path& path, Open how)
     write_refused_ = error_number;
     file_ = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
   }
-  if (file_ < 0) fail("open", path, error_number, advice_for(error_number, path));
+  if (file_ < 0) refuse_to_open("open", error_number);
+}
+
+void Drive::fail(const char* action, int error_number, std::string advice) const {
+  fail_at(name(), action, error_number, std::move(advice));
+}
+
+std::string Drive::with_folders(std::string_view advice) const { return fmt::format("{}{}", advice, words_->folders); }
+
+void Drive::refuse_to_open(const char* action, int error_number) const {
+  const std::string_view on_folder = advice_on_folder(error_number, path_);
+  fail(action, error_number, on_folder.empty() ? advice_of_machine(error_number) : with_folders(on_folder));
 }
 
 Drive::Drive(Drive&& other) noexcept
-    : path_(std::move(other.path_)),
+    : words_(other.words_),
+      path_(std::move(other.path_)),
       absolute_path_(std::move(other.absolute_path_)),
       file_(std::exchange(other.file_, -1)),
       alignment_bytes_(other.alignment_bytes_),
@@ -193,7 +204,7 @@ void Drive::give_back() const noexcept {
 
 int64_t Drive::bytes() const {
   struct stat status {};
-  if (fstat(file_, &status) != 0) fail("stat", path_, errno);
+  if (fstat(file_, &status) != 0) fail("stat", errno);
   return status.st_size;
 }
 
@@ -207,38 +218,39 @@ bool Drive::has_lost_bytes(const struct stat& now) const {
 
 void Drive::check_whole() const {
   struct stat status {};
-  if (fstat(file_, &status) != 0) fail("stat", path_, errno);
+  if (fstat(file_, &status) != 0) fail("stat", errno);
   if (!has_lost_bytes(status)) return;
   fail(
-      "commit", path_, EIO,
+      "commit", EIO,
       fmt::format("the file has been cut short: of {} bytes {} are left, {} of them allocated; nothing is committed to "
                   "it; bring back the file, or {}",
-                  whole_bytes_, status.st_size, status.st_blocks * kStatBlockBytes, kStartOver));
+                  whole_bytes_, status.st_size, status.st_blocks * kStatBlockBytes, words_->start_over));
 }
 
 void Drive::check_named() const {
   if (is_nameless()) {
-    fail("commit", path_, ENOENT,
-         fmt::format("the file has been deleted while it was in use; nothing more is committed to it: {}", kStartOver));
+    fail("commit", ENOENT,
+         fmt::format("the file has been deleted while it was in use; nothing more is committed to it: {}",
+                     words_->start_over));
   }
   if (has_its_name()) return;
   struct stat named {};
   const int error_number = stat(absolute_path_.c_str(), &named) == 0 ? 0 : errno;
-  if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", path_, error_number);
-  fail("commit", path_, ENOENT,
+  if (error_number != 0 && error_number != ENOENT && error_number != ENOTDIR) fail("stat", error_number);
+  fail("commit", ENOENT,
        fmt::format("the file has been moved away while it was in use; nothing more is committed to it; bring it back "
                    "to where it was, then {}",
-                   kGoOn));
+                   words_->go_on));
 }
 
 void Drive::check_writable() const {
-  if (write_refused_ == EFBIG) fail("open for writing", path_, EFBIG, advice_beyond_limit(bytes()));
-  if (write_refused_ != 0) fail("open for writing", path_, write_refused_, advice_for(write_refused_));
+  if (write_refused_ == EFBIG) fail("open for writing", EFBIG, advice_beyond_limit(bytes()));
+  if (write_refused_ != 0) refuse_to_open("open for writing", write_refused_);
 }
 
 void Drive::count_allocated() {
   struct stat status {};
-  if (fstat(file_, &status) != 0) fail("stat", path_, errno);
+  if (fstat(file_, &status) != 0) fail("stat", errno);
   whole_bytes_ = status.st_size;
   const int64_t allocated = std::min(status.st_blocks * kStatBlockBytes, whole_bytes_);
   allocated_bytes_ = allocated == whole_bytes_ ? std::optional(allocated) : std::nullopt;
@@ -266,13 +278,13 @@ void Drive::lock() {
   }
   if (error_number != EWOULDBLOCK) {
     const std::string advice = advice_of_machine(error_number);
-    fail("lock", path_, error_number,
+    fail("lock", error_number,
          advice.empty() ? with_folders("this file system has no locks: give a folder on a local drive") : advice);
   }
   throw ConfigError(
       fmt::format("the store {} is in use by another run: wait until that has ended, to go on with it; a new run needs "
-                  "another folder {}",
-                  path_.string(), kNamesFolders));
+                  "another folder{}",
+                  name(), words_->folders));
 }
 
 std::optional<int64_t> direct_io_alignment(int file) {
@@ -285,18 +297,18 @@ std::optional<int64_t> direct_io_alignment(int file) {
 void Drive::find_alignment() {
   if (const std::optional<int64_t> told = direct_io_alignment(file_)) {
     alignment_bytes_ = *told;
-    if (alignment_bytes_ == 0) fail("direct I/O", path_, EOPNOTSUPP, with_folders("give a folder on another drive"));
+    if (alignment_bytes_ == 0) fail("direct I/O", EOPNOTSUPP, with_folders("give a folder on another drive"));
   }
   if (alignment_bytes_ > kPlaneAlignmentBytes || !std::has_single_bit(static_cast<uint64_t>(alignment_bytes_))) {
     throw ConfigError(
         fmt::format("the drive of {} wants direct I/O aligned to {} bytes; {} at the most are supported: give "
-                    "a folder on another drive {}",
-                    path_.string(), alignment_bytes_, kPlaneAlignmentBytes, kNamesFolders));
+                    "a folder on another drive{}",
+                    name(), alignment_bytes_, kPlaneAlignmentBytes, words_->folders));
   }
 }
 
 void Drive::cut(int64_t bytes) {
-  if (retried([this, bytes] { return ftruncate(file_, bytes); }) != 0) fail("truncate", path_, errno);
+  if (retried([this, bytes] { return ftruncate(file_, bytes); }) != 0) fail("truncate", errno);
 }
 
 // A store that is there stays on its drive.
@@ -304,18 +316,18 @@ void Drive::cut(int64_t bytes) {
   const bool may_go_elsewhere = of == Of::kNewStore;
   if (error_number == EFBIG) {
     const std::string elsewhere = with_folders(", or give a folder on a drive whose files can be that large");
-    fail("allocation", path_, error_number, advice_beyond_limit(bytes) + (may_go_elsewhere ? elsewhere : ""));
+    fail("allocation", error_number, advice_beyond_limit(bytes) + (may_go_elsewhere ? elsewhere : ""));
   }
   if (error_number == EDQUOT) {
-    fail("allocation", path_, error_number, fmt::format("{} bytes are needed: {}", bytes - this->bytes(), kOverQuota));
+    fail("allocation", error_number, fmt::format("{} bytes are needed: {}", bytes - this->bytes(), kOverQuota));
   }
   if (error_number == ENOSPC) {
     refuse_space({.files = {path_}, .needed_bytes = bytes - this->bytes(), .free_bytes = free_bytes_beside(file_)},
-                 may_go_elsewhere ? or_a_larger_drive() : "");
+                 *words_, may_go_elsewhere ? kOrALargerDrive : "");
   }
   const std::string advice = advice_of_machine(error_number);
   const bool names_folders = advice.empty() && may_go_elsewhere;
-  fail("allocation", path_, error_number,
+  fail("allocation", error_number,
        names_folders ? with_folders("give a folder on a local drive with ext4 or xfs") : advice);
 }
 
@@ -361,11 +373,11 @@ bool Drive::has_its_name() const {
 }
 
 // A file that was taken away before it could be locked is nobody's any more.
-Drive Drive::make(const std::filesystem::path& path) {
+Drive Drive::make(const std::filesystem::path& path, const StoreWords& words) {
   for (;;) {
     std::error_code ignored;
     const bool was_there = std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
-    Drive drive(path, Open::kOrMake);
+    Drive drive(path, Open::kOrMake, words);
     try {
       drive.lock();
     } catch (const IoError&) {
@@ -378,10 +390,10 @@ Drive Drive::make(const std::filesystem::path& path) {
   }
 }
 
-Drive Drive::open(const std::filesystem::path& path, Access access) {
-  Drive drive(path, access == Access::kWrite ? Open::kThere : Open::kThereOrReadOnly);
+Drive Drive::open(const std::filesystem::path& path, Access access, const StoreWords& words) {
+  Drive drive(path, access == Access::kWrite ? Open::kThere : Open::kThereOrReadOnly, words);
   drive.lock();
-  if (drive.is_nameless()) fail("open", path, ENOENT);
+  if (drive.is_nameless()) drive.fail("open", ENOENT);
   drive.find_alignment();
   drive.count_allocated();
   if (drive.write_refused_ == 0 && drive.whole_bytes_ > most_file_bytes()) drive.write_refused_ = EFBIG;
@@ -392,25 +404,28 @@ namespace {
 
 // Before any drive gets a folder or a file, and before a file that is there is emptied: a store is not lost to a
 // refusal.
-void require_space(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
+void require_space(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes,
+                   const StoreWords& words) {
   const std::vector<FileSystemRoom> rooms = rooms_for(paths, bytes);
   const auto small = std::ranges::find_if(rooms, &FileSystemRoom::is_too_small);
   if (small == rooms.end()) return;
   const bool has_others = rooms.size() > 1;
-  refuse_space(*small, has_others ? with_folders(" for this drive's share of the store, leave the drive out, or give a "
-                                                 "folder on a larger one")
-                                  : or_a_larger_drive());
+  refuse_space(*small, words,
+               has_others
+                   ? " for this drive's share of the store, leave the drive out, or give a folder on a larger one"
+                   : kOrALargerDrive);
 }
 
 }  // namespace
 
-std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes) {
-  require_space(paths, bytes);
+std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes,
+                               const StoreWords& words) {
+  require_space(paths, bytes, words);
   std::vector<Drive> drives;
   drives.reserve(paths.size());
   for (const std::filesystem::path& path : paths) {
-    make_folder(path.parent_path(), with_folders("give a folder that can be written"));
-    drives.push_back(Drive::make(path));
+    make_folder(path.parent_path(), fmt::format("give a folder that can be written{}", words.folders));
+    drives.push_back(Drive::make(path, words));
     drives.back().find_alignment();
   }
   for (size_t i = 0; i < drives.size(); ++i) drives[i].reserve(bytes[i]);

@@ -7,7 +7,11 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
+
+#include "swap/store_words.h"
 
 namespace sluice {
 
@@ -28,14 +32,17 @@ class Drive {
   // kWriteIfItMay: a file that may not be written (its drive is read-only, its owner somebody else) is opened for
   // reading alone.
   enum class Access : uint8_t { kWrite, kWriteIfItMay };
-  static Drive open(const std::filesystem::path& path, Access access = Access::kWrite);
+  static Drive open(const std::filesystem::path& path, Access access = Access::kWrite,
+                    const StoreWords& words = kPlainWords);
   ~Drive();
   Drive(Drive&& other) noexcept;
   Drive& operator=(Drive&&) = delete;
 
   int file() const { return file_; }
   const std::filesystem::path& path() const { return path_; }
-  int64_t bytes() const;  // of the file now
+  const StoreWords& words() const { return *words_; }
+  std::string name() const { return words_->name_of(path_); }  // for messages
+  int64_t bytes() const;                                       // of the file now
   // Throws IoError where the file is shorter than it was, or has holes where it had none (one that had some: at its
   // beginning): cut short by somebody, and perhaps grown again by writes.
   void check_whole() const;
@@ -48,13 +55,14 @@ class Drive {
   void check_writable() const;
 
  private:
-  friend std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+  friend std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes,
+                                        const StoreWords& words);
   friend void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   friend std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   friend void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   enum class Open : uint8_t { kThere, kThereOrReadOnly, kOrMake };
-  Drive(const std::filesystem::path& path, Open how);
-  static Drive make(const std::filesystem::path& path);
+  Drive(const std::filesystem::path& path, Open how, const StoreWords& words);
+  static Drive make(const std::filesystem::path& path, const StoreWords& words);
   void lock();
   bool is_nameless() const;
   bool has_its_name() const;  // what stands at the path is this file
@@ -69,8 +77,12 @@ class Drive {
   void take_away() const noexcept;
   [[noreturn]] void refuse_allocation(int64_t bytes, int error_number, Of of) const;
   void count_allocated();
+  [[noreturn]] void fail(const char* action, int error_number, std::string advice = {}) const;
+  [[noreturn]] void refuse_to_open(const char* action, int error_number) const;
+  std::string with_folders(std::string_view advice) const;
 
-  std::filesystem::path path_;           // as it was given: for messages
+  const StoreWords* words_;
+  std::filesystem::path path_;           // as it was given
   std::filesystem::path absolute_path_;  // leads there still where the process has gone to another folder
   int file_ = -1;
   int64_t alignment_bytes_ = 4096;
@@ -90,7 +102,8 @@ class Drive {
 // IoError (space: needed, free, path; a link to nothing), and then no new file stays behind, nor what was reserved
 // beyond a file's end, and for want of room that was seen at first no new folder either; what another process has
 // locked is left alone.
-std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes);
+std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes,
+                               const StoreWords& words = kPlainWords);
 
 // The second half: the files are emptied, and exactly so many bytes of each allocated. Throws IoError (space).
 void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);

@@ -68,7 +68,7 @@ void warn_of_no_drives(std::span<const fs::path> folders, const Log& log) {
     if (type != kTmpfs && type != kRamfs) continue;
     say(log, LogLevel::kWarning,
         fmt::format("{} is on no drive: its file system ({}) is in host memory, which a store there takes beyond "
-                    "sluice.host_memory, and what it holds ends with the machine",
+                    "any budget of it, and what it holds ends with the machine",
                     folder.string(), type == kTmpfs ? "tmpfs" : "ramfs"));
   }
 }

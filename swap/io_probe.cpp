@@ -38,7 +38,8 @@ class Rounds {
  public:
   explicit Rounds(const IoProbeOptions& options) : options_(options), begin_ns_(options.clock()) {
     SLUICE_CHECK(!options.folders.empty(), "a probe without a drive");
-    for (const std::filesystem::path& folder : options.folders) files_.emplace_back(folder, options.scratch_bytes);
+    for (const std::filesystem::path& folder : options.folders)
+      files_.emplace_back(folder, options.scratch_bytes, *options.words);
     const auto memory_bytes = static_cast<int64_t>(options.memory.size());
     const int64_t most_block_bytes =
         std::min(options.scratch_bytes, memory_bytes / static_cast<int64_t>(files_.size()));

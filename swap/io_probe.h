@@ -32,6 +32,7 @@ struct IoProbeOptions {
   // turn; where drives are so slow that they would not, two or one are made.
   int64_t limit_ns = 2'000'000'000;
   IoQueueFactory make_queue = make_io_queue;
+  const StoreWords* words = &kPlainWords;
   Clock clock = now_ns;
 };
 struct IoProbe {

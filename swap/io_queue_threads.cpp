@@ -98,7 +98,7 @@ class ThreadsQueue final : public IoQueue {
 
   [[noreturn]] void refuse(const std::system_error& why) {
     stop();
-    refuse_thread("a thread for I/O", why, "io_uring needs none, where it can be had (sluice.io_backend: uring)");
+    refuse_thread("a thread for I/O", why, "the I/O backend io_uring needs none, where it can be had");
   }
 
   // With mutex_ held.

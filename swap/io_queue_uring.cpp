@@ -15,15 +15,15 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "swap/advice.h"
 #include "swap/io_queue.h"
+#include "swap/store_words.h"
 #include "swap/uring_buffers.h"
 
 namespace sluice {
 namespace {
 
 [[noreturn]] void refuse(std::string action, int error_number) {
-  std::string advice = "take threads, or let it be chosen (sluice.io_backend: threads or auto)";
+  std::string advice = "take the I/O backend threads, or let it be chosen (auto)";
   if (error_number == EPERM || error_number == ENOSYS) {
     advice = "this kernel or container forbids io_uring: " + advice;
   } else if (error_number == ENOMEM) {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/bytes.h"
-#include "swap/advice.h"
 #include "swap/record_store_impl.h"
 
 namespace sluice {
@@ -348,12 +347,14 @@ CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t fou
   const auto p = static_cast<size_t>(plane);
   const auto planes = planes_of(impl_->identity.format(), record.group);
   SLUICE_CHECK(plane >= 0 && p < planes.size(), "no such plane");
+  const StoreWords& words = *impl_->options.words;
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
       "({}); nothing was done with them; check the drive and its cables{}, then {}; where that ends here again the "
-      "drive has kept other bytes than it was given: see whether the step before is whole (checkpoint verify), or {}",
+      "drive has kept other bytes than it was given: see whether the step before is whole{}, or {}",
       block, record.chunk, name_of(record.group), planes[p].name, e.written[p], found,
-      impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), kGoOn, kStartOver));
+      impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), words.go_on, words.step_before,
+      words.start_over));
 }
 
 // Where a plane lies, on each of the drives that have a part of it.
@@ -369,8 +370,7 @@ std::string RecordStore::Impl::places_of(RecordId record, int slot, size_t plane
     const int64_t from = std::max(begin, at);
     if (from < std::min(end, at + extent.bytes)) {
       const Extent place = layout.place_of(record, slot, from);
-      places.push_back(
-          fmt::format("offset {} of {}", place.offset, drives[static_cast<size_t>(place.drive)].path().string()));
+      places.push_back(fmt::format("offset {} of {}", place.offset, drives[static_cast<size_t>(place.drive)].name()));
     }
     at += extent.bytes;
   }

@@ -24,6 +24,7 @@
 #include "core/log.h"
 #include "swap/drive.h"
 #include "swap/io_queue.h"
+#include "swap/store_words.h"
 
 namespace sluice {
 
@@ -99,6 +100,7 @@ struct StoreOptions {
   // as it was.
   std::function<void(const RecordStore&)> accept{};
   Log log;
+  const StoreWords* words = &kPlainWords;  // of its messages
 
   std::vector<std::filesystem::path> folders() const;  // of all drives
 };

@@ -11,7 +11,6 @@
 
 #include "core/bytes.h"
 #include "core/retried.h"
-#include "swap/advice.h"
 #include "swap/record_store_impl.h"
 #include "swap/store_drives.h"
 
@@ -64,7 +63,7 @@ void RecordStore::Impl::mend_headers(std::span<const DamagedHeader> damaged) {
     }
     say(options.log, LogLevel::kWarning,
         fmt::format("copy {} of the identity header of {} was damaged, the other one is used; {}", each.copy,
-                    drives[drive].path().string(), end));
+                    drives[drive].name(), end));
   }
 }
 
@@ -83,7 +82,7 @@ bool RecordStore::Impl::find_writable() {
 // Of a store that is opened to be read.
 void RecordStore::Impl::refuse_records() {
   reads = std::make_exception_ptr(
-      IoError({.action = "write", .path = drives[0].path().string(), .reason = "the store was opened to be read"}));
+      IoError({.action = "write", .path = drives[0].name(), .reason = "the store was opened to be read"}));
 }
 
 void RecordStore::Impl::check_length() const {
@@ -93,7 +92,7 @@ void RecordStore::Impl::check_length() const {
     throw CorruptionError(
         fmt::format("{} has been cut short: {} bytes where {} were written; bring the whole file back where there is a "
                     "copy, or {}",
-                    file.path().string(), file.bytes(), layout.records_end(drive), kStartOver));
+                    file.name(), file.bytes(), layout.records_end(drive), options.words->start_over));
   }
 }
 
@@ -112,11 +111,11 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
   const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);
-  std::vector<Drive> made = make_drives(paths, layout.file_bytes());
+  std::vector<Drive> made = make_drives(paths, layout.file_bytes(), *options.words);
   for (const Drive& drive : made) {
     if (options.existing == StoreOptions::Existing::kReplaced || drive.bytes() == 0) continue;
-    throw ConfigError(fmt::format("{}: another store has been begun there in this moment; give another folder {}",
-                                  drive.path().string(), kNamesFolders));
+    throw ConfigError(fmt::format("{}: another store has been begun there in this moment; give another folder{}",
+                                  drive.name(), options.words->folders));
   }
   std::unique_ptr<RecordStore> store(new RecordStore());
   store->impl_ = std::make_unique<Impl>(geometry, whole, std::move(options),

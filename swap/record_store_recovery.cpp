@@ -6,7 +6,6 @@
 
 #include "core/bytes.h"
 #include "core/checksum.h"
-#include "swap/advice.h"
 #include "swap/record_store_impl.h"
 
 namespace sluice {
@@ -48,7 +47,7 @@ void RecordStore::Impl::warn_of_damaged(int area, const FoundSuperblock& found) 
     }
   }
   say(options.log, LogLevel::kWarning,
-      fmt::format("superblock {} of {} {}: {}", area, drives[0].path().string(),
+      fmt::format("superblock {} of {} {}: {}", area, drives[0].name(),
                   found.is_emptied ? "has been emptied" : "is damaged", end));
 }
 
@@ -161,7 +160,7 @@ void RecordStore::Impl::load_generation(int area, const Superblock& superblock) 
   const char* const end = has_generation ? "the newer one is whole; a commit that was cut off may have begun there"
                                          : "the other one is used if it is whole";
   say(options.log, has_generation && !error ? LogLevel::kInfo : LogLevel::kWarning,
-      fmt::format("the table of step {} in {}: {}: {}", superblock.step, drives[0].path().string(), state, end));
+      fmt::format("the table of step {} in {}: {}: {}", superblock.step, drives[0].name(), state, end));
   if (has_generation) return;
   lost_step = superblock.step;
   is_newer_damaged = !error;
@@ -202,7 +201,7 @@ void RecordStore::Impl::refuse_damaged_steps() const {
   throw CorruptionError(
       fmt::format("{}: steps were committed, and no superblock is whole together with its table: bring back the file, "
                   "or {}",
-                  drives[0].path().string(), kStartOver));
+                  drives[0].name(), options.words->start_over));
 }
 
 // The drive may give it the next time, and then it is what was committed last.
@@ -210,10 +209,8 @@ void RecordStore::Impl::refuse_unread() const {
   IoError::Details details = unread->details();
   details.advice = "what was committed last may stand there: look at the drive's health (dmesg) and try again";
   if (has_generation) {
-    details.advice += fmt::format(
-        "; if the drive never gives it, train --resume --from-step {} goes on from what can be read (see checkpoint "
-        "verify)",
-        committed.step);
+    details.advice += fmt::format("; if the drive never gives it, step {} is the newest that can be read{}",
+                                  committed.step, options.words->earlier_step);
   }
   throw IoError(details);
 }

@@ -1,7 +1,6 @@
 // Scratch extents of a store: bytes that a run keeps on its drives and that no later run looks for.
 #include <fmt/format.h>
 
-#include "swap/advice.h"
 #include "swap/record_store_impl.h"
 
 namespace sluice {
@@ -55,8 +54,8 @@ CorruptionError RecordStore::scratch_corruption(int extent, uint32_t found, cons
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: {}, scratch extent {}: CRC32C {:08x} expected, {:08x} found (offset {} of "
       "{}{}); nothing was done with them; check the drive and its cables, then {}",
-      what, extent, expected, found, at.offset, impl_->drives[static_cast<size_t>(at.drive)].path().string(),
-      extents.count > 1 ? " and further drives" : "", kGoOn));
+      what, extent, expected, found, at.offset, impl_->drives[static_cast<size_t>(at.drive)].name(),
+      extents.count > 1 ? " and further drives" : "", impl_->options.words->go_on));
 }
 
 }  // namespace sluice

@@ -45,7 +45,7 @@ Superblock RecordStore::Impl::read_previous_table() {
   if (found.unread) throw IoError(*found.unread);
   if (found.state != BlockState::kValid || !read_table(older, found.superblock)) {
     throw CorruptionError(fmt::format("the table of step {} in {} is damaged: the store opens at step {} only",
-                                      previous_step, drives[0].path().string(), committed.step));
+                                      previous_step, drives[0].name(), committed.step));
   }
   return found.superblock;
 }

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "core/errors.h"
-#include "swap/advice.h"
 #include "swap/bare_io.h"
 #include "swap/drive_folders.h"
 #include "swap/store_format.h"
@@ -22,13 +21,96 @@
 namespace sluice {
 namespace {
 
+// What is wrong with the file that a drive of the store should have.
+class Refusal {
+ public:
+  Refusal(const std::filesystem::path& file, const StoreWords& words) : words_(words), name_(words.name_of(file)) {}
+
+  const std::string& name() const { return name_; }
+
+  [[noreturn]] void foreign() const {
+    throw ConfigError(fmt::format("{} is not a store of sluice: give another folder{}, or {}", name_, words_.folders,
+                                  words_.start_over));
+  }
+  [[noreturn]] void version(uint32_t version) const {
+    throw ConfigError(
+        fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or {}", name_,
+                    version, kStoreVersion, words_.start_over));
+  }
+  [[noreturn]] void contradiction() const {
+    throw CorruptionError(
+        fmt::format("the two copies of the identity header of {} are whole and differ: parts of two stores are in it; "
+                    "bring back the file, or {}",
+                    name_, words_.start_over));
+  }
+  [[noreturn]] void damage() const {
+    throw CorruptionError(
+        fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): bring back "
+                    "the file, or {}",
+                    name_, words_.start_over));
+  }
+  [[noreturn]] void emptied() const {
+    throw CorruptionError(
+        fmt::format("both copies of the identity header of {} have been emptied, and steps were committed to it: bring "
+                    "back the file, or {}",
+                    name_, words_.start_over));
+  }
+  [[noreturn]] void cut_short(int64_t bytes) const {
+    throw CorruptionError(fmt::format(
+        "{} has been cut short: {} bytes, which is less than its header takes, and steps were committed to it: "
+        "bring the whole file back, or {}",
+        name_, bytes, words_.start_over));
+  }
+  [[noreturn]] void model(const std::vector<std::string>& differ) const {
+    throw ConfigError(
+        fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, or another "
+                    "folder{}, or {}",
+                    name_, fmt::join(differ, "; "), words_.folders, words_.start_over));
+  }
+  void wrong_place(const DrivePlace& place, int given) const {
+    if (place.drive == given) return;
+    throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive {}: {}", name_, place.drive, given,
+                                  order_of(place)));
+  }
+  [[noreturn]] void count(const DrivePlace& place, size_t given) const {
+    throw ConfigError(fmt::format("the store {} lies on {} drive{}, this run names {}: {}; name all of them, or {}",
+                                  name_, place.weights.size(), place.weights.size() == 1 ? "" : "s", given,
+                                  order_of(place), words_.start_over));
+  }
+  // `folder`: the first drive's.
+  [[noreturn]] void other_store(const DrivePlace& first, int number, const std::filesystem::path& folder) const {
+    throw ConfigError(fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or {}",
+                                  name_, number, folder.string(), order_of(first), words_.start_over));
+  }
+  [[noreturn]] void missing(const DrivePlace& first, int number) const {
+    throw ConfigError(fmt::format("drive {} of the store is missing: there is no {}; {}; bring the drive back, or {}",
+                                  number, name_, order_of(first), words_.start_over));
+  }
+
+ private:
+  std::string order_of(const DrivePlace& place) const {
+    if (place.weights.size() == 1) return fmt::format("it was made with one folder{}", words_.folders);
+    // Its header has room for the names of the first ones.
+    const size_t unnamed = place.weights.size() - std::min(place.folders.size(), place.weights.size());
+    return fmt::format("it was made with the folders [{}]{}, in this order{}", fmt::join(place.folders, ", "),
+                       unnamed > 0 ? fmt::format(" and {} more, whose names are not kept", unnamed) : "",
+                       words_.folders);
+  }
+
+  const StoreWords& words_;
+  std::string name_;
+};
+
 // Reads single blocks of one drive's file.
 class BlockReader {
  public:
   BlockReader(const StoreOptions& options, const Drive& drive)
-      : log_(options.log),
+      : refusal_(drive.path(), drive.words()),
+        log_(options.log),
         drive_(drive),
         transfers_(options.make_queue(queue_options(options)), {&drive, 1}, kStoreBlockBytes) {}
+
+  const Refusal& refusal() const { return refusal_; }
 
   // A copy that cannot be read is a damaged one, as long as the other is whole.
   IdentityCopies header() {
@@ -116,6 +198,7 @@ class BlockReader {
 
   static constexpr int64_t kLookedAtBytes = 64 * kStoreBlockBytes;  // where a file has no holes, of it all
 
+  Refusal refusal_;
   const Log& log_;
   const Drive& drive_;
   std::array<AlignedBuffer, 2> copies_{AlignedBuffer(kStoreBlockBytes), AlignedBuffer(kStoreBlockBytes)};
@@ -123,119 +206,52 @@ class BlockReader {
   Transfers transfers_;
 };
 
-[[noreturn]] void refuse_foreign(const std::string& path) {
-  throw ConfigError(
-      fmt::format("{} is not a store of sluice: give another folder {}, or {}", path, kNamesFolders, kStartOver));
-}
-
-[[noreturn]] void refuse_version(const std::string& path, uint32_t version) {
-  throw ConfigError(
-      fmt::format("{} has the format of version {}, this is version {}: use the program that wrote it, or "
-                  "{}",
-                  path, version, kStoreVersion, kStartOver));
-}
-
-[[noreturn]] void refuse_contradiction(const std::string& path) {
-  throw CorruptionError(
-      fmt::format("the two copies of the identity header of {} are whole and differ: parts of two stores are in it; "
-                  "bring back the file, or {}",
-                  path, kStartOver));
-}
-
-[[noreturn]] void refuse_damage(const std::string& path) {
-  throw CorruptionError(
-      fmt::format("both copies of the identity header of {} are damaged (their checksums do not agree): bring back the "
-                  "file, or {}",
-                  path, kStartOver));
-}
-
-[[noreturn]] void refuse_emptied(const std::string& path) {
-  throw CorruptionError(
-      fmt::format("both copies of the identity header of {} have been emptied, and steps were committed to it: bring "
-                  "back the file, or {}",
-                  path, kStartOver));
-}
-
-[[noreturn]] void refuse_cut_short(const std::string& path, int64_t bytes) {
-  throw CorruptionError(fmt::format(
-      "{} has been cut short: {} bytes, which is less than its header takes, and steps were committed to it: "
-      "bring the whole file back, or {}",
-      path, bytes, kStartOver));
-}
-
-std::string order_of(const DrivePlace& place) {
-  if (place.weights.size() == 1) return fmt::format("it was made with one folder {}", kNamesFolders);
-  // Its header has room for the names of the first ones.
-  const size_t unnamed = place.weights.size() - std::min(place.folders.size(), place.weights.size());
-  return fmt::format("it was made with the folders [{}]{}, in this order {}", fmt::join(place.folders, ", "),
-                     unnamed > 0 ? fmt::format(" and {} more, whose names are not kept", unnamed) : "", kNamesFolders);
-}
-
-void refuse_wrong_place(const std::string& path, const DrivePlace& place, int given) {
-  if (place.drive == given) return;
-  throw ConfigError(fmt::format("{} is drive {} of a store, and was given as drive {}: {}", path, place.drive, given,
-                                order_of(place)));
-}
-
 // The first drive's header. nullopt: the store's creation was cut off.
-std::optional<IdentityCopies> check_first(BlockReader& reader, const std::string& path, const StoreIdentity& identity) {
+std::optional<IdentityCopies> check_first(BlockReader& reader, const StoreIdentity& identity) {
   IdentityCopies copies = reader.header();
   switch (copies.state) {
     case HeaderState::kValid:
       break;
     case HeaderState::kBlank:
-      if (reader.has_steps(identity)) refuse_emptied(path);
+      if (reader.has_steps(identity)) reader.refusal().emptied();
       if (reader.holds_nothing(fingerprint_of(identity))) return std::nullopt;
-      refuse_foreign(path);
+      reader.refusal().foreign();
     case HeaderState::kForeign:
-      refuse_foreign(path);
+      reader.refusal().foreign();
     case HeaderState::kDamaged:
       // The header is durable before the first superblock is written.
       if (reader.has_no_steps(identity)) return std::nullopt;
-      refuse_damage(path);
+      reader.refusal().damage();
     case HeaderState::kContradictory:
-      refuse_contradiction(path);
+      reader.refusal().contradiction();
     case HeaderState::kOtherVersion:
-      refuse_version(path, copies.header.version);
+      reader.refusal().version(copies.header.version);
   }
   const std::vector<std::string> differ = differences(copies.header, identity);
-  if (!differ.empty()) {
-    throw ConfigError(
-        fmt::format("the store {} belongs to another run: {}; give the configuration it was made with, or another "
-                    "folder {}, or {}",
-                    path, fmt::join(differ, "; "), kNamesFolders, kStartOver));
-  }
-  refuse_wrong_place(path, copies.header.place, 0);
+  if (!differ.empty()) reader.refusal().model(differ);
+  reader.refusal().wrong_place(copies.header.place, 0);
   // The other drives' headers are durable before the first superblock is written.
   const size_t drives = copies.header.place.weights.size();
   if (drives > 1 && reader.has_surely_no_steps(identity)) return std::nullopt;
   return copies;
 }
 
-[[noreturn]] void refuse_count(const std::string& path, const DrivePlace& place, size_t given) {
-  throw ConfigError(fmt::format("the store {} lies on {} drive{}, this run names {}: {}; name all of them, or {}", path,
-                                place.weights.size(), place.weights.size() == 1 ? "" : "s", given, order_of(place),
-                                kStartOver));
-}
-
 // The drive opened last.
 void check_further(const StoreOptions& options, const DrivePlace& first, OpenedDrives& opened) {
   const auto number = static_cast<int>(opened.drives.size()) - 1;
-  const std::string path = opened.drives.back().path().string();
   BlockReader reader(options, opened.drives.back());
   const IdentityCopies copies = reader.header();
-  if (copies.state == HeaderState::kContradictory) refuse_contradiction(path);
-  if (copies.state == HeaderState::kDamaged) refuse_damage(path);
+  if (copies.state == HeaderState::kContradictory) reader.refusal().contradiction();
+  if (copies.state == HeaderState::kDamaged) reader.refusal().damage();
   if (copies.state == HeaderState::kBlank) {  // and the first drive's steps were committed to it, too
-    if (reader.is_cut_short()) refuse_cut_short(path, opened.drives.back().bytes());
-    refuse_emptied(path);
+    if (reader.is_cut_short()) reader.refusal().cut_short(opened.drives.back().bytes());
+    reader.refusal().emptied();
   }
   const DrivePlace& place = copies.header.place;
   if (copies.state != HeaderState::kValid || place.store != first.store) {
-    throw ConfigError(fmt::format("{} is not drive {} of the store in {}: {}; put that drive in its place, or {}", path,
-                                  number, options.folder.string(), order_of(first), kStartOver));
+    reader.refusal().other_store(first, number, options.folder);
   }
-  refuse_wrong_place(path, place, number);
+  reader.refusal().wrong_place(place, number);
   reader.add_damaged(copies, number, opened.damaged);
 }
 
@@ -246,10 +262,11 @@ Drive::Access access_of(const StoreOptions& options) {
 // Refuses what is given as a further drive and is none. What cannot be read may be one.
 void check_without_first(const StoreOptions& options, const std::filesystem::path& path, int number) {
   try {
-    const Drive drive = Drive::open(path, Drive::Access::kWriteIfItMay);
-    const IdentityCopies copies = BlockReader(options, drive).header();
-    if (copies.state == HeaderState::kForeign) refuse_foreign(path.string());
-    if (copies.state == HeaderState::kValid) refuse_wrong_place(path.string(), copies.header.place, number);
+    const Drive drive = Drive::open(path, Drive::Access::kWriteIfItMay, *options.words);
+    BlockReader reader(options, drive);
+    const IdentityCopies copies = reader.header();
+    if (copies.state == HeaderState::kForeign) reader.refusal().foreign();
+    if (copies.state == HeaderState::kValid) reader.refusal().wrong_place(copies.header.place, number);
   } catch (const IoError&) {
   }
 }
@@ -261,9 +278,8 @@ bool is_empty_file(const std::filesystem::path& path) {
 
 // The first drive is not there, and another one is: this is no reason to start from the beginning. nullopt: all that is
 // there was left by a creation that was cut off.
-std::optional<Drive> open_first(const StoreOptions& options, const std::vector<std::filesystem::path>& paths,
-                                Drive::Access access) {
-  if (is_there(paths[0])) return Drive::open(paths[0], access);
+std::optional<Drive> open_first(const StoreOptions& options, const std::vector<std::filesystem::path>& paths) {
+  if (is_there(paths[0])) return Drive::open(paths[0], access_of(options), *options.words);
   const auto holds_something = [](const std::filesystem::path& path) { return is_there(path) && !is_empty_file(path); };
   const auto other = std::ranges::find_if(paths, holds_something);
   if (const auto empty = std::ranges::find_if(paths, is_there); other == paths.end() && empty != paths.end()) {
@@ -278,23 +294,23 @@ std::optional<Drive> open_first(const StoreOptions& options, const std::vector<s
          .path = paths[0].string(),
          .error_number = ENOENT,
          .advice = fmt::format("no store is there, or not any more: bring it back (is its drive mounted?), or {}",
-                               kStartOver)});
+                               options.words->start_over)});
   }
   check_without_first(options, *other, static_cast<int>(other - paths.begin()));
   throw ConfigError(
       fmt::format("drive 0 of the store is missing: there is no {}, while other drives of it are there; bring the "
                   "drive back, or {}",
-                  paths[0].string(), kStartOver));
+                  paths[0].string(), options.words->start_over));
 }
 
 // A file that is not there gets a message of its own.
-Drive open_further(const std::filesystem::path& path, int number, const DrivePlace& first, Drive::Access access) {
+Drive open_further(const StoreOptions& options, const std::filesystem::path& path, int number,
+                   const DrivePlace& first) {
   try {
-    return Drive::open(path, access);
+    return Drive::open(path, access_of(options), *options.words);
   } catch (const IoError& error) {
     if (error.details().error_number != ENOENT) throw;
-    throw ConfigError(fmt::format("drive {} of the store is missing: there is no {}; {}; bring the drive back, or {}",
-                                  number, path.string(), order_of(first), kStartOver));
+    Refusal(path, *options.words).missing(first, number);
   }
 }
 
@@ -375,7 +391,7 @@ void refuse_other_stores(const StoreOptions& options, int rank) {
   const std::optional<uint64_t> own = RecordStore::store_number(options.folder, rank);
   for (const std::filesystem::path& path : std::span(paths).subspan(1)) {
     if (!is_there(path)) continue;
-    const Drive drive = Drive::open(path, access_of(options));
+    const Drive drive = Drive::open(path, access_of(options), *options.words);
     BlockReader reader(options, drive);
     const IdentityCopies copies = reader.header();
     switch (copies.state) {
@@ -383,42 +399,40 @@ void refuse_other_stores(const StoreOptions& options, int rank) {
         if (copies.header.place.store == own || reader.holds_nothing(copies.header.fingerprint)) break;
         throw ConfigError(fmt::format(
             "{} belongs to another store than {}, whose creation was cut off or whose beginning was emptied: "
-            "bring that file back where it was emptied; else give another folder {}, or {}",
-            path.string(), paths[0].string(), kNamesFolders, kStartOver));
+            "bring that file back where it was emptied; else give another folder{}, or {}",
+            path.string(), paths[0].string(), options.words->folders, options.words->start_over));
       case HeaderState::kBlank:
       case HeaderState::kDamaged:
-        if (!reader.holds_nothing(copies.header.fingerprint)) refuse_foreign(path.string());
+        if (!reader.holds_nothing(copies.header.fingerprint)) reader.refusal().foreign();
         break;
       case HeaderState::kForeign:
-        refuse_foreign(path.string());
+        reader.refusal().foreign();
       case HeaderState::kOtherVersion:
-        refuse_version(path.string(), copies.header.version);
+        reader.refusal().version(copies.header.version);
       case HeaderState::kContradictory:
-        refuse_contradiction(path.string());
+        reader.refusal().contradiction();
     }
   }
 }
 
 std::optional<OpenedDrives> open_drives(const StoreOptions& options, const StoreIdentity& identity) {
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
-  const Drive::Access access = access_of(options);
   OpenedDrives opened;
   opened.drives.reserve(paths.size());
-  std::optional<Drive> first_drive = open_first(options, paths, access);
+  std::optional<Drive> first_drive = open_first(options, paths);
   if (!first_drive) return std::nullopt;
   opened.drives.push_back(std::move(*first_drive));
-  const std::string path = paths[0].string();
   DrivePlace first;
   {
     BlockReader reader(options, opened.drives[0]);
-    const std::optional<IdentityCopies> copies = check_first(reader, path, identity);
+    const std::optional<IdentityCopies> copies = check_first(reader, identity);
     if (!copies) return std::nullopt;
     first = copies->header.place;
     reader.add_damaged(*copies, 0, opened.damaged);
+    if (first.weights.size() != paths.size()) reader.refusal().count(first, paths.size());
   }
-  if (first.weights.size() != paths.size()) refuse_count(path, first, paths.size());
   for (size_t i = 1; i < paths.size(); ++i) {
-    opened.drives.push_back(open_further(paths[i], static_cast<int>(i), first, access));
+    opened.drives.push_back(open_further(options, paths[i], static_cast<int>(i), first));
     check_further(options, first, opened);
   }
   opened.weights = first.weights;

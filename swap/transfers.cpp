@@ -10,7 +10,6 @@
 
 #include "core/errors.h"
 #include "core/geometry.h"
-#include "swap/advice.h"
 
 namespace sluice {
 namespace {
@@ -22,8 +21,8 @@ const char* name_of(IoOp op) {
   return op == IoOp::kRead ? "read" : "write";
 }
 
-std::string advice_for(int error_number) {
-  const auto then_go_on = [](std::string_view first) { return fmt::format("{}; then {}", first, kGoOn); };
+std::string advice_for(int error_number, std::string_view go_on) {
+  const auto then_go_on = [go_on](std::string_view first) { return fmt::format("{}; then {}", first, go_on); };
   switch (error_number) {
     case EDQUOT:
       return then_go_on(kOverQuota);
@@ -36,7 +35,7 @@ std::string advice_for(int error_number) {
     case EINTR:
     case EAGAIN:
       return fmt::format("the system has turned the request away every time it was tried (dmesg may say why): {}",
-                         kGoOn);
+                         go_on);
     case EFBIG:
       return then_go_on("raise the limit on the size of a file (ulimit -f)");
     case 0:
@@ -153,14 +152,15 @@ void Transfers::submit(int block) {
 
 std::exception_ptr Transfers::error_of(const Block& block, int error_number) const {
   const Part& part = parts_[static_cast<size_t>(block.part)];
+  const Drive& drive = drives_[static_cast<size_t>(part.extent.drive)];
   const bool moves = part.op != IoOp::kSync;
   return std::make_exception_ptr(IoError({.action = name_of(part.op),
-                                          .path = drives_[static_cast<size_t>(part.extent.drive)].path().string(),
+                                          .path = drive.name(),
                                           .offset = moves ? block.offset : -1,
                                           .bytes = moves ? block.bytes : -1,
                                           .error_number = error_number,
                                           .reason = error_number == 0 ? "it moved nothing twice in a row" : "",
-                                          .advice = advice_for(error_number)}));
+                                          .advice = advice_for(error_number, drive.words().go_on)}));
 }
 
 // Moves the block's start to the first byte that is missing, down to the drive's alignment. False: no progress for the

@@ -107,8 +107,9 @@ TEST_F(Damage, of_both_superblocks_is_no_reason_to_begin_a_run_anew_that_had_beg
   const auto written = std::filesystem::last_write_time(file());
   for (const OpenMode mode : {OpenMode::kOpen, OpenMode::kResume}) {
     with.open = mode;
-    EXPECT_THAT(message_of<CorruptionError>([&] { engine(with); }),
-                AllOf(HasSubstr(file().string()), HasSubstr("steps were committed"), HasSubstr("--overwrite")));
+    EXPECT_THAT(
+        message_of<CorruptionError>([&] { engine(with); }),
+        AllOf(HasSubstr(file().string()), HasSubstr("steps were committed"), HasSubstr("start over with a new store")));
   }
   EXPECT_EQ(std::filesystem::last_write_time(file()), written);
 }

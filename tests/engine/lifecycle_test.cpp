@@ -215,7 +215,7 @@ TEST_F(Lifecycle, a_store_to_be_opened_that_is_missing_or_empty_is_refused_and_n
     }
     return std::string("not refused");
   };
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("no committed step"), HasSubstr("--overwrite")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no committed step"), HasSubstr("start over with a new store")));
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
   const auto file = folder_.path() / "sluice-0.swap";
   std::ofstream(file).close();
@@ -233,7 +233,7 @@ TEST_F(Lifecycle, a_store_that_is_there_is_refused_naming_both_ways_out) {
     engine(with);
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("--resume"), HasSubstr("--overwrite")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("open the store again"), HasSubstr("start over with a new store")));
   }
 }
 

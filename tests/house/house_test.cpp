@@ -36,6 +36,10 @@ TEST(House, files_and_functions_stay_small) { EXPECT_EQ(report(check_sizes(this_
 
 TEST(House, functions_take_few_parameters_and_no_bools) { EXPECT_EQ(report(check_parameters(this_tree())), ""); }
 
+TEST(House, what_others_take_alone_names_no_option_of_the_command) {
+  EXPECT_EQ(report(check_option_names(this_tree())), "");
+}
+
 TEST(House, leaves_no_marks_of_unfinished_work) { EXPECT_EQ(report(check_words(this_tree())), ""); }
 
 }  // namespace

@@ -28,6 +28,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kBlock = 4096;
+constexpr StoreWords kWords{.folders = " (--folder)", .less_room = "; a smaller --size takes less"};
 
 // Ranges of files that only a simulated queue meets, sized in proportion to these numbers as a store's are.
 std::vector<BareRange> ranges_of(const std::vector<double>& weights) {
@@ -224,11 +225,10 @@ TEST(ScratchFiles, without_room_say_how_much_is_needed_and_free) {
   const TempFolder folder;
   const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "small", kMiB);
   if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
-  const IoFailure failure = failure_of([&] { ScratchFile(drive.path(), 2 * kMiB); });
+  const IoFailure failure = failure_of([&] { ScratchFile(drive.path(), 2 * kMiB, kWords); });
   EXPECT_EQ(failure.details.error_number, ENOSPC);
   EXPECT_THAT(failure.message, testing::AllOf(HasSubstr("2097152 bytes (2.0 MiB) are needed, 1048576 bytes (1.0 MiB)"),
-                                              HasSubstr("a larger drive (--out or sluice.nvme; for bench io"),
-                                              HasSubstr("bench io takes less with a smaller --size"),
+                                              HasSubstr("a larger drive (--folder); a smaller --size takes less"),
                                               testing::Not(HasSubstr("ext4")), testing::Not(HasSubstr("::"))));
   EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
 }
@@ -248,9 +248,9 @@ TEST(ScratchFiles, on_a_drive_that_is_read_only_say_that_it_must_be_writable) {
   MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "locked", kMiB);
   if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
   drive.make_read_only();
-  const IoFailure failure = failure_of([&] { ScratchFile(drive.path(), kBlock); });
+  const IoFailure failure = failure_of([&] { ScratchFile(drive.path(), kBlock, kWords); });
   EXPECT_EQ(failure.details.error_number, EROFS);
-  EXPECT_THAT(failure.message, testing::AllOf(HasSubstr("writable"), HasSubstr("--out or sluice.nvme"),
+  EXPECT_THAT(failure.message, testing::AllOf(HasSubstr("writable"), HasSubstr("another folder (--folder)"),
                                               testing::Not(HasSubstr("ext4"))));
 }
 

@@ -49,7 +49,7 @@ TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_i
       ADD_FAILURE() << "io_uring was forbidden";
     } catch (const IoError& error) {
       EXPECT_EQ(error.details().error_number, EPERM);
-      EXPECT_THAT(error.what(), HasSubstr("sluice.io_backend"));
+      EXPECT_THAT(error.what(), HasSubstr("take the I/O backend threads"));
     }
   }).join();
 }

@@ -121,7 +121,7 @@ TEST_P(FaultyStore, a_request_that_is_turned_away_every_time_is_an_error_that_na
     });
     EXPECT_EQ(details.error_number, EAGAIN);
     EXPECT_EQ(details.action, op == IoOp::kRead ? "read" : "write");
-    EXPECT_THAT(message, testing::AllOf(HasSubstr("turned the request away"), HasSubstr("--resume")));
+    EXPECT_THAT(message, testing::AllOf(HasSubstr("turned the request away"), HasSubstr("open the store again")));
     EXPECT_EQ(store->in_flight(), 0);
   }
   store.reset();
@@ -139,7 +139,7 @@ TEST_P(FaultyStore, a_failed_read_names_path_offset_bytes_and_errno) {
   EXPECT_EQ(details.error_number, EIO);
   EXPECT_EQ(details.bytes, 8192);
   EXPECT_GT(details.offset, 0);
-  EXPECT_THAT(message, HasSubstr("--resume"));
+  EXPECT_THAT(message, HasSubstr("open the store again"));
   expect_step(*store, run_, 3);
 }
 
@@ -200,8 +200,8 @@ TEST_P(FaultyStore, a_drive_that_has_become_read_only_is_to_be_made_writable) {
     plan({.op = IoOp::kWrite, .error_number = error_number});
     const auto [details, message] = failure_of([&] { write_one(*store, state_, 1); });
     EXPECT_EQ(details.error_number, error_number);
-    EXPECT_THAT(message, testing::AllOf(HasSubstr("read-only"), HasSubstr("make it writable"), HasSubstr("--resume"),
-                                        testing::Not(HasSubstr("health"))));
+    EXPECT_THAT(message, testing::AllOf(HasSubstr("read-only"), HasSubstr("make it writable"),
+                                        HasSubstr("open the store again"), testing::Not(HasSubstr("health"))));
   }
 }
 

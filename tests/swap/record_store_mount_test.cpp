@@ -18,7 +18,7 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-class StoreOnADrive : public testing::TestWithParam<IoBackend> {
+class StoreOnAMount : public testing::TestWithParam<IoBackend> {
  protected:
   void SetUp() override {
     if (!drive_.reason().empty()) GTEST_SKIP() << drive_.reason();
@@ -35,7 +35,7 @@ class StoreOnADrive : public testing::TestWithParam<IoBackend> {
   MountedDrive drive_{MountedDrive::Kind::kExt4, folder_.path() / "drive", 24 * kMiB};
 };
 
-TEST_P(StoreOnADrive, a_drive_that_goes_away_is_an_error_and_the_last_committed_step_opens_when_it_is_back) {
+TEST_P(StoreOnAMount, a_drive_that_goes_away_is_an_error_and_the_last_committed_step_opens_when_it_is_back) {
   auto store = create();
   write_step(*store, run_, 0);
   write_step(*store, run_, 1);
@@ -46,7 +46,7 @@ TEST_P(StoreOnADrive, a_drive_that_goes_away_is_an_error_and_the_last_committed_
   const auto [details, message] = failure_of([&] { write_step(*store, run_, 2); });
   EXPECT_THAT(details.error_number, AnyOf(EIO, EROFS));
   EXPECT_EQ(details.path, file().string());
-  EXPECT_THAT(message, HasSubstr("--resume"));
+  EXPECT_THAT(message, HasSubstr("open the store again"));
   EXPECT_THROW(commit_now(*store, run_.state(2)), IoError);
   store.reset();
   drive_.mount_again();
@@ -55,7 +55,7 @@ TEST_P(StoreOnADrive, a_drive_that_goes_away_is_an_error_and_the_last_committed_
   expect_step(*open(), run_, 2);
 }
 
-TEST_P(StoreOnADrive, a_drive_that_is_read_only_is_refused_by_name_and_opens_when_it_is_writable_again) {
+TEST_P(StoreOnAMount, a_drive_that_is_read_only_is_refused_by_name_and_opens_when_it_is_writable_again) {
   write_step(*create(), run_, 3);
   drive_.make_read_only();
   for (const bool creates : {false, true}) {
@@ -68,7 +68,7 @@ TEST_P(StoreOnADrive, a_drive_that_is_read_only_is_refused_by_name_and_opens_whe
   expect_step(*open(), run_, 3);
 }
 
-TEST_P(StoreOnADrive, a_full_drive_takes_nothing_from_a_store_that_is_there) {
+TEST_P(StoreOnAMount, a_full_drive_takes_nothing_from_a_store_that_is_there) {
   auto store = create();
   write_step(*store, run_, 0);
   const int file = ::open((drive_.path() / "full").c_str(), O_CREAT | O_WRONLY, 0644);
@@ -80,7 +80,7 @@ TEST_P(StoreOnADrive, a_full_drive_takes_nothing_from_a_store_that_is_there) {
   expect_step(*open(), run_, 3);
 }
 
-TEST_P(StoreOnADrive, a_file_that_was_cut_short_is_never_committed_to) {
+TEST_P(StoreOnAMount, a_file_that_was_cut_short_is_never_committed_to) {
   for (const int64_t bytes : {int64_t{0}, int64_t{8192}, RecordStore::file_bytes(run_.geometry, run_.precision) / 2}) {
     auto store = create();
     write_step(*store, run_, 0);
@@ -93,7 +93,7 @@ TEST_P(StoreOnADrive, a_file_that_was_cut_short_is_never_committed_to) {
 }
 
 // As after a restored backup: what was never written to takes no space.
-TEST_P(StoreOnADrive, a_file_with_holes_that_was_cut_short_is_never_committed_to) {
+TEST_P(StoreOnAMount, a_file_with_holes_that_was_cut_short_is_never_committed_to) {
   const int64_t whole = RecordStore::file_bytes(run_.geometry, run_.precision);
   // The last: cut to nothing and as long again, so that all of it is one hole.
   for (const int64_t bytes : {int64_t{0}, int64_t{4096}, whole / 2, whole}) {
@@ -118,7 +118,7 @@ TEST_P(StoreOnADrive, a_file_with_holes_that_was_cut_short_is_never_committed_to
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(backends, StoreOnADrive, testing::Values(IoBackend::kUring, IoBackend::kThreads),
+INSTANTIATE_TEST_SUITE_P(backends, StoreOnAMount, testing::Values(IoBackend::kUring, IoBackend::kThreads),
                          [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
 
 }  // namespace

@@ -164,7 +164,7 @@ TEST_P(StoreDrives, a_missing_drive_is_refused_by_its_name) {
   make_two();
   fs::rename(file(1), folder_.path() / "elsewhere");
   EXPECT_THAT(refusal(options({1, 1})), AllOf(HasSubstr("drive 1 of the store is missing"), HasSubstr(file(1).string()),
-                                              HasSubstr("--overwrite")));
+                                              HasSubstr("start over with a new store")));
 }
 
 // It may be whole behind what stands in the way, so nobody is told to bring it back or to start over.
@@ -215,7 +215,7 @@ TEST_P(StoreDrives, a_creation_cut_off_is_not_begun_anew_over_what_is_another_st
     other.folder = folder(1);
     write_step(*create(other), run_, 0);
     EXPECT_THAT(refusal(options({1, 1})), AllOf(HasSubstr(file(1).string() + " belongs to another store"),
-                                                HasSubstr(file(0).string()), HasSubstr("--overwrite")));
+                                                HasSubstr(file(0).string()), HasSubstr("start over with a new store")));
     expect_step(*open(other), run_, 0);
   }
 }

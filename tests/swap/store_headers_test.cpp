@@ -62,7 +62,8 @@ TEST_P(StoreHeaders, with_the_same_byte_of_both_copies_flipped_are_refused_and_l
     for_bytes([&](size_t byte) {
       for (const int copy : {0, 1}) flip(drive, copy, byte);
       const std::string words = refusal();
-      EXPECT_THAT(words, AllOf(HasSubstr((folder(drive) / "sluice-0.swap").string()), HasSubstr("--overwrite")));
+      EXPECT_THAT(words, AllOf(HasSubstr((folder(drive) / "sluice-0.swap").string()),
+                               HasSubstr("start over with a new store")));
       EXPECT_THAT(drives_->events, IsEmpty());
       for (const char* end : {"are damaged", "is not a store", "the format of version", "is not drive 1"}) {
         if (words.find(end) != std::string::npos) ends.insert(end);
@@ -102,7 +103,7 @@ TEST_P(StoreHeaders, of_two_stores_in_one_file_are_refused_and_left_as_they_are)
       write_identity(other, identity_with(run_.geometry, run_.identity), place);
       put_copy(drive, copy, other);
       EXPECT_THAT(refusal(), AllOf(HasSubstr((folder(drive) / "sluice-0.swap").string()), HasSubstr("whole and differ"),
-                                   HasSubstr("--overwrite")));
+                                   HasSubstr("start over with a new store")));
       EXPECT_THAT(drives_->events, IsEmpty());
       take_back();
     }

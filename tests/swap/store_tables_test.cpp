@@ -247,7 +247,8 @@ TEST_P(StoreTables, that_lost_the_newest_step_in_the_middle_of_the_next_one_name
       EXPECT_FALSE(is_written) << "bytes of step 3 were taken for those of step 1";
     } catch (const CorruptionError& error) {
       EXPECT_TRUE(is_written) << error.what();
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk 1"), HasSubstr("expected"), HasSubstr("--overwrite")));
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("chunk 1"), HasSubstr("expected"), HasSubstr("start over with a new store")));
     }
   }
 }
