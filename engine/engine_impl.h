@@ -193,9 +193,11 @@ class Engine::Impl final : public LaneWork {
   double learning_rate = 0;           // of the step that runs
   std::optional<double> known_scale;  // replay: the step runs again, with this
   Speculation speculation;            // UpdateMode::kAuto
-  // Per record at home in memory: changed since it was written. While a unit runs, hops of its chunk set and clear it,
-  // which the program orders.
-  std::vector<Flag> dirty;
+  // Per chunk, of its weights and its state where they are at home in memory: changed since they were written. While a
+  // unit runs, hops of the chunk set and clear them, which the program orders.
+  std::vector<std::array<Flag, 2>> changed;
+  Flag& changed_of(int chunk, Group group) { return changed[chunk][static_cast<size_t>(group)]; }
+  Flag changed_of(int chunk, Group group) const { return changed[chunk][static_cast<size_t>(group)]; }
   std::exception_ptr spent;
   StepLanes lanes;  // of the last step
 

@@ -91,7 +91,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   device->register_host(host.span());
   std::unique_ptr<TraceWriter> trace;  // a file that cannot be written is refused before a store is made
   if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path);
-  dirty.assign(2 * plan.chunks.size(), Flag::kNo);
+  changed.assign(plan.chunks.size(), {Flag::kNo, Flag::kNo});
   // What has threads may be refused them: before a store is replaced.
   team = options.make_team(*topology, options.update_threads);
   size_t longest = 0;

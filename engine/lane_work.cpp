@@ -32,8 +32,7 @@ bool Engine::Impl::verifies_for_a_visit(int chunk) const {
 
 // Since it was last written to the store, at home in memory.
 bool Engine::Impl::has_changed(int chunk) const {
-  return dirty[2 * chunk + static_cast<int>(Group::kWeights)] == Flag::kYes ||
-         dirty[2 * chunk + static_cast<int>(Group::kState)] == Flag::kYes;
+  return changed_of(chunk, Group::kWeights) == Flag::kYes || changed_of(chunk, Group::kState) == Flag::kYes;
 }
 
 bool Engine::Impl::due(const Hop& hop) const {
@@ -61,7 +60,7 @@ bool Engine::Impl::due(const Hop& hop) const {
     case When::kStaleOnDevice:
       return stale_on_device();
     case When::kCommitDirty:
-      return commit && dirty[2 * hop.chunk + static_cast<int>(hop.group)] == Flag::kYes;
+      return commit && changed_of(hop.chunk, hop.group) == Flag::kYes;
   }
   return true;
 }
@@ -69,7 +68,7 @@ bool Engine::Impl::due(const Hop& hop) const {
 // The write takes to the store what has changed at home in memory.
 void Engine::Impl::starting(const Hop& hop) {
   if (hop.verb != Verb::kSwapOut || hop.when != When::kCommitDirty) return;
-  dirty[2 * hop.chunk + static_cast<int>(hop.group)] = Flag::kNo;
+  changed_of(hop.chunk, hop.group) = Flag::kNo;
 }
 
 // A chunk's hops serve every visit of its partition: they are named by the first.
@@ -146,8 +145,8 @@ void Engine::Impl::update_in_turn(const UpdateOperands& operands) {
 // Of its records those at home in memory.
 void Engine::Impl::note_changed(int chunk) {
   const ChunkHomes& homes = plan.chunks[chunk];
-  if (homes.weights != Home::kNvme) dirty[2 * chunk] = Flag::kYes;
-  if (homes.state != Home::kNvme) dirty[2 * chunk + 1] = Flag::kYes;
+  if (homes.weights != Home::kNvme) changed_of(chunk, Group::kWeights) = Flag::kYes;
+  if (homes.state != Home::kNvme) changed_of(chunk, Group::kState) = Flag::kYes;
 }
 
 // With a predicted scale a value may become non-finite that the true one keeps finite: that is a wrong prediction.
