@@ -192,18 +192,24 @@ RunFolder::Holds RunFolder::holds() const {
   return config.is_object() && !config.contains("sluice") ? Holds::kOther : Holds::kRun;
 }
 
-RunConfig RunFolder::load(For what, std::span<const std::string> overrides) const {
-  if (holds() != Holds::kRun) {
-    if (store_number() || find_store(folder_) == StoreExists::kYes) {
-      throw ConfigError(fmt::format(
-          "{}: the run's {} is gone (or is not a run's), and other files of it are there: bring that back, or "
-          "begin again with train --overwrite",
-          folder_.string(), config_file().filename().string()));
-    }
+// `train` replaces no file that is not a run's.
+void RunFolder::refuse_without_run(Holds held) const {
+  const std::string name = config_file().filename().string();
+  const bool is_other = held == Holds::kOther;
+  if (store_number() || find_store(folder_) == StoreExists::kYes) {
     throw ConfigError(fmt::format(
-        "{}: no run is there ({} is missing, or not a run's); train one with `sluice train CONFIG --out {}`",
-        folder_.string(), config_file().filename().string(), folder_.string()));
+        "{}: {}, and other files of one are there: {}begin again with train --overwrite", folder_.string(),
+        is_other ? fmt::format("the {} there is not a run's", name) : fmt::format("the run's {} is gone", name),
+        is_other ? "put the run's in its place, or move it away and " : "bring that back, or "));
   }
+  throw ConfigError(fmt::format("{}: no run is there ({} is {}); train one with `sluice train CONFIG --out {}`",
+                                folder_.string(), name, is_other ? "not a run's" : "missing",
+                                is_other ? "FOLDER" : folder_.string()));
+}
+
+RunConfig RunFolder::load(For what, std::span<const std::string> overrides) const {
+  const Holds held = holds();
+  if (held != Holds::kRun) refuse_without_run(held);
   const std::string name = config_file().string(), text = read_file(config_file()).value_or("");
   Json object = Json::parse(text, nullptr, false);
   if (object.is_discarded()) {

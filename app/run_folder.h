@@ -94,7 +94,8 @@ class RunFolder {
   void check_store(const std::vector<std::filesystem::path>& stores) const;
 
  private:
-  std::vector<std::filesystem::path> files() const;  // that a run writes here, but the store's
+  std::vector<std::filesystem::path> files() const;        // that a run writes here, but the store's
+  [[noreturn]] void refuse_without_run(Holds held) const;  // with a ConfigError
   // Where its configuration does not tell, it may.
   bool may_have_store_in(std::span<const std::filesystem::path> stores) const;
 

@@ -271,13 +271,18 @@ void Engine::Impl::report_non_finite() const {
                         plan.geometry.parameters()[parameter].name);
     break;
   }
-  const std::string scale = captured.loss_scale == 1
-                                ? ""
-                                : fmt::format(" at a loss scale of {:g}, which is not lowered", captured.loss_scale);
+  std::string scale, advice = "Lower the learning rate or look at the data of these steps";
+  if (captured.loss_scale != 1) {
+    const bool is_static = options.loss_scale.kind == LossScaleOptions::Kind::kStatic;
+    scale = fmt::format(" at a loss scale of {:g}, which is not lowered", captured.loss_scale);
+    advice = fmt::format(
+        "Where fp16 has no room for gradients that large (up to 65504), give a smaller fp16.{}; else lower the "
+        "learning rate or look at the data of these steps",
+        is_static ? "loss_scale" : "min_loss_scale");
+  }
   throw NumericsError(fmt::format(
-      "{} steps in a row had non-finite gradients{}, the last at step {}; the first block with one is {}. Lower the "
-      "learning rate or look at the data of these steps",
-      captured.skipped_in_a_row, scale, captured.step, block));
+      "{} steps in a row had non-finite gradients{}, the last at step {}; the first block with one is {}. {}",
+      captured.skipped_in_a_row, scale, captured.step, block, advice));
 }
 
 void Engine::Impl::abort_step() {

@@ -400,9 +400,12 @@ TEST_F(RefusalsTest, what_is_missing_or_damaged_in_a_runs_folder_is_named_with_w
   std::ofstream(file("run/config.json")) << config.substr(0, config.size() / 2);
   each_says(file("run/config.json") + ": is damaged: no JSON as a run writes it: bring the file back, or begin again");
   std::ofstream(file("run/config.json")) << "{}";
-  each_says(file("run") + ": the run's config.json is gone (or is not a run's)");
+  each_says(file("run") +
+            ": the config.json there is not a run's, and other files of one are there: put the run's in "
+            "its place, or move it away and begin again");
   fs::remove(file("run/config.json"));
-  each_says(file("run") + ": the run's config.json is gone (or is not a run's)");
+  each_says(file("run") +
+            ": the run's config.json is gone, and other files of one are there: bring that back, or begin");
   std::ofstream(file("run/config.json")) << config;
   fs::remove(file("run/sluice-0.swap"));
   each_says(file("run") + ": the run's store is not in " + file("run") + " any more");
