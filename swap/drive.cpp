@@ -74,8 +74,7 @@ int64_t free_bytes_beside(int file) {
 // `or_else`: what there is to do but to make room.
 [[noreturn]] void refuse_space(const FileSystemRoom& room, const StoreWords& words, std::string_view or_else) {
   std::vector<std::string> folders;
-  for (const std::filesystem::path& file : room.files)
-    folders.push_back(words.name_of_folder(file.parent_path()).string());
+  for (const std::filesystem::path& folder : room.folders()) folders.push_back(words.name_of_folder(folder).string());
   throw IoError(
       {.action = "allocation",
        .path = words.name_of(room.files.front()),

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <functional>
 #include <string>
 
+#include "tests/fakes/message_of.h"
 #include "tests/swap/store_fixture.h"
 
 namespace sluice {
@@ -33,18 +33,9 @@ class StoreWordsTest : public StoreOnADrive {
     with.words = &words;
     return with;
   }
-  std::string refusal(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing is refused";
-    return "";
-  }
   void fail_reads() { faults_->list.push_back({.op = IoOp::kRead, .times = INT64_MAX / 2, .error_number = EIO}); }
   std::string refusal_to_open() {
-    return refusal([&] { RecordStore::open(run_.geometry, run_.identity, options_with(kProgramsWords)); });
+    return message_of<Error>([&] { RecordStore::open(run_.geometry, run_.identity, options_with(kProgramsWords)); });
   }
 };
 
@@ -53,7 +44,8 @@ TEST_F(StoreWordsTest, stand_in_what_a_transfer_and_a_checksum_report) {
   write_step(*store, run_, 0);
   fail_reads();
   const RecordId record = run_.records().front();
-  EXPECT_THAT(refusal([&] { read_verified(*store, run_, record); }), AllOf(HasSubstr(file()), HasSubstr("press on")));
+  EXPECT_THAT(message_of<Error>([&] { read_verified(*store, run_, record); }),
+              AllOf(HasSubstr(file()), HasSubstr("press on")));
   EXPECT_THAT(store->corruption(record, 0, 1, "wte").what(),
               AllOf(HasSubstr(file()), HasSubstr("press on"), HasSubstr("whole (verify), or wipe it")));
 }
@@ -62,7 +54,7 @@ TEST_F(StoreWordsTest, stand_in_what_refuses_a_store) {
   make_steps(1);
   StoreIdentity other = run_.identity;
   other.model += " of another run";
-  EXPECT_THAT(refusal([&] { RecordStore::open(run_.geometry, other, options_with(kProgramsWords)); }),
+  EXPECT_THAT(message_of<Error>([&] { RecordStore::open(run_.geometry, other, options_with(kProgramsWords)); }),
               HasSubstr("another folder (--folder), or wipe it"));
   {
     const auto holder = open();
@@ -89,7 +81,7 @@ TEST_F(StoreWordsTest, name_the_users_folder_where_the_programs_own_lies_in_it) 
   auto store = RecordStore::create(run_.geometry, run_.identity, inside);
   write_step(*store, run_, 0);
   fail_reads();
-  EXPECT_THAT(refusal([&] { read_verified(*store, run_, run_.records().front()); }),
+  EXPECT_THAT(message_of<Error>([&] { read_verified(*store, run_, run_.records().front()); }),
               AllOf(HasSubstr("a file of its own in " + folder_.path().string()), HasSubstr("try again"),
                     Not(HasSubstr("programs-own"))));
   EXPECT_EQ(kPlainWords.name_of("/drive/file"), "/drive/file");
