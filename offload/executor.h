@@ -116,6 +116,7 @@ class Executor final : private CopySink {
       uint64_t number = 0;
     };
     std::array<DeviceWork, Device::kMaxCopies> on_device;  // in flight there; hop -1: none
+    bool is_empty() const { return in_flight == 0 && under_way == 0; }
   };
   struct HopState {
     enum class Stage : uint8_t { kWaiting, kStarted, kUnderWay, kEnded } stage = Stage::kWaiting;

@@ -39,6 +39,7 @@ void Executor::begin(const Program& program, Writes writes, Calls calls) {
   std::lock_guard lock(mutex_);
   SLUICE_CHECK(!running_, "a unit is running");
   SLUICE_CHECK(!store_broke_, "the store's queue broke in a unit before");
+  SLUICE_CHECK(std::ranges::all_of(lanes_, &LaneState::is_empty), "hops of the unit before are counted as under way");
   SLUICE_CHECK(static_cast<int>(program.hops().size()) <= parts_.max_hops, "a program longer than planned for");
   program_ = &program;
   writes_ = writes;

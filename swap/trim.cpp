@@ -81,7 +81,8 @@ void remove_file(const std::filesystem::path& path) {
   if (!error) std::filesystem::remove(file, error);
   if (!error && is_link) std::filesystem::remove(path, error);
   if (error) throw IoError({.action = "removal", .path = path.string(), .error_number = error.value()});
-  sync_parents(std::array{file, path});
+  sync_parents(std::array{file});
+  if (is_link) sync_parents(std::array{path});
 }
 
 int64_t give_back(const Drive& drive) {

@@ -3,15 +3,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "tests/fakes/forbidden_call.h"
 
 namespace sluice {
 namespace {
@@ -30,6 +39,37 @@ TEST(Arena, starts_at_a_huge_page_and_is_resident_to_its_last_page_from_the_star
     EXPECT_EQ(arena.bytes(), bytes);
     EXPECT_EQ(resident_pages(arena), round_up(bytes, 4096) / 4096);
   }
+}
+
+TEST(Arena, is_resident_to_its_last_page_where_no_threads_can_be_had_that_help) {
+  std::thread([] {
+    for (const uint32_t call : {SYS_clone3, SYS_clone}) forbid({.number = call, .error_number = EAGAIN});
+    EXPECT_THROW(std::thread([] {}), std::system_error);
+    const Arena arena(128 * kMiB + 4096);
+    EXPECT_EQ(resident_pages(arena), arena.bytes() / 4096);
+  }).join();
+}
+
+// "VmFlags" of the mapping that the address lies in (proc(5)); empty: not told.
+std::string flags_of_mapping(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  std::ifstream mappings("/proc/self/smaps");
+  bool is_its = false;
+  for (std::string line; std::getline(mappings, line);) {
+    uintptr_t first = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &first, &end) == 2) is_its = first <= at && at < end;
+    if (is_its && line.starts_with("VmFlags:")) return line + " ";
+  }
+  return "";
+}
+
+TEST(Arena, takes_huge_pages_for_whole_ones_alone) {
+  const Arena arena(4 * kMiB + 8192);
+  const std::string whole = flags_of_mapping(arena.at(0)), tail = flags_of_mapping(arena.at(4 * kMiB));
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage") || whole.empty())
+    GTEST_SKIP() << "this kernel has no transparent huge pages, or does not tell where";
+  EXPECT_THAT(whole, testing::HasSubstr(" hg "));
+  EXPECT_THAT(tail, testing::AllOf(testing::HasSubstr(" nh "), testing::Not(testing::HasSubstr(" hg "))));
 }
 
 TEST(Arena, whose_place_cannot_be_had_gives_its_memory_back) {

@@ -1,6 +1,7 @@
 #include "core/checksum.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <random>
 #include <set>
@@ -77,6 +78,17 @@ TEST(Crc32c, continues_where_it_stopped) {
   }
 }
 
+// ISA-L counts in an int. Only the last page of the mapping is not the system's page of zeros.
+TEST(Crc32c, of_more_than_a_call_of_isa_l_takes_is_that_of_the_parts_one_after_the_other) {
+  constexpr size_t kMany = size_t{1} << 30, kBytes = kMany + 4096;
+  void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) GTEST_SKIP() << "a limit (ulimit -v) does not allow 1 GiB of addresses";
+  const std::span<std::byte> all(static_cast<std::byte*>(mapped), kBytes);
+  all[kBytes - 1] = std::byte{7};
+  EXPECT_EQ(crc32c(9, all), crc32c(crc32c(9, all.first(kMany)), all.subspan(kMany)));
+  munmap(mapped, kBytes);
+}
+
 TEST(PlaneSeed, differs_between_all_places_of_a_store) {
   std::set<uint32_t> seeds;
   size_t places = 0;
@@ -86,6 +98,12 @@ TEST(PlaneSeed, differs_between_all_places_of_a_store) {
     }
   }
   EXPECT_EQ(seeds.size(), places);
+}
+
+TEST(PlaneSeed, depends_on_every_bit_of_the_chunks_number) {
+  std::set<uint32_t> seeds = {plane_seed(1, Group::kState, 0)};
+  for (int bit = 0; bit < 32; ++bit) seeds.insert(plane_seed(1u ^ 1u << bit, Group::kState, 0));
+  EXPECT_EQ(seeds.size(), 33u);
 }
 
 // A store's checksums begin with them.

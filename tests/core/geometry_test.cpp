@@ -116,6 +116,15 @@ TEST(Geometry, refuses_what_it_cannot_lay_out_and_names_it) {
             "parameter 'w' has an impossible shape [1073741824, 1073741824, 1073741824]");
 }
 
+TEST(Geometry, has_parameters_of_2_to_the_48_elements_at_most) {
+  constexpr int64_t kSide = int64_t{1} << 24;
+  EXPECT_EQ((ParameterSpec{"w", {kSide, kSide}}.elements()), kSide * kSide);
+  EXPECT_EQ(refusal([] {
+              ParameterSpec{"w", {kSide, kSide + 1}}.elements();
+            }),
+            "parameter 'w' has an impossible shape [16777216, 16777217]");
+}
+
 TEST(RecordLayout, pads_each_plane_to_4096_bytes_and_counts_the_payload) {
   const RecordLayout layout = record_layout(Precision::kBf16, Group::kState, 1536);
   EXPECT_EQ(layout.plane_count, 3);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "tests/fakes/awkward_reads.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/temp_folder.h"
 
@@ -46,6 +47,23 @@ TEST_F(InputFileTest, that_ends_in_what_is_wanted_whole_says_where) {
   EXPECT_EQ(message_of<IoError>([&] { file.read_whole(4, bytes()); }),
             "read of a name failed (2 bytes at offset 8): the file ends there: it has become shorter since it was "
             "opened; look");
+}
+
+TEST_F(InputFileTest, goes_on_where_a_read_is_interrupted_or_short) {
+  if (!AwkwardReads::reason().empty()) GTEST_SKIP() << AwkwardReads::reason();
+  const InputFile file = open();
+  const AwkwardReads awkward(AwkwardReads::Kind::kInterruptedAndShort);
+  std::array<char, 10> all{};
+  file.read_whole(0, std::as_writable_bytes(std::span(all)));
+  EXPECT_EQ(std::string(all.data(), all.size()), "0123456789");
+}
+
+TEST_F(InputFileTest, on_a_drive_that_fails_says_where_with_advice) {
+  if (!AwkwardReads::reason().empty()) GTEST_SKIP() << AwkwardReads::reason();
+  const InputFile file = open();
+  const AwkwardReads failing(AwkwardReads::Kind::kFailing);
+  EXPECT_EQ(message_of<IoError>([&] { file.read(3, bytes()); }),
+            "read of a name failed (at offset 3): Input/output error (errno 5); a");
 }
 
 TEST_F(InputFileTest, moves_with_its_descriptor) {

@@ -1,4 +1,4 @@
-// Replaces what opens and closes files, and what takes mutexes and read-write locks, in the
+// Replaces what opens, closes and syncs files, and what takes mutexes and read-write locks, in the
 // program it is linked into.
 #include "tests/fakes/counting_calls.h"
 
@@ -23,7 +23,7 @@ CallCounts count_calls() { return {}; }
 
 namespace {
 
-std::atomic<int64_t> opens{0}, closes{0}, locks{0}, folder_syncs{0};
+std::atomic<int64_t> opens{0}, closes{0}, locks{0}, folder_syncs{0}, data_syncs{0};
 
 template <typename Function>
 Function* next(const char* name) {
@@ -34,7 +34,7 @@ Function* next(const char* name) {
 
 namespace sluice {
 CallsCounted calls_are_counted() { return CallsCounted::kYes; }
-CallCounts count_calls() { return {opens.load(), closes.load(), locks.load(), folder_syncs.load()}; }
+CallCounts count_calls() { return {opens.load(), closes.load(), locks.load(), folder_syncs.load(), data_syncs.load()}; }
 }  // namespace sluice
 
 extern "C" int open(const char* path, int flags, ...) {
@@ -67,6 +67,12 @@ extern "C" int fsync(int file) {
   static auto* const real = next<int(int)>("fsync");
   struct stat status {};
   if (fstat(file, &status) == 0 && S_ISDIR(status.st_mode)) folder_syncs.fetch_add(1);
+  return real(file);
+}
+
+extern "C" int fdatasync(int file) {
+  static auto* const real = next<int(int)>("fdatasync");
+  data_syncs.fetch_add(1);
   return real(file);
 }
 

@@ -26,6 +26,8 @@ class LateDevice final : public Device {
   void let_go();
   // The next copy that is started in the lane will move nothing and end with a DeviceError.
   void fail_next(CopyLane lane);
+  // The caller's next begin_compute() throws a DeviceError.
+  void fail_next_compute() { compute_fails_ = true; }
   // The n-th of the caller's calls for rounding from now on, the first being 0, throws a DeviceError.
   void fail_rounding(int64_t nth) { roundings_left_ = nth; }
   // Until so much of every order has been started.
@@ -41,7 +43,7 @@ class LateDevice final : public Device {
   uint64_t start(const Copy& copy) override;
   void set_sink(CopySink* sink) override { sink_ = sink; }
   void copy_now(std::byte* to, const std::byte* from, int64_t bytes) override;
-  void begin_compute(const DeviceOrder& after) override { after_ = after; }
+  void begin_compute(const DeviceOrder& after) override;
   void add_gradient(float* open, const GradientView& gradient, Contribution which) override;
   void close_gradient(const Closing& closing, double* norm_part) override;
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override;
@@ -70,6 +72,7 @@ class LateDevice final : public Device {
   Arena arena_;
   AdamKernel kernel_;
   int64_t roundings_left_ = -1;
+  bool compute_fails_ = false;
   CopySink* sink_ = nullptr;
   DeviceOrder after_;                              // of the compute being called for
   std::vector<std::function<void()>> called_for_;  // of it

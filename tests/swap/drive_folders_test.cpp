@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -39,6 +42,17 @@ TEST(DriveFolders, that_are_one_folder_are_refused_however_they_are_spelled) {
   for (const fs::path& again : {new_one, new_one / "", folder.path() / "new" / "." / "er"})
     EXPECT_THAT(refusal({new_one, again}), HasSubstr("one folder")) << again;
   EXPECT_EQ(refusal({there, new_one, folder.path() / "new", folder.path()}), "");
+}
+
+TEST(DriveFolders, that_are_one_folder_mounted_twice_are_refused) {
+  const TempFolder folder;
+  const fs::path there = folder.path() / "there", again = folder.path() / "again";
+  for (const fs::path& each : {there, again}) fs::create_directory(each);
+  EXPECT_EQ(refusal({there, again}), "");
+  if (mount(there.c_str(), again.c_str(), nullptr, MS_BIND, nullptr) != 0)
+    GTEST_SKIP() << "no folder can be mounted in another place here: " << std::strerror(errno);
+  EXPECT_THAT(refusal({there, again}), HasSubstr("one folder"));
+  umount2(again.c_str(), MNT_DETACH);
 }
 
 TEST(DriveFolders, relative_and_absolute_are_compared) {

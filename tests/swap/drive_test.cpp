@@ -20,6 +20,7 @@
 
 #include "core/errors.h"
 #include "tests/fakes/forbidden_call.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
 
@@ -205,6 +206,23 @@ TEST_F(DriveFile, behind_a_link_is_left_empty_by_a_creation_that_is_given_up_and
   EXPECT_EQ(fs::read_symlink(path("a")), target);
   EXPECT_EQ(fs::file_size(path("a")), 0u);
   EXPECT_EQ(create({path("a")})[0].bytes(), kBytes);
+}
+
+TEST_F(DriveFile, that_is_given_up_leaves_what_somebody_has_put_in_its_place) {
+  for (const bool is_replaced : {false, true}) {
+    {
+      const std::vector<fs::path> paths{path("a")};
+      const std::vector<int64_t> bytes{kBytes};
+      std::vector<Drive> given_up = make_drives(paths, bytes);
+      allocate_drives(given_up, bytes);
+      if (is_replaced) {
+        fs::rename(path("a"), folder_.path() / "away");
+        std::ofstream(path("a")) << "theirs";
+      }
+    }
+    EXPECT_EQ(fs::exists(path("a")), is_replaced);
+  }
+  EXPECT_EQ(read_whole(path("a")), "theirs");
 }
 
 TEST_F(DriveFile, is_unlocked_by_its_owner_while_a_forked_child_lives) {

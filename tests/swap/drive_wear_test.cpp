@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <optional>
 #include <vector>
 
 #include "tests/fakes/test_store.h"
@@ -55,6 +59,21 @@ TEST_F(Wear, is_counted_in_thousands_of_sectors_by_the_smart_log) {
   const SmartLog smart = read_smart_log(log);
   EXPECT_EQ(smart.written_bytes, 0x110 * 512000LL);
   EXPECT_EQ(smart.used_percent, 7);
+}
+
+TEST_F(Wear, beyond_all_that_can_be_counted_in_bytes_is_not_told) {
+  std::vector<std::byte> log(512);
+  std::fill_n(log.begin() + 48, 8, std::byte{0xff});
+  log[5] = std::byte{7};
+  EXPECT_EQ(read_smart_log(log).written_bytes, std::nullopt);
+  EXPECT_EQ(read_smart_log(log).used_percent, 7);
+  const auto with = [&log](uint64_t units) {
+    std::memcpy(log.data() + 48, &units, sizeof units);
+    return read_smart_log(log).written_bytes;
+  };
+  constexpr int64_t kMostUnits = INT64_MAX / 512000;
+  EXPECT_EQ(with(kMostUnits), kMostUnits * 512000);
+  EXPECT_EQ(with(kMostUnits + 1), std::nullopt);
 }
 
 TEST_F(Wear, names_the_drive_of_a_partition_and_why_there_is_no_count) {

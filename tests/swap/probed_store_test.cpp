@@ -76,6 +76,7 @@ TEST_F(ProbedStore, takes_speeds_as_equal_that_are_five_percent_apart_and_no_oth
   EXPECT_EQ(weigh_drives(options(in_each_round({1.04, 1})), clock()), (std::vector<uint32_t>{500, 500}));
   EXPECT_EQ(weights_of({1, 1.06}), (std::vector<uint32_t>{485, 515}));
   EXPECT_EQ(weights_of({4.1, 1, 4, 1.02}), (std::vector<uint32_t>{400, 100, 400, 100}));
+  EXPECT_EQ(weights_of({10000, 0.1}), (std::vector<uint32_t>{1000, 1})) << "however slow, it has a share";
 }
 
 TEST_F(ProbedStore, is_split_evenly_over_two_drives_alike_of_which_one_is_disturbed_once) {

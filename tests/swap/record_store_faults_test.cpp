@@ -285,6 +285,53 @@ TEST_P(FaultyStore, of_many_transfers_only_those_that_failed_have_errors) {
   EXPECT_LE(failed, 2u);
 }
 
+// Of three blocks of a record two are in flight.
+TEST_P(FaultyStore, the_first_error_of_a_transfer_is_told_and_nothing_more_of_it_is_requested) {
+  StoreOptions two_at_once = options();
+  two_at_once.queue.depth = 2;
+  auto store = RecordStore::create(run_.geometry, run_.identity, two_at_once);
+  write_step(*store, run_, 0);
+  const int64_t reads = faults_->reads;
+  faults_->list = {{.op = IoOp::kRead, .nth = reads, .error_number = EIO},
+                   {.op = IoOp::kRead, .nth = reads + 1, .error_number = ENOSPC}};
+  EXPECT_EQ(failure_of([&] { read_verified(*store, run_, state_); }).details.error_number, EIO);
+  EXPECT_EQ(faults_->reads - reads, 2);
+  EXPECT_EQ(store->in_flight(), 0);
+  read_verified(*store, run_, state_);
+  EXPECT_EQ(faults_->reads - reads, 2 + 3);
+}
+
+TEST_P(FaultyStore, a_request_is_made_twice_where_it_moves_nothing_and_17_times_where_it_is_turned_away) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  const RecordId weights{1, Group::kWeights};
+  ASSERT_EQ(run_.layout(weights).bytes, 4096) << "one request";
+  for (const auto& [fault, requests] :
+       {std::pair(Fault{.op = IoOp::kRead, .times = INT64_MAX / 2, .short_bytes = 0}, 2),
+        {Fault{.op = IoOp::kRead, .times = INT64_MAX / 2, .error_number = EAGAIN}, 17}}) {
+    const int64_t before = faults_->reads;
+    plan(fault);
+    EXPECT_THROW(read_verified(*store, run_, weights), IoError);
+    EXPECT_EQ(faults_->reads - before, requests);
+  }
+}
+
+TEST_P(FaultyStore, what_has_ended_is_told_before_the_error_of_the_queue_that_came_after_it) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  const RecordId weights{1, Group::kWeights};
+  const AlignedBuffer buffer(run_.layout(weights).bytes);
+  store->read(weights, buffer.data(), 7);
+  faults_->poll_that_throws = faults_->polls + 1;
+  StoreCompletion done[4];
+  ASSERT_EQ(store->poll(done, Wait::kUntilOne), 1u);
+  EXPECT_EQ(done[0].tag, 7u);
+  EXPECT_EQ(done[0].error, nullptr);
+  EXPECT_EQ(failure_of([&] { store->poll(done, Wait::kNo); }).details.error_number, ENOMEM);
+  EXPECT_EQ(store->poll(done, Wait::kNo), 0u) << "it is told once";
+  expect_step(*store, run_, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(backends, FaultyStore, testing::Values(IoBackend::kUring, IoBackend::kThreads),
                          [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
 

@@ -170,8 +170,11 @@ TEST_F(StoreAtItsLimits, options_that_no_store_can_have_are_a_programmers_error_
 
 TEST_F(StoreAtItsLimits, misuse_is_refused_before_anything_is_noted_down_of_it) {
   const auto store = create();
-  for (const int64_t step : {1, 2}) write_step(*store, run_, step);
   const RecordId record{0, Group::kState};
+  EXPECT_THROW(store->discard(record), std::logic_error) << "it was never written";
+  write_records(*store, run_, 1);
+  EXPECT_THROW(store->discard(record), std::logic_error) << "there is nothing to go back to";
+  for (const int64_t step : {1, 2}) write_step(*store, run_, step);
   const AlignedBuffer buffer(run_.layout(record).bytes), more(run_.layout(record).bytes);
   // A commit under way covers what is written: giving that up, or writing over it, would break it.
   write_records(*store, run_, 3);

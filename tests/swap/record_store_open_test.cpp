@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <thread>
@@ -109,20 +108,6 @@ TEST_F(StoreOpening, what_is_not_a_store_is_refused) {
   for (const int64_t offset : kIdentityOffset) change_bytes(offset, std::vector<std::byte>(4096, std::byte{'a'}));
   EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("is not a store of sluice"));
   EXPECT_EQ(RecordStore::identify(folder_.path()), std::nullopt);
-}
-
-// All of them begin with zeros or are shorter than a store's headers, as a creation that is cut off leaves no file.
-TEST_F(StoreOpening, a_file_of_somebody_else_is_not_taken_for_a_creation_that_was_cut_off) {
-  const auto zeros = [](size_t count) { return std::string(count, '\0'); };
-  const std::string text = "precious\n", swap_area = zeros(4086) + "SWAPSPACE2" + zeros(1 << 20);
-  for (const std::string& content : {text, std::string(4095, 'x'), zeros(4096), zeros(512) + std::string(14000, 'x'),
-                                     zeros(30000) + std::string(9000, 'x'), zeros(28672) + text, swap_area}) {
-    std::ofstream(file(), std::ios::binary | std::ios::trunc) << content;
-    EXPECT_THAT(message_of<ConfigError>([&] { open(); }), HasSubstr("is not a store of sluice")) << content.size();
-    EXPECT_EQ(std::filesystem::file_size(file()), content.size());
-  }
-  std::ofstream(file(), std::ios::binary | std::ios::trunc) << zeros(1 << 20);
-  EXPECT_EQ(open(), nullptr);
 }
 
 TEST_F(StoreOpening, a_file_cut_short_is_refused) {

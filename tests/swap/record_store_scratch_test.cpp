@@ -125,17 +125,43 @@ TEST_P(Scratch, is_each_runs_own_and_files_are_as_long_as_the_run_needs) {
   EXPECT_EQ(files_bytes(), needed(kBytes));
   EXPECT_EQ(needed(kBytes), needed({}) + std::accumulate(kBytes.begin(), kBytes.end(), int64_t{0}));
   const std::vector<std::vector<int64_t>> later = {{}, {8192}, kBytes, {4096, 4096}};
+  int64_t step = 1;
   for (const std::vector<int64_t>& scratch : later) {
     const auto store = open(scratch);
     ASSERT_NE(store, nullptr);
     EXPECT_EQ(files_bytes(), needed(scratch));
-    expect_step(*store, run_, 1);
+    expect_step(*store, run_, step);
+    write_step(*store, run_, ++step);  // a file that was made shorter here was not cut short by somebody
   }
   const auto store = open(kBytes);
+  expect_step(*store, run_, step);
   write_all(*store, 5);
   finish(*store);
   expect_all(*store, 5);
-  write_step(*store, run_, 2);
+  write_step(*store, run_, step + 1);
+}
+
+TEST_P(Scratch, has_its_room_in_a_store_that_is_opened_to_be_read_before_a_byte_of_it_is_written) {
+  write_step(*create({}), run_, 1);
+  StoreOptions reading = options(kBytes);
+  reading.access = StoreOptions::Access::kRead;
+  const auto store = RecordStore::open(run_.geometry, run_.identity, reading);
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(files_bytes(), RecordStore::file_bytes(run_.geometry, run_.precision, GetParam(), kBytes));
+}
+
+TEST_P(Scratch, is_not_written_beside_another_transfer_of_the_same_extent) {
+  const auto store = create(kBytes);
+  const AlignedBuffer more(kBytes[2]), again(kBytes[2]);
+  store->write_scratch(2, buffers_[2].data(), 1);
+  EXPECT_THROW(store->write_scratch(2, more.data(), 2), std::logic_error);
+  EXPECT_THROW(store->read_scratch(2, more.data(), 2), std::logic_error);
+  finish(*store);
+  store->read_scratch(2, more.data(), 3);
+  EXPECT_THROW(store->write_scratch(2, buffers_[2].data(), 4), std::logic_error);
+  store->read_scratch(2, again.data(), 5);  // reads are for as many as there are
+  EXPECT_EQ(store->in_flight(), 2);
+  finish(*store);
 }
 
 TEST_P(Scratch, a_write_that_fails_is_an_error_and_nothing_is_committed_after_it) {
@@ -155,6 +181,11 @@ TEST_P(Scratch, a_write_that_fails_is_an_error_and_nothing_is_committed_after_it
   }
   EXPECT_THROW(commit_now(*store, run_.state(2)), IoError);
   EXPECT_EQ(store->committed().step, 1);
+  const int64_t writes = faults->writes, bytes = store->written_bytes();
+  store->write_scratch(0, buffers_[0].data(), 2);
+  EXPECT_EQ(failure_of([&] { finish(*store); }).details.error_number, EIO);
+  EXPECT_EQ(faults->writes, writes) << "nothing more is written";
+  EXPECT_EQ(store->written_bytes(), bytes);
 }
 
 TEST_P(Scratch, bytes_that_are_others_are_named_by_what_was_kept_there) {

@@ -228,6 +228,24 @@ TEST_F(StoreSteps, of_which_a_superblock_and_the_table_before_it_are_not_given_m
   EXPECT_THROW(open_what_can_be_read(), IoError) << "neither is given";
 }
 
+TEST_F(StoreSteps, of_which_no_superblock_is_given_may_be_given_the_next_time) {
+  make_steps(3);
+  for (const int64_t offset : kSuperblockOffset) break_block(offset);
+  EXPECT_EQ(failure_of([&] { open(); }).details.error_number, EIO) << "none is known to be damaged";
+  EXPECT_EQ(failure_of([&] { open_what_can_be_read(); }).details.error_number, EIO);
+  faults_->list.clear();
+  expect_step(*open(), run_, 3);
+}
+
+TEST_F(StoreSteps, of_which_the_first_superblock_is_emptied_after_the_second_commit_say_so) {
+  make_steps(1);  // in one go: no opening has used up a number
+  ASSERT_EQ(superblock(1).generation, 2u);
+  change_bytes(kSuperblockOffset[0], std::vector<std::byte>(kStoreBlockBytes));
+  expect_step(*open(), run_, 1);
+  EXPECT_THAT(lines_.text(),
+              AllOf(HasSubstr("superblock 0 of"), HasSubstr("has been emptied: the other one, of step 1")));
+}
+
 TEST_F(StoreSteps, stay_where_one_that_is_not_given_cannot_be_given_up) {
   make_steps(3);
   const int area = newest();

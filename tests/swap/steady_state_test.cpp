@@ -1,14 +1,19 @@
 // What a request costs besides the request: nothing is allocated, opened, closed or locked once a store is under way.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 
 #include <array>
+#include <cerrno>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 
 #include "core/arena.h"
 #include "swap/record_store.h"
+#include "swap/trim.h"
 #include "tests/fakes/counting_calls.h"
 #include "tests/fakes/counting_new.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -27,6 +32,13 @@ void PrintTo(const Counts& c, std::ostream* out) {
 
 class SteadyState : public testing::TestWithParam<int> {
  protected:
+  StoreOptions options() const {
+    StoreOptions options{.folder = folder_.path() / "0", .queue = {.depth = 4}};
+    for (int drive = 1; drive < GetParam(); ++drive)
+      options.more_folders.push_back(folder_.path() / std::to_string(drive));
+    options.drive_weights.assign(static_cast<size_t>(GetParam()), 1);
+    return options;
+  }
   // All records read and written again, several in flight, with their checksums; a commit; and a scratch extent.
   void round(RecordStore& store, int64_t step) {
     const std::array<uint32_t, 8> crcs{};
@@ -70,28 +82,44 @@ INSTANTIATE_TEST_SUITE_P(Drives, SteadyState, testing::Values(1, 2), testing::Pr
 // A file whose name is not durable is lost to a power cut with all that was committed to it.
 TEST_P(SteadyState, a_creation_makes_the_names_of_its_files_and_folders_durable) {
   if (calls_are_counted() == CallsCounted::kNo) GTEST_SKIP() << "a sanitizer stands in front of fsync";
-  StoreOptions options{.folder = folder_.path() / "0", .queue = {.depth = 4}};
-  for (int drive = 1; drive < GetParam(); ++drive)
-    options.more_folders.push_back(folder_.path() / std::to_string(drive));
-  options.drive_weights.assign(static_cast<size_t>(GetParam()), 1);
   for (const int each : {2, 1}) {  // a file's and its folder's; once more where the folders are there
     const int64_t before = count_calls().folder_syncs;
-    RecordStore::create(run_.geometry, run_.identity, options);
+    RecordStore::create(run_.geometry, run_.identity, options());
     EXPECT_EQ(count_calls().folder_syncs - before, each * GetParam());
   }
 }
 
+// After a power cut no file that was removed may be back, and no mark be lost whose file is gone.
+TEST_P(SteadyState, a_trim_makes_its_marks_durable_before_a_file_goes_and_then_that_its_name_is_gone) {
+  if (calls_are_counted() == CallsCounted::kNo) GTEST_SKIP() << "a sanitizer stands in front of fsync";
+  const StoreOptions with = options();
+  write_step(*RecordStore::create(run_.geometry, run_.identity, with), run_, 0);
+  const int marks = GetParam() - 1;
+  CallCounts before = count_calls();
+  std::thread([&] {
+#ifdef SYS_unlink
+    forbid({.number = SYS_unlink, .error_number = EIO});
+#endif
+    forbid({.number = SYS_unlinkat, .error_number = EIO});
+    EXPECT_THROW(trim_stores(with.folders(), {}), IoError);
+  }).join();
+  EXPECT_EQ(count_calls().data_syncs - before.data_syncs, marks);
+  EXPECT_EQ(count_calls().folder_syncs - before.folder_syncs, 0);
+  before = count_calls();
+  trim_stores(with.folders(), {});
+  EXPECT_EQ(count_calls().data_syncs - before.data_syncs, marks);
+  EXPECT_EQ(count_calls().folder_syncs - before.folder_syncs, GetParam());
+}
+
 TEST_P(SteadyState, moves_records_and_commits_without_allocating_opening_closing_or_locking) {
-  StoreOptions options{.folder = folder_.path() / "0", .queue = {.backend = IoBackend::kUring, .depth = 4}};
-  for (int drive = 1; drive < GetParam(); ++drive)
-    options.more_folders.push_back(folder_.path() / std::to_string(drive));
-  options.drive_weights.assign(static_cast<size_t>(GetParam()), 1);
-  options.block_bytes = 4096;
-  options.scratch_bytes = {16384};
-  options.queue.memory = {memory_.span()};
+  StoreOptions with = options();
+  with.queue.backend = IoBackend::kUring;
+  with.block_bytes = 4096;
+  with.scratch_bytes = {16384};
+  with.queue.memory = {memory_.span()};
   std::unique_ptr<RecordStore> store;
   try {
-    store = RecordStore::create(run_.geometry, run_.identity, options);
+    store = RecordStore::create(run_.geometry, run_.identity, with);
   } catch (const IoError& error) {
     GTEST_SKIP() << error.what();
   }

@@ -1,4 +1,4 @@
-// Stores on several drives: how records are split, what an opening checks, and that no drive waits for another.
+// Stores on several drives: how records are split, and what an opening checks.
 #include "swap/store_drives.h"
 
 #include <fcntl.h>
@@ -9,10 +9,9 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
+#include <utility>
 
 #include "core/bytes.h"
-#include "swap/record_checksums.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
 #include "tests/fakes/message_of.h"
@@ -279,6 +278,14 @@ TEST_P(StoreDrives, a_creation_cut_off_between_two_drives_opens_as_empty) {
   EXPECT_EQ(open(options({1, 1})), nullptr);
 }
 
+TEST_P(StoreDrives, two_creations_cut_off_one_after_the_other_open_as_empty) {
+  make_two_and_be_killed();
+  fs::copy_file(file(1), folder_.path() / "older");
+  make_two_and_be_killed();
+  fs::rename(folder_.path() / "older", file(1));  // the later one came no further than to the first drive
+  EXPECT_EQ(open(options({1, 1})), nullptr);
+}
+
 TEST_P(StoreDrives, a_file_cut_short_on_any_drive_is_refused_by_its_name) {
   for (int drive : {0, 1}) {
     make_two();
@@ -320,6 +327,27 @@ TEST_P(StoreDrives, a_flipped_bit_is_named_with_the_drive_it_lies_on) {
   }
 }
 
+// State records have 5 blocks: planes of 1, 2 and 2.
+TEST_P(StoreDrives, of_a_plane_those_are_named_that_have_a_part_of_it) {
+  using Named = std::vector<int>;
+  using Case = std::pair<std::vector<uint32_t>, Named>;
+  const RecordId record{0, Group::kState};
+  ASSERT_EQ(run_.layout(record).bytes, 5 * kStoreBlockBytes);
+  for (const auto& [weights, expected] :
+       {Case{{1, 4}, {1, 1, 1}}, Case{{3, 2}, {1, 1, 1}}, Case{{2, 3}, {1, 2, 1}}, Case{{1, 3, 1}, {1, 1, 2}}}) {
+    const auto store = create(options(weights));
+    write_step(*store, run_, 0);
+    Named named;
+    for (const int plane : {0, 1, 2}) {
+      const std::string message = store->corruption(record, plane, 1, "block of the test").what();
+      int count = 0;
+      for (size_t at = message.find("offset "); at != std::string::npos; at = message.find("offset ", at + 1)) ++count;
+      named.push_back(count);
+    }
+    EXPECT_EQ(named, expected) << weights.size() << " drives, the first with " << weights[0];
+  }
+}
+
 // The superblock may only say what is durable on all drives.
 TEST_P(StoreDrives, a_commit_syncs_every_drive_before_its_superblock) {
   auto drives = std::make_shared<SimulatedDrives>();
@@ -341,97 +369,6 @@ TEST_P(StoreDrives, a_commit_syncs_every_drive_before_its_superblock) {
   EXPECT_EQ(drives->served[4].drive, 0);
   EXPECT_EQ(drives->served[5].op, IoOp::kSync);
   EXPECT_EQ(drives->served[5].drive, 0);
-}
-
-// Records of 1 and 5 MiB on drives in simulated time.
-class StoreInSimulatedTime : public testing::Test {
- protected:
-  static constexpr int64_t kChunkElements = int64_t{512} << 10;
-  static constexpr int kChunks = 24;
-
-  std::unique_ptr<RecordStore> create(std::vector<double> gb_per_s, std::vector<uint32_t> weights, int depth = 16) {
-    drives_->gb_per_s = std::move(gb_per_s);
-    StoreOptions options{.folder = folder_.path() / "0", .drive_weights = std::move(weights)};
-    for (size_t drive = 1; drive < drives_->gb_per_s.size(); ++drive)
-      options.more_folders.push_back(folder_.path() / std::to_string(drive));
-    options.make_queue = simulated_drives_factory(drives_);
-    options.queue.depth = depth;
-    const StoreIdentity identity{.model = "simulated", .chunk_elements = kChunkElements, .chunk_count = kChunks};
-    auto store = RecordStore::create(geometry_, identity, options);
-    for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
-      for (const Group group : {Group::kWeights, Group::kState}) sum_record(*store, {chunk, group}, buffer_.data());
-    }
-    return store;
-  }
-  int64_t record_bytes(Group group) const { return record_layout(Precision::kBf16, group, kChunkElements).bytes; }
-
-  // Every state record once, `in_flight` at a time. Returns GB/s.
-  double run(RecordStore& store, IoOp op, int in_flight) {
-    const double begin = drives_->now_ns;
-    uint32_t started = 0, ended = 0;
-    while (ended < kChunks) {
-      for (; started < kChunks && static_cast<int>(started - ended) < in_flight; ++started) {
-        const RecordId record{started, Group::kState};
-        if (op == IoOp::kRead) {
-          store.read(record, buffer_.data(), started);
-        } else {
-          store.write(record, buffer_.data(), started);
-        }
-      }
-      std::array<StoreCompletion, 8> done;
-      const size_t count = store.poll(done, Wait::kUntilOne);
-      for (const StoreCompletion& each : std::span(done).first(count)) EXPECT_EQ(each.error, nullptr);
-      ended += static_cast<uint32_t>(count);
-    }
-    return static_cast<double>(kChunks * record_bytes(Group::kState)) / (drives_->now_ns - begin);
-  }
-
-  TempFolder folder_;
-  std::shared_ptr<SimulatedDrives> drives_ = std::make_shared<SimulatedDrives>();
-  Geometry geometry_{std::array{PartitionSpec{"all", {{"all", {kChunks * kChunkElements}}}}}, kChunkElements};
-  AlignedBuffer buffer_{record_bytes(Group::kState)};
-};
-
-TEST_F(StoreInSimulatedTime, drives_of_any_speeds_give_their_sum_even_with_one_record_under_way) {
-  for (const double slow : {1.0, 0.5, 0.1}) {
-    SCOPED_TRACE(slow);
-    const auto store = create({3, slow}, {30000, static_cast<uint32_t>(slow * 10000)});
-    for (const int in_flight : {1, 2, 8}) {
-      EXPECT_GE(run(*store, IoOp::kWrite, in_flight), 0.97 * (3 + slow));
-      EXPECT_GE(run(*store, IoOp::kRead, in_flight), 0.97 * (3 + slow));
-    }
-  }
-}
-
-TEST_F(StoreInSimulatedTime, a_slow_drive_takes_no_requests_from_a_fast_one) {
-  // Weights that are wrong: half of the bytes on a drive of a tenth of the speed. The fast drive's halves of all that
-  // is under way end long before the first of the slow drive's.
-  const auto store = create({1, 0.1}, {1, 1}, 2);
-  drives_->served.clear();
-  for (uint32_t chunk = 0; chunk < 8; ++chunk) store->write({chunk, Group::kState}, buffer_.data(), chunk);
-  StoreCompletion done;
-  ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
-  int64_t fast_bytes = 0;
-  for (const auto& served : drives_->served) fast_bytes += served.drive == 0 ? served.bytes : 0;
-  EXPECT_EQ(fast_bytes, 8 * record_bytes(Group::kState) / 2);
-  for (int left = 7; left > 0; --left) ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
-}
-
-TEST_F(StoreInSimulatedTime, a_read_behind_any_number_of_writes_waits_for_what_is_in_flight_and_one_request) {
-  constexpr int kDepth = 8;
-  constexpr double kBlock = 1 << 20;
-  const auto store = create({1}, {1}, kDepth);
-  store->write({0, Group::kWeights}, buffer_.data(), 0);
-  StoreCompletion done;
-  ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
-  for (uint32_t chunk = 0; chunk < 20; ++chunk) store->write({chunk, Group::kState}, buffer_.data(), chunk);
-  const double begin = drives_->now_ns;
-  store->read({0, Group::kWeights}, buffer_.data(), 99);  // of 1 MiB: one request
-  do {
-    ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
-  } while (done.tag != 99);
-  EXPECT_LE(drives_->now_ns - begin, kDepth * kBlock + kBlock);
-  while (store->in_flight() > 0) ASSERT_EQ(store->poll({&done, 1}, Wait::kUntilOne), 1u);
 }
 
 }  // namespace

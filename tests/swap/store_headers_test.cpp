@@ -228,6 +228,24 @@ TEST_F(StoreHeaderInAFile, with_a_damaged_copy_is_identified_without_a_write_and
   EXPECT_EQ(RecordStore::identify(folder_.path()), std::nullopt);
 }
 
+TEST_F(StoreHeaderInAFile, that_is_sealed_and_of_a_drive_beyond_the_last_is_damaged) {
+  for (const int drive : {1, 200, -1}) {
+    Bytes block(kStoreBlockBytes);
+    write_identity(block, identity_with(run_.geometry, run_.identity),
+                   {.store = *number_, .drive = drive, .weights = {1}, .folders = {}});
+    IdentityHeader ignored;
+    ASSERT_EQ(read_identity(block, ignored), HeaderState::kDamaged) << drive;
+    std::fstream bytes(file(), std::ios::in | std::ios::out | std::ios::binary);
+    for (const int64_t offset : kIdentityOffset)
+      bytes.seekp(offset).write(reinterpret_cast<const char*>(block.data()), kStoreBlockBytes);
+    bytes.close();
+    const StoreParts parts = find_parts({&folder_.path(), 1}, number_);
+    EXPECT_THAT(parts.missing, IsEmpty()) << "a file lies there";
+    EXPECT_THAT(parts.trimmed, IsEmpty());
+    EXPECT_THROW(open(), CorruptionError);
+  }
+}
+
 TEST_F(StoreHeaderInAFile, with_a_damaged_copy_is_trimmed) {
   damage(0);
   EXPECT_EQ(trim_stores({&folder_.path(), 1}, number_).size(), 1u);

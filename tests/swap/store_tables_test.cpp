@@ -114,9 +114,15 @@ TEST_P(StoreTables, with_a_bit_of_the_older_superblock_table_or_opening_flipped_
 
 // A drive may give a block wrongly once, and as it is the next time.
 TEST_P(StoreTables, that_were_misread_once_stay_at_the_step_whose_slots_are_kept_since) {
-  for (const int64_t offset : {kSuperblockOffset[kNewest], superblock(kNewest).table_offset}) {
-    SCOPED_TRACE(offset);
-    faults_->list = {{.op = IoOp::kRead, .nth = faults_->reads, .times = 1000, .at = offset, .wrong_byte = 20}};
+  const Fault of_superblock = {
+      .op = IoOp::kRead, .times = INT64_MAX, .at = kSuperblockOffset[kNewest], .wrong_byte = 20};
+  const int64_t table = superblock(kNewest).table_offset;
+  const Fault of_table = {.op = IoOp::kRead, .times = INT64_MAX, .at = table, .wrong_byte = 20};
+  const Fault of_magic = {.op = IoOp::kRead, .times = INT64_MAX, .at = table, .wrong_byte = 2};  // tells no step
+  using List = std::vector<Fault>;
+  for (const List& list : {List{of_superblock}, List{of_table}, List{of_superblock, of_magic}}) {
+    SCOPED_TRACE(fmt::format("{} blocks, the first at {}", list.size(), list[0].at));
+    faults_->list = list;
     {
       auto store = open();
       ASSERT_NE(store, nullptr);

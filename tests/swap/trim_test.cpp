@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -15,7 +16,10 @@
 
 #include "core/errors.h"
 #include "swap/record_store.h"
+#include "swap/store_format.h"
 #include "tests/fakes/forbidden_call.h"
+#include "tests/fakes/message_of.h"
+#include "tests/fakes/sector.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -244,6 +248,37 @@ TEST_F(TrimCutShort, is_told_from_a_drive_that_is_not_there_and_is_gone_on_with)
   EXPECT_THAT(parts().missing, IsEmpty());
   EXPECT_EQ(trim_stores(folders_, number_).size(), 1u);
   EXPECT_THAT(parts().trimmed, IsEmpty());
+}
+
+TEST_F(TrimCutShort, is_known_to_have_removed_what_it_has_when_a_later_drive_comes_back) {
+  create();
+  std::filesystem::rename(file(2), folder_.path() / "away");
+  cut_at_first_removal(folders_);
+  std::filesystem::remove(file(1));  // the cut was after its removal
+  std::filesystem::rename(folder_.path() / "away", file(2));
+  EXPECT_THAT(parts().trimmed, ElementsAre(file(1)));
+  cut_at_first_removal(folders_);
+  EXPECT_THAT(parts().trimmed, ElementsAre(file(1)));
+  EXPECT_THAT(parts().missing, IsEmpty());
+}
+
+TEST_F(TrimCutShort, is_not_told_by_a_mark_that_is_damaged) {
+  create();
+  cut_at_first_removal(folders_);
+  std::filesystem::remove(file(2));
+  ASSERT_THAT(parts().trimmed, ElementsAre(file(2)));
+  const auto mark = static_cast<std::streamoff>(kOpeningOffset[0] + kSectorBytes + offsetof(TrimMark, from_drive));
+  std::fstream first(file(0), std::ios::in | std::ios::out | std::ios::binary);
+  first.seekp(mark).put('\0').flush();  // as if all drives were gone
+  EXPECT_THAT(parts().missing, ElementsAre(file(2)));
+  EXPECT_THAT(parts().trimmed, IsEmpty());
+}
+
+TEST_F(TrimCutShort, is_marked_in_no_drives_file_but_the_first) {
+  create();
+  const std::vector<std::byte> before = read_bytes(file(1));
+  cut_at_first_removal({folders_[1], folders_[2]});
+  EXPECT_TRUE(read_bytes(file(1)) == before);
 }
 
 TEST_F(TrimCutShort, has_begun_with_the_last_drive_in_whatever_order_they_are_named) {
