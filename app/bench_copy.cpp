@@ -34,7 +34,7 @@ struct CopyArguments {
 
 void read_options(CopyArguments& arguments) {
   CopyBenchOptions& options = arguments.options;
-  options.words = &kBenchWords;
+  options.words = &kBenchCopyWords;
   try {
     options.size_bytes = parse_bytes(arguments.size);
   } catch (const ConfigError&) {

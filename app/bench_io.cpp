@@ -152,7 +152,7 @@ void measure(const IoArguments& arguments) {
   const MeasuredFolders folders(arguments.options.folders, console.log());
   IoStoreOptions options = arguments.options;
   options.log = console.log();
-  options.words = &kBenchWords;
+  options.words = &kBenchIoWords;
   const IoBenchEnd end =
       run_io_bench(options, arguments.rounds, [&](int done, int total) { console.progress(done, total, "measuring"); });
   console.finish_progress();

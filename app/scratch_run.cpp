@@ -29,7 +29,7 @@ ScratchRun::ScratchRun(RunSetup& setup, EngineOptions options, const ParameterSo
   for (fs::path& folder : options_.store.more_folders) folder = scratch_in(folder);
   options_.open = OpenMode::kOverwrite;
   options_.store.names = FileNames::kTakenAway;
-  options_.store.words = &kScratchRunWords;
+  options_.store.words = &kDriveWords;
   options_.progress = std::move(progress);
   engine_ = std::make_unique<Engine>(setup.model.spec(), options_, source);
   for (const auto& folder : folders_) folder->unlink_files();

@@ -9,6 +9,7 @@
 
 #include "app/console.h"
 #include "app/machine_file.h"
+#include "app/store_words.h"
 #include "core/errors.h"
 #include "core/topology.h"
 #include "engine/machine_probe.h"
@@ -67,7 +68,11 @@ class ThisMachine {
   }
 
  private:
-  StoreOptions store() const { return engine_options(setup_, plan_options(setup_, {}), folders_, {}).store; }
+  StoreOptions store() const {
+    StoreOptions options = engine_options(setup_, plan_options(setup_, {}), folders_, {}).store;
+    options.words = &kDriveWords;
+    return options;
+  }
 
   std::optional<MachineSpeeds> measured() {
     const PlanOptions plan = plan_options(setup_, {});

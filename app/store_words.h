@@ -7,17 +7,32 @@ namespace sluice {
 
 inline constexpr StoreWords kRunWords{
     .folders = " (--out or sluice.nvme)",
+    .io_backend = " (sluice.io_backend)",
     .earlier_step = " (train --resume --from-step goes on from it; see checkpoint verify)",
     .step_before = " (checkpoint verify)",
     .go_on = "go on from the last committed step (--resume)",
     .start_over = "start over with a new store (--overwrite)",
 };
-// Of a store in scratch folders there is nothing to go on with.
-inline constexpr StoreWords kScratchRunWords{
-    .folders = " (sluice.nvme)", .go_on = "try again", .start_over = "try again", .users_folder = without_scratch};
-inline constexpr StoreWords kBenchWords{
-    .folders = " (--path)", .go_on = "try again", .start_over = "try again", .users_folder = without_scratch};
-inline constexpr StoreWords kSweepWords{.folders = " (--path)",
-                                        .less_room = "; a smaller --size takes less, 32 MiB a drive at the least"};
+// Of drives that are measured, by whatever command, and of stores in scratch folders, which nobody goes on with.
+inline constexpr StoreWords kDriveWords{
+    .folders = " (sluice.nvme)",
+    .io_backend = " (sluice.io_backend)",
+    .go_on = "try again",
+    .start_over = "try again",
+    .users_folder = without_scratch,
+};
+inline constexpr StoreWords kBenchIoWords{
+    .folders = " (--path)",
+    .io_backend = " (--backend)",
+    .go_on = "try again",
+    .start_over = "try again",
+    .users_folder = without_scratch,
+};
+inline constexpr StoreWords kSweepWords{
+    .folders = " (--path)",
+    .io_backend = " (--backend)",
+    .less_room = "; a smaller --size takes less, 32 MiB a drive at the least",
+};
+inline constexpr StoreWords kBenchCopyWords{.folders = " (--path)", .less_room = "; a smaller --size takes less"};
 
 }  // namespace sluice

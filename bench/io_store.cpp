@@ -149,7 +149,8 @@ void IoStore::open_files(std::span<const std::filesystem::path> folders) {
   for (const std::filesystem::path& folder : folders) {
     const std::filesystem::path path = store_path(folder, 0);
     files_.push_back(::open(path.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
-    if (files_.back() < 0) throw IoError({.action = "open", .path = path.string(), .error_number = errno});
+    if (files_.back() < 0)
+      throw IoError({.action = "open", .path = options_.words->name_of(path), .error_number = errno});
   }
 }
 

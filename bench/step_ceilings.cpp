@@ -104,7 +104,8 @@ struct StepCeilings::Impl {
                                         .depth = kDepth,
                                         .files = static_cast<int>(options.store.folders().size()),
                                         .memory = {buffers.span()},
-                                        .log = nullptr})) {
+                                        .log = nullptr,
+                                        .words = options.store.words})) {
     const auto folders = options.store.folders();
     BareRun fill{.op = BareOp::kWrite, .depth = kDepth, .memory = buffers.span()};
     for (const auto& folder : folders) {

@@ -272,7 +272,7 @@ void Engine::Impl::report_non_finite() const {
     break;
   }
   std::string scale, advice = "Lower the learning rate or look at the data of these steps";
-  if (captured.loss_scale != 1) {
+  if (plan.options.precision == Precision::kFp16) {
     const bool is_static = options.loss_scale.kind == LossScaleOptions::Kind::kStatic;
     scale = fmt::format(" at a loss scale of {:g}, which is not lowered", captured.loss_scale);
     advice = fmt::format(

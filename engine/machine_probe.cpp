@@ -49,6 +49,7 @@ class Drives {
     IoQueueOptions queue = for_drives(store.queue, static_cast<int>(files_.size()));
     queue.memory = {memory_.span()};
     queue.log = nullptr;
+    queue.words = store.words;
     queue_ = store.make_queue(queue);
     block_bytes_ = std::clamp<int64_t>(store.block_bytes, 4 * kKiB, 4 * kMiB);
   }

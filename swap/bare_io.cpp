@@ -311,6 +311,7 @@ std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& option
     if (scratch_bytes >= kLeastScratchBytes) drives.back().emplace(folder, scratch_bytes, *options.words);
   }
   IoQueueOptions queue_options = for_drives(options.queue, 1);
+  queue_options.words = options.words;
   queue_options.memory = {memory.span()};
   queue_options.log = nullptr;
   for (int round = 0; round < kMeasuredRounds; ++round) {

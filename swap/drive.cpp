@@ -136,8 +136,8 @@ bool is_there(const std::filesystem::path& path) {
   return exists;
 }
 
-Drive::Drive(const std::filesystem::path& path, Open how, const StoreWords& words)
-    : words_(&words),
+Drive::Drive(const std::filesystem::path& path, Open how, const StoreWords* words)
+    : words_(words),
       path_(path),
       absolute_path_(absolute_of(path)),
       file_(how == Open::kOrMake ? open_or_make(path) : ::open(path.c_str(), kOpenFlags)) {
@@ -372,7 +372,7 @@ bool Drive::has_its_name() const {
 }
 
 // A file that was taken away before it could be locked is nobody's any more.
-Drive Drive::make(const std::filesystem::path& path, const StoreWords& words) {
+Drive Drive::make(const std::filesystem::path& path, const StoreWords* words) {
   for (;;) {
     std::error_code ignored;
     const bool was_there = std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
@@ -389,7 +389,7 @@ Drive Drive::make(const std::filesystem::path& path, const StoreWords& words) {
   }
 }
 
-Drive Drive::open(const std::filesystem::path& path, Access access, const StoreWords& words) {
+Drive Drive::open(const std::filesystem::path& path, Access access, const StoreWords* words) {
   Drive drive(path, access == Access::kWrite ? Open::kThere : Open::kThereOrReadOnly, words);
   drive.lock();
   if (drive.is_nameless()) drive.fail("open", ENOENT);
@@ -418,12 +418,12 @@ void require_space(std::span<const std::filesystem::path> paths, std::span<const
 }  // namespace
 
 std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes,
-                               const StoreWords& words) {
-  require_space(paths, bytes, words);
+                               const StoreWords* words) {
+  require_space(paths, bytes, *words);
   std::vector<Drive> drives;
   drives.reserve(paths.size());
   for (const std::filesystem::path& path : paths) {
-    make_folder(path.parent_path(), fmt::format("give a folder that can be written{}", words.folders));
+    make_folder(path.parent_path(), fmt::format("give a folder that can be written{}", words->folders));
     drives.push_back(Drive::make(path, words));
     drives.back().find_alignment();
   }

@@ -33,7 +33,7 @@ class Drive {
   // reading alone.
   enum class Access : uint8_t { kWrite, kWriteIfItMay };
   static Drive open(const std::filesystem::path& path, Access access = Access::kWrite,
-                    const StoreWords& words = kPlainWords);
+                    const StoreWords* words = &kPlainWords);
   ~Drive();
   Drive(Drive&& other) noexcept;
   Drive& operator=(Drive&&) = delete;
@@ -56,13 +56,13 @@ class Drive {
 
  private:
   friend std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes,
-                                        const StoreWords& words);
+                                        const StoreWords* words);
   friend void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   friend std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   friend void fit_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
   enum class Open : uint8_t { kThere, kThereOrReadOnly, kOrMake };
-  Drive(const std::filesystem::path& path, Open how, const StoreWords& words);
-  static Drive make(const std::filesystem::path& path, const StoreWords& words);
+  Drive(const std::filesystem::path& path, Open how, const StoreWords* words);
+  static Drive make(const std::filesystem::path& path, const StoreWords* words);
   void lock();
   bool is_nameless() const;
   bool has_its_name() const;  // what stands at the path is this file
@@ -103,7 +103,7 @@ class Drive {
 // beyond a file's end, and for want of room that was seen at first no new folder either; what another process has
 // locked is left alone.
 std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std::span<const int64_t> bytes,
-                               const StoreWords& words = kPlainWords);
+                               const StoreWords* words = &kPlainWords);
 
 // The second half: the files are emptied, and exactly so many bytes of each allocated. Throws IoError (space).
 void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);

@@ -77,9 +77,12 @@ class Rounds {
     for (Figures& each : figures_) {
       std::unique_ptr<IoQueue> queue;
       try {
-        queue = options_.make_queue(for_drives(
-            {.backend = each.settings.backend, .depth = each.settings.depth, .memory = {options_.memory}, .log = {}},
-            static_cast<int>(files_.size())));
+        queue = options_.make_queue(for_drives({.backend = each.settings.backend,
+                                                .depth = each.settings.depth,
+                                                .memory = {options_.memory},
+                                                .log = {},
+                                                .words = options_.words},
+                                               static_cast<int>(files_.size())));
       } catch (const IoError&) {  // what an earlier round gave stays
         if (!refused_) refused_ = std::current_exception();
         continue;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/log.h"
+#include "swap/store_words.h"
 
 namespace sluice {
 
@@ -79,6 +80,7 @@ struct IoQueueOptions {
   // requests would neither fill nor take bytes from.
   std::vector<std::span<std::byte>> memory{};
   Log log{};
+  const StoreWords* words = &kPlainWords;
 };
 
 constexpr int kMaxQueueDepth = 4096;

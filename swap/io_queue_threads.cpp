@@ -49,7 +49,8 @@ class ThreadsQueue final : public IoQueue {
         for (Line& line : lines_) threads_.emplace_back([this, &line] { work(line); });
       }
     } catch (const std::system_error& error) {
-      if (threads_.size() < lines_.size()) refuse(error);  // a line without a thread would wait for ever
+      if (threads_.size() < lines_.size())
+        refuse(error, *options.words);  // a line without a thread would wait for ever
       no_more_ = error.code();
     } catch (...) {  // no memory for one
       stop();
@@ -96,9 +97,10 @@ class ThreadsQueue final : public IoQueue {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  [[noreturn]] void refuse(const std::system_error& why) {
+  [[noreturn]] void refuse(const std::system_error& why, const StoreWords& words) {
     stop();
-    refuse_thread("a thread for I/O", why, "the I/O backend io_uring needs none, where it can be had");
+    refuse_thread("a thread for I/O", why,
+                  fmt::format("the I/O backend uring needs none, where it can be had{}", words.io_backend));
   }
 
   // With mutex_ held.

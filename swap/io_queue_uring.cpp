@@ -16,29 +16,16 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/io_queue.h"
-#include "swap/store_words.h"
 #include "swap/uring_buffers.h"
 
 namespace sluice {
 namespace {
 
-[[noreturn]] void refuse(std::string action, int error_number) {
-  std::string advice = "take the I/O backend threads, or let it be chosen (auto)";
-  if (error_number == EPERM || error_number == ENOSYS) {
-    advice = "this kernel or container forbids io_uring: " + advice;
-  } else if (error_number == ENOMEM) {
-    advice = "raise the limit of locked memory (ulimit -l), or " + advice;
-  } else if (error_number == EMFILE || error_number == ENFILE) {
-    advice = advice_of_machine(error_number);  // threads need files, too
-  }
-  throw IoError({.action = std::move(action), .path = "io_uring", .error_number = error_number, .advice = advice});
-}
-
 bool is_transient(int error_number) { return error_number == EINTR || error_number == EAGAIN; }
 
 class UringQueue final : public IoQueue {
  public:
-  explicit UringQueue(const IoQueueOptions& options) : IoQueue(options.depth) {
+  explicit UringQueue(const IoQueueOptions& options) : IoQueue(options.depth), words_(options.words) {
     requests_.resize(static_cast<size_t>(depth()));
     tries_.resize(requests_.size());
     free_.reserve(requests_.size());
@@ -84,6 +71,18 @@ class UringQueue final : public IoQueue {
   }
 
  private:
+  [[noreturn]] void refuse(std::string action, int error_number) const {
+    std::string advice = fmt::format("take the I/O backend threads, or auto{}", words_->io_backend);
+    if (error_number == EPERM || error_number == ENOSYS) {
+      advice = "this kernel or container forbids io_uring: " + advice;
+    } else if (error_number == ENOMEM) {
+      advice = "raise the limit of locked memory (ulimit -l), or " + advice;
+    } else if (error_number == EMFILE || error_number == ENFILE) {
+      advice = advice_of_machine(error_number);  // threads need files, too
+    }
+    throw IoError({.action = std::move(action), .path = "io_uring", .error_number = error_number, .advice = advice});
+  }
+
   // Setting a ring up proves little: containers and filters refuse later. One real read does.
   void probe() {
     alignas(512) std::array<std::byte, 512> bytes{};
@@ -241,6 +240,7 @@ class UringQueue final : public IoQueue {
   std::vector<int> tries_;           // by slot
   std::vector<int> free_;            // slots
   UringBuffers buffers_;             // registered
+  const StoreWords* words_;
   Log log_;
 };
 

@@ -15,6 +15,7 @@ namespace {
 
 IoQueueOptions queue_options(const StoreOptions& options, int drives) {
   IoQueueOptions queue = for_drives(options.queue, drives);
+  queue.words = options.words;
   if (!queue.log) queue.log = options.log;
   return queue;
 }
@@ -348,13 +349,19 @@ CorruptionError RecordStore::corruption(RecordId record, int plane, uint32_t fou
   const auto planes = planes_of(impl_->identity.format(), record.group);
   SLUICE_CHECK(plane >= 0 && p < planes.size(), "no such plane");
   const StoreWords& words = *impl_->options.words;
+  // A store without a name is opened by nobody again.
+  const std::string otherwise =
+      impl_->options.names == FileNames::kTakenAway
+          ? ""
+          : fmt::format(
+                "; where that ends here again the drive has kept other bytes than it was given: see whether the step "
+                "before is whole{}, or {}",
+                words.step_before, words.start_over);
   return CorruptionError(fmt::format(
       "bytes read are not the bytes written: block {}, chunk {}, {}, plane {}: CRC32C {:08x} expected, {:08x} found "
-      "({}); nothing was done with them; check the drive and its cables{}, then {}; where that ends here again the "
-      "drive has kept other bytes than it was given: see whether the step before is whole{}, or {}",
+      "({}); nothing was done with them; check the drive and its cables{}, then {}{}",
       block, record.chunk, name_of(record.group), planes[p].name, e.written[p], found,
-      impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), words.go_on, words.step_before,
-      words.start_over));
+      impl_->places_of(record, e.working_slot, p), older_copies(impl_->drives.size()), words.go_on, otherwise));
 }
 
 // Where a plane lies, on each of the drives that have a part of it.

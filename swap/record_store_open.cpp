@@ -111,7 +111,7 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
   const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);
-  std::vector<Drive> made = make_drives(paths, layout.file_bytes(), *options.words);
+  std::vector<Drive> made = make_drives(paths, layout.file_bytes(), options.words);
   for (const Drive& drive : made) {
     if (options.existing == StoreOptions::Existing::kReplaced || drive.bytes() == 0) continue;
     throw ConfigError(fmt::format("{}: another store has been begun there in this moment; give another folder{}",

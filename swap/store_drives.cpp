@@ -179,7 +179,7 @@ class BlockReader {
 
  private:
   static IoQueueOptions queue_options(const StoreOptions& options) {
-    return {.backend = options.queue.backend, .depth = 1, .memory = {}, .log = {}};
+    return {.backend = options.queue.backend, .depth = 1, .memory = {}, .log = {}, .words = options.words};
   }
   // Zeros where the file ends before.
   std::span<const std::byte> read(int64_t offset, const AlignedBuffer& into) {
@@ -262,7 +262,7 @@ Drive::Access access_of(const StoreOptions& options) {
 // Refuses what is given as a further drive and is none. What cannot be read may be one.
 void check_without_first(const StoreOptions& options, const std::filesystem::path& path, int number) {
   try {
-    const Drive drive = Drive::open(path, Drive::Access::kWriteIfItMay, *options.words);
+    const Drive drive = Drive::open(path, Drive::Access::kWriteIfItMay, options.words);
     BlockReader reader(options, drive);
     const IdentityCopies copies = reader.header();
     if (copies.state == HeaderState::kForeign) reader.refusal().foreign();
@@ -279,7 +279,7 @@ bool is_empty_file(const std::filesystem::path& path) {
 // The first drive is not there, and another one is: this is no reason to start from the beginning. nullopt: all that is
 // there was left by a creation that was cut off.
 std::optional<Drive> open_first(const StoreOptions& options, const std::vector<std::filesystem::path>& paths) {
-  if (is_there(paths[0])) return Drive::open(paths[0], access_of(options), *options.words);
+  if (is_there(paths[0])) return Drive::open(paths[0], access_of(options), options.words);
   const auto holds_something = [](const std::filesystem::path& path) { return is_there(path) && !is_empty_file(path); };
   const auto other = std::ranges::find_if(paths, holds_something);
   if (const auto empty = std::ranges::find_if(paths, is_there); other == paths.end() && empty != paths.end()) {
@@ -307,7 +307,7 @@ std::optional<Drive> open_first(const StoreOptions& options, const std::vector<s
 Drive open_further(const StoreOptions& options, const std::filesystem::path& path, int number,
                    const DrivePlace& first) {
   try {
-    return Drive::open(path, access_of(options), *options.words);
+    return Drive::open(path, access_of(options), options.words);
   } catch (const IoError& error) {
     if (error.details().error_number != ENOENT) throw;
     Refusal(path, *options.words).missing(first, number);
@@ -378,7 +378,7 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clo
     if (!measured[drive]) {
       say(options.log, LogLevel::kWarning,
           fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
-                      options.folders()[drive].string()));
+                      options.words->name_of_folder(options.folders()[drive]).string()));
       return std::vector<uint32_t>(measured.size(), 1);
     }
     speeds.push_back(measured[drive]->both_gb_per_s());
@@ -391,7 +391,7 @@ void refuse_other_stores(const StoreOptions& options, int rank) {
   const std::optional<uint64_t> own = RecordStore::store_number(options.folder, rank);
   for (const std::filesystem::path& path : std::span(paths).subspan(1)) {
     if (!is_there(path)) continue;
-    const Drive drive = Drive::open(path, access_of(options), *options.words);
+    const Drive drive = Drive::open(path, access_of(options), options.words);
     BlockReader reader(options, drive);
     const IdentityCopies copies = reader.header();
     switch (copies.state) {

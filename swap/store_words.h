@@ -10,6 +10,7 @@ namespace sluice {
 // A constant of the program, which outlives every store. What begins with a space follows what it explains.
 struct StoreWords {
   std::string_view folders = "";       // " (--folder)": behind "give another folder"
+  std::string_view io_backend = "";    // " (--backend)": behind "take the I/O backend threads"
   std::string_view less_room = "";     // "; a smaller --size takes less": behind what a scratch file would need
   std::string_view earlier_step = "";  // " (--from-step goes on from it)": behind the newest step that can be read
   std::string_view step_before = "";   // " (verify)": behind "see whether the step before is whole"

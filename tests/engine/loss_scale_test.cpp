@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
@@ -268,6 +269,15 @@ TEST_F(Fp16, stops_after_ten_skips_at_the_least_scale_and_names_the_block) {
                 AllOf(HasSubstr("10 steps in a row"), HasSubstr("loss scale of 1.09951e+12"), HasSubstr("step 12"),
                       HasSubstr("p0 (parameter b0.bias)"), HasSubstr("give a smaller fp16.min_loss_scale")));
   }
+}
+
+TEST_F(Fp16, stops_after_ten_skips_at_a_scale_that_was_given_and_names_its_key) {
+  reference_.loss_scale = {.first = kAlwaysOverflows};
+  TempFolder folder;
+  Engine engine(model_, options(folder, UpdateMode::kAuto), toy_source());
+  for (int64_t step = 1; step < kMostSkipsInARow; ++step) engine.train_step(1e-2, toy_compute(model_, step));
+  EXPECT_THAT(message_of<NumericsError>([&] { engine.train_step(1e-2, toy_compute(model_, kMostSkipsInARow)); }),
+              AllOf(HasSubstr("10 steps in a row"), HasSubstr("give a smaller fp16.loss_scale")));
 }
 
 }  // namespace

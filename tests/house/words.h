@@ -1,4 +1,4 @@
-// Words that are not left behind in the tree. Pure functions.
+// Words that are not left behind in the tree, or do not stand in messages. Pure functions.
 #pragma once
 #include "tests/house/source_tree.h"
 

@@ -45,11 +45,12 @@ TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_i
     EXPECT_THAT(lines.text(), HasSubstr("Operation not permitted"));
     EXPECT_THAT(explain_io_backend(), HasSubstr("threads: io_uring cannot be had here"));
     try {
-      make_io_queue({.backend = IoBackend::kUring});
+      static constexpr StoreWords kOwn{.io_backend = " (--queue)"};
+      make_io_queue({.backend = IoBackend::kUring, .words = &kOwn});
       ADD_FAILURE() << "io_uring was forbidden";
     } catch (const IoError& error) {
       EXPECT_EQ(error.details().error_number, EPERM);
-      EXPECT_THAT(error.what(), HasSubstr("take the I/O backend threads"));
+      EXPECT_THAT(error.what(), HasSubstr("take the I/O backend threads, or auto (--queue)"));
     }
   }).join();
 }

@@ -27,7 +27,7 @@ struct Counts {
 Counts counts() { return {heap_allocations(), count_calls()}; }
 void PrintTo(const Counts& c, std::ostream* out) {
   *out << c.allocations << " allocations, " << c.calls.opens << " opens, " << c.calls.closes << " closes, "
-       << c.calls.locks << " locks";
+       << c.calls.locks << " locks, " << c.calls.folder_syncs << " and " << c.calls.data_syncs << " syncs";
 }
 
 class SteadyState : public testing::TestWithParam<int> {
