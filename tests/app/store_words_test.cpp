@@ -32,6 +32,11 @@ class StoreWordsOfCommands : public CommandTest {
     }).join();
     return ended;
   }
+  static std::vector<std::string> training(std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"train", "@run.json", "--data", "@text.txt", "--out", "@run", "--machine", "@machine.json"});
+    return more;
+  }
   std::string drive() const { return "sluice.nvme=[\"" + file("drive") + "\"]"; }
 };
 
@@ -81,7 +86,7 @@ TEST_F(StoreWordsOfCommands, name_the_key_of_the_backend_that_cannot_be_had) {
   Ended run, bench;
   std::thread([&] {
     forbid({.number = SYS_io_uring_setup, .error_number = EPERM});
-    run = train("run", {"--steps", "1", "--set", "sluice.io_backend=uring"});
+    run = sluice_program(training({"--set", "sluice.io_backend=uring"}));
     bench = sluice_program({"bench", "io", "--path", file("drive"), "--size", "16MiB", "--backend", "uring"});
   }).join();
   EXPECT_THAT(run.last_error_line(), HasSubstr("take the I/O backend threads, or auto (sluice.io_backend)"));
