@@ -21,13 +21,12 @@ inline constexpr StoreWords kDriveWords{
     .start_over = "try again",
     .users_folder = without_scratch,
 };
-inline constexpr StoreWords kBenchIoWords{
-    .folders = " (--path)",
-    .io_backend = " (--backend)",
-    .go_on = "try again",
-    .start_over = "try again",
-    .users_folder = without_scratch,
-};
+inline constexpr StoreWords kBenchIoWords = [] {
+  StoreWords words = kDriveWords;
+  words.folders = " (--path)";
+  words.io_backend = " (--backend)";
+  return words;
+}();
 inline constexpr StoreWords kSweepWords{
     .folders = " (--path)",
     .io_backend = " (--backend)",
