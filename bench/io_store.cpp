@@ -17,7 +17,7 @@
 #include "core/errors.h"
 #include "swap/drive.h"
 #include "swap/record_checksums.h"
-#include "swap/store_drives.h"
+#include "swap/drive_weights.h"
 #include "swap/store_format.h"
 
 namespace sluice {

@@ -46,10 +46,9 @@ class Drives {
       const int64_t room = free_drive_bytes({&folder, 1}) / 4 / kMiB * kMiB;
       files_.emplace_back(folder, std::clamp(room, kLeastScratchBytes, kScratchBytes), *store.words);
     }
-    IoQueueOptions queue = for_drives(store.queue, static_cast<int>(files_.size()));
+    IoQueueOptions queue = store.queue_for(static_cast<int>(files_.size()));
     queue.memory = {memory_.span()};
     queue.log = nullptr;
-    queue.words = store.words;
     queue_ = store.make_queue(queue);
     block_bytes_ = std::clamp<int64_t>(store.block_bytes, 4 * kKiB, 4 * kMiB);
   }

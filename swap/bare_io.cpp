@@ -310,8 +310,7 @@ std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& option
     drives.emplace_back();
     if (scratch_bytes >= kLeastScratchBytes) drives.back().emplace(folder, scratch_bytes, *options.words);
   }
-  IoQueueOptions queue_options = for_drives(options.queue, 1);
-  queue_options.words = options.words;
+  IoQueueOptions queue_options = options.queue_for(1);
   queue_options.memory = {memory.span()};
   queue_options.log = nullptr;
   for (int round = 0; round < kMeasuredRounds; ++round) {

@@ -14,8 +14,7 @@ namespace sluice {
 namespace {
 
 IoQueueOptions queue_options(const StoreOptions& options, int drives) {
-  IoQueueOptions queue = for_drives(options.queue, drives);
-  queue.words = options.words;
+  IoQueueOptions queue = options.queue_for(drives);
   if (!queue.log) queue.log = options.log;
   return queue;
 }

@@ -103,6 +103,7 @@ struct StoreOptions {
   const StoreWords* words = &kPlainWords;  // of its messages
 
   std::vector<std::filesystem::path> folders() const;  // of all drives
+  IoQueueOptions queue_for(int drives) const;          // `queue` for so many of them, with `words`
 };
 
 enum class StoreExists { kNo, kYes };

@@ -11,6 +11,7 @@
 
 #include "core/bytes.h"
 #include "core/retried.h"
+#include "swap/drive_weights.h"
 #include "swap/record_store_impl.h"
 #include "swap/store_drives.h"
 
@@ -103,14 +104,45 @@ int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, i
   return std::reduce(layout.file_bytes().begin(), layout.file_bytes().end());
 }
 
+namespace {
+
+// As the drives' speeds have it, as far as there is room.
+std::vector<uint32_t> measured_weights(const StoreOptions& options, const WeighedFiles& files) {
+  if (files.paths.size() == 1) return {1};
+  const std::vector<uint32_t> speeds = weigh_drives(options);
+  std::vector<uint32_t> weights = weights_with_room(speeds, files);
+  if (weights == speeds) return weights;
+  const double together = share_of_speed(speeds, weights);
+  for (size_t drive = 0; drive < speeds.size(); ++drive) {
+    const double wanted = share_of(speeds, drive), given = share_of(weights, drive);
+    if (given >= wanted) continue;
+    say(options.log, LogLevel::kWarning,
+        fmt::format("{} has room for {:.1f} % of the store, where its speed asks for {:.1f} %: the drives together are "
+                    "{:.0f} % as fast as with room there",
+                    options.words->name_of_folder(options.folders()[drive]).string(), 100 * given, 100 * wanted,
+                    100 * together));
+  }
+  return weights;
+}
+
+}  // namespace
+
 std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const StoreIdentity& identity,
                                                  StoreOptions options) {
   const StoreIdentity whole = identity_with(geometry, identity);
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
+  const auto layout_of = [&](std::span<const uint32_t> weights) {
+    return StoreLayout(geometry, identity.format(), weights, options.scratch_bytes);
+  };
   std::vector<uint32_t> weights = options.drive_weights;
-  if (weights.empty()) weights = paths.size() == 1 ? std::vector<uint32_t>{1} : weigh_drives(options);
+  if (weights.empty()) {
+    weights = measured_weights(options, {paths, [&](std::span<const uint32_t> tried) {
+                                           const StoreLayout layout = layout_of(tried);
+                                           return std::vector(layout.file_bytes().begin(), layout.file_bytes().end());
+                                         }});
+  }
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
-  const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);
+  const StoreLayout layout = layout_of(weights);
   std::vector<Drive> made = make_drives(paths, layout.file_bytes(), options.words);
   for (const Drive& drive : made) {
     if (options.existing == StoreOptions::Existing::kReplaced || drive.bytes() == 0) continue;

@@ -7,13 +7,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
-#include <numeric>
 #include <random>
 #include <utility>
 
 #include "core/errors.h"
-#include "swap/bare_io.h"
 #include "swap/drive_folders.h"
 #include "swap/store_format.h"
 #include "swap/transfers.h"
@@ -179,7 +176,11 @@ class BlockReader {
 
  private:
   static IoQueueOptions queue_options(const StoreOptions& options) {
-    return {.backend = options.queue.backend, .depth = 1, .memory = {}, .log = {}, .words = options.words};
+    IoQueueOptions queue = options.queue_for(1);
+    queue.depth = 1;
+    queue.memory.clear();
+    queue.log = nullptr;
+    return queue;
   }
   // Zeros where the file ends before.
   std::span<const std::byte> read(int64_t offset, const AlignedBuffer& into) {
@@ -322,6 +323,12 @@ std::vector<std::filesystem::path> StoreOptions::folders() const {
   return all;
 }
 
+IoQueueOptions StoreOptions::queue_for(int drives) const {
+  IoQueueOptions options = for_drives(queue, drives);
+  options.words = words;
+  return options;
+}
+
 std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int rank) {
   SLUICE_CHECK(options.more_folders.size() < kMaxDrives, "a store has 16 drives at the most");
   const std::vector<std::filesystem::path> folders = options.folders();
@@ -342,48 +349,6 @@ std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int 
 uint64_t draw_store_number() {
   std::random_device source;
   return uint64_t{source()} << 32 | source();
-}
-
-namespace {
-
-// The slowest one and those that are no more than 5 % faster get their mean; then the slowest of the others, and so on.
-void take_as_equal(std::vector<double>& speeds) {
-  constexpr double kNoise = 1.05;
-  std::vector<double*> by_speed;
-  for (double& speed : speeds) by_speed.push_back(&speed);
-  std::ranges::sort(by_speed, {}, [](const double* speed) { return *speed; });
-  for (size_t first = 0, end = 0; first < by_speed.size(); first = end) {
-    double sum = 0;
-    const double most = kNoise * *by_speed[first];
-    for (; end < by_speed.size() && *by_speed[end] <= most; ++end) sum += *by_speed[end];
-    for (size_t i = first; i < end; ++i) *by_speed[i] = sum / static_cast<double>(end - first);
-  }
-}
-
-}  // namespace
-
-std::vector<uint32_t> weights_of(std::vector<double> gb_per_s) {
-  take_as_equal(gb_per_s);
-  const double sum = std::reduce(gb_per_s.begin(), gb_per_s.end());
-  std::vector<uint32_t> weights;
-  for (const double speed : gb_per_s)
-    weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
-  return weights;
-}
-
-std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock) {
-  const std::vector<std::optional<DriveSpeed>> measured = measure_drives(options, clock);
-  std::vector<double> speeds;
-  for (size_t drive = 0; drive < measured.size(); ++drive) {
-    if (!measured[drive]) {
-      say(options.log, LogLevel::kWarning,
-          fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
-                      options.words->name_of_folder(options.folders()[drive]).string()));
-      return std::vector<uint32_t>(measured.size(), 1);
-    }
-    speeds.push_back(measured[drive]->both_gb_per_s());
-  }
-  return weights_of(std::move(speeds));
 }
 
 void refuse_other_stores(const StoreOptions& options, int rank) {

@@ -1,5 +1,4 @@
-// Finding, weighing and opening the drives of a store, before its layout is known. Internal to swap, but for
-// weigh_drives() and stored_weights().
+// Finding and opening the drives of a store, before its layout is known. Internal to swap, but for stored_weights().
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -7,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "core/clock.h"
 #include "swap/drive.h"
 #include "swap/record_store.h"
 #include "swap/store_format.h"
@@ -19,13 +17,6 @@ std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int 
 
 // The number that tells the files of a store from those of another.
 uint64_t draw_store_number();
-
-// weights_of() what each drive reads and writes of the same bytes, measured now on scratch files. The same for each
-// where one has no room for that, which is logged.
-std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock = now_ns);
-// In proportion to these speeds, 1000 for all of them together, about. What differs by no more than 5 % is noise, and
-// taken as equal: weights last as long as the store.
-std::vector<uint32_t> weights_of(std::vector<double> gb_per_s);
 
 // Those in the header of the store that lies in these folders, which may be open. nullopt: there is none whose header
 // is whole, or it is on another number of drives, or begins with another one. Throws IoError as

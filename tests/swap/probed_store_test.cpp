@@ -9,7 +9,9 @@
 #include "core/bytes.h"
 #include "swap/bare_io.h"
 #include "swap/drive_folders.h"
+#include "swap/drive_weights.h"
 #include "swap/store_drives.h"
+#include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/simulated_drives.h"
 #include "tests/fakes/test_store.h"
 
@@ -122,6 +124,28 @@ TEST_F(ProbedStore, is_split_as_its_drives_were_measured_when_it_was_made_and_st
   expect_step(*store, run_, 0);
   write_step(*store, run_, 1);
   expect_step(*store, run_, 1);
+}
+
+TEST_F(ProbedStore, gives_a_fast_drive_what_it_has_room_for_and_says_what_that_costs) {
+  const MountedDrive small(MountedDrive::Kind::kMemory, folders_[0], 16 * kMiB);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  constexpr int64_t kChunkElements = 256 * kKiB;
+  const Geometry geometry(std::array{PartitionSpec{"all", {{"all", {4 * kChunkElements}}}}}, kChunkElements);
+  StoreIdentity identity = run_.identity;
+  identity.chunk_elements = kChunkElements;
+  identity.chunk_count = 4;
+  std::vector<std::string> warnings;
+  StoreOptions with = options(in_each_round({kAtOnce, 0}));
+  with.log = [&](LogLevel level, const std::string& line) {
+    if (level == LogLevel::kWarning) warnings.push_back(line);
+  };
+  const auto store = RecordStore::create(geometry, identity, with);
+  const std::vector<uint32_t> weights = stored_weights(folders_).value();
+  const StoreLayout layout(geometry, identity.format(), weights);
+  EXPECT_LE(layout.file_bytes(0), 16 * kMiB);
+  EXPECT_GE(layout.file_bytes(0), 15 * kMiB);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], AllOf(HasSubstr(folders_[0].string() + " has room for"), HasSubstr("% as fast")));
 }
 
 }  // namespace

@@ -1,0 +1,125 @@
+#include "swap/drive_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "core/errors.h"
+#include "swap/bare_io.h"
+#include "swap/drive_space.h"
+
+namespace sluice {
+namespace {
+
+// The slowest one and those that are no more than 5 % faster get their mean; then the slowest of the others, and so on.
+void take_as_equal(std::vector<double>& speeds) {
+  constexpr double kNoise = 1.05;
+  std::vector<double*> by_speed;
+  for (double& speed : speeds) by_speed.push_back(&speed);
+  std::ranges::sort(by_speed, {}, [](const double* speed) { return *speed; });
+  for (size_t first = 0, end = 0; first < by_speed.size(); first = end) {
+    double sum = 0;
+    const double most = kNoise * *by_speed[first];
+    for (; end < by_speed.size() && *by_speed[end] <= most; ++end) sum += *by_speed[end];
+    for (size_t i = first; i < end; ++i) *by_speed[i] = sum / static_cast<double>(end - first);
+  }
+}
+
+// Parts of a record, one a drive, some of which may not grow.
+class Shares {
+ public:
+  explicit Shares(std::span<const uint32_t> weights) : is_full_(weights.size(), false) {
+    for (size_t i = 0; i < weights.size(); ++i) shares_.push_back(share_of(weights, i));
+  }
+
+  void lower(size_t drive, double times) {
+    shares_[drive] *= times;
+    is_full_[drive] = true;
+  }
+  // Gives the drives that are not full what is missing. False: there are none, or nothing is left for them.
+  bool share_out() {
+    double full = 0, others = 0;
+    for (size_t i = 0; i < shares_.size(); ++i) (is_full_[i] ? full : others) += shares_[i];
+    if (others <= 0) return false;
+    for (size_t i = 0; i < shares_.size(); ++i) shares_[i] *= is_full_[i] ? 1 : (1 - full) / others;
+    return true;
+  }
+  std::vector<uint32_t> weights() const {
+    constexpr double kWhole = 60000;
+    std::vector<uint32_t> weights;
+    for (const double share : shares_) weights.push_back(std::max(1u, static_cast<uint32_t>(share * kWhole)));
+    return weights;
+  }
+
+ private:
+  std::vector<double> shares_;
+  std::vector<bool> is_full_;
+};
+
+}  // namespace
+
+std::vector<uint32_t> weights_of(std::vector<double> gb_per_s) {
+  take_as_equal(gb_per_s);
+  const double sum = std::reduce(gb_per_s.begin(), gb_per_s.end());
+  std::vector<uint32_t> weights;
+  for (const double speed : gb_per_s)
+    weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(1000 * speed / sum))));
+  return weights;
+}
+
+std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock) {
+  const std::vector<std::optional<DriveSpeed>> measured = measure_drives(options, clock);
+  std::vector<double> speeds;
+  for (size_t drive = 0; drive < measured.size(); ++drive) {
+    if (!measured[drive]) {
+      say(options.log, LogLevel::kWarning,
+          fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
+                      options.words->name_of_folder(options.folders()[drive]).string()));
+      return std::vector<uint32_t>(measured.size(), 1);
+    }
+    speeds.push_back(measured[drive]->both_gb_per_s());
+  }
+  return weights_of(std::move(speeds));
+}
+
+std::vector<uint32_t> weights_with_room(std::vector<uint32_t> weights, const WeighedFiles& files) {
+  // What a file has beside its part of the records is not less for a smaller part: a few rounds come close enough.
+  constexpr int kRoundsOfADrive = 4;
+  constexpr double kFilled = 0.99;
+  Shares shares(weights);
+  std::vector<uint32_t> tried = weights;
+  for (size_t round = 0; round < kRoundsOfADrive * weights.size(); ++round) {
+    bool all_fit = true;
+    for (const FileSystemRoom& room : rooms_for(files.paths, files.bytes(tried))) {
+      if (!room.is_too_small()) continue;
+      all_fit = false;
+      const double times = kFilled * static_cast<double>(room.free_bytes) / static_cast<double>(room.needed_bytes);
+      for (const std::filesystem::path& file : room.files) {
+        shares.lower(static_cast<size_t>(std::ranges::find(files.paths, file) - files.paths.begin()), times);
+      }
+    }
+    if (all_fit) return tried;
+    if (!shares.share_out()) break;
+    tried = shares.weights();
+  }
+  return weights;
+}
+
+double share_of(std::span<const uint32_t> weights, size_t drive) {
+  return weights[drive] / std::reduce(weights.begin(), weights.end(), 0.0);
+}
+
+double share_of_speed(std::span<const uint32_t> speeds, std::span<const uint32_t> weights) {
+  SLUICE_CHECK(speeds.size() == weights.size(), "a weight for each drive");
+  double most = 0;  // that one has to do, in the time that it takes with weights like its speed
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    most = std::max(most, share_of(weights, i) / share_of(speeds, i));
+  }
+  return 1 / most;
+}
+
+}  // namespace sluice
