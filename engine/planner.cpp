@@ -301,7 +301,7 @@ std::optional<Planner::Impl::Settled> Planner::Impl::settle_from(int64_t table_b
 // What is left beside homes and one buffer of each ring; below zero where they do not fit.
 Planner::Impl::Room Planner::Impl::room_beside(const Needs& least, Budgets budgets) const {
   const int64_t arena_rounding = 4096;  // an arena is a whole number of pages
-  const int64_t device_arena = budgets.device_bytes / arena_rounding * arena_rounding - options_.own_device_bytes;
+  const int64_t device_arena = (budgets.device_bytes - options_.own_device_bytes) / arena_rounding * arena_rounding;
   return {device_arena - options_.workspace_bytes - least.device_fixed - least.weights_group - least.open_group -
               least.boundary - kDeviceAlignmentBytes,
           budgets.host_bytes / arena_rounding * arena_rounding - least.host_fixed - least.update_buffer -

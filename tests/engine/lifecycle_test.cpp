@@ -183,6 +183,21 @@ TEST_F(Lifecycle, resume_of_a_store_that_never_came_to_a_step_makes_it_anew) {
   EXPECT_EQ(made, 1);
 }
 
+TEST_F(Lifecycle, resume_from_the_first_values_that_are_asked_for_by_their_step_makes_nothing_anew) {
+  {
+    auto running = engine(options());
+    step(*running);
+    running->drain();
+  }
+  EngineOptions with = options();
+  with.open = OpenMode::kResume;
+  with.from_step = 0;
+  with.on_new_store = [] { FAIL() << "the store that was there is gone"; };
+  auto running = engine(with);
+  EXPECT_EQ(running->step(), 0);
+  EXPECT_EQ(finish(*running), expected_);
+}
+
 TEST_F(Lifecycle, a_new_store_is_told_of_when_the_old_one_is_gone_and_not_when_it_is_refused) {
   EngineOptions with = options();
   with.open = OpenMode::kOverwrite;
