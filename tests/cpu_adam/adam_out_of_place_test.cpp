@@ -62,6 +62,18 @@ void fill_records(const Records& records, uint64_t seed, Values values) {
   for (size_t i = 1; i < bytes.size(); i += 2) bytes[i] = std::byte{0x3b};
 }
 
+// Nothing that was there: every byte of these elements is a sentinel again.
+void forget(AdamFormat format, const AdamPlanes& planes, int64_t elements) {
+  const auto erase = [elements](void* plane, int64_t bytes_each) {
+    if (plane) std::memset(plane, static_cast<int>(kSentinel), static_cast<size_t>(elements * bytes_each));
+  };
+  erase(planes.weights, bytes_of(weights_dtype(format.precision)));
+  erase(planes.residual, sizeof(*planes.residual));
+  erase(planes.master, sizeof(*planes.master));
+  for (float* const moment : {planes.moment1, planes.moment2}) erase(moment, sizeof(*moment));
+  for (uint16_t* const moment : {planes.half_moment1, planes.half_moment2}) erase(moment, sizeof(*moment));
+}
+
 struct Range {
   int64_t first, count, skew;
 };
@@ -91,7 +103,8 @@ std::string fault_of(AdamFormat format, AdamKind kind, const Range& range, std::
     const std::vector<std::byte> before = bytes_of(from);
     std::vector<std::byte> around = bytes_of(to);
     AdamPlanes there = at(to);
-    there.element = 0;  // not used, as its gradient
+    there.element = 0;                   // not used, as its gradient
+    forget(format, there, range.count);  // nor read: all that is there afterwards has been written
     const Finite out = out_of_place_adam_simd_for(format, target)(step, at(from), there, range.count);
     if (out != in_place) return "says otherwise of what is finite";
     if (!same(from.bytes(), before)) return "has changed what it reads";

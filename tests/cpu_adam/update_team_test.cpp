@@ -1,17 +1,22 @@
 // One contract, every twin of the update team.
 #include "cpu_adam/update_team.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <barrier>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
+#include "core/errors.h"
 #include "cpu_adam/task_fifo.h"
 #include "tests/fakes/counting_new.h"
+#include "tests/fakes/few_threads.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice {
 namespace {
@@ -229,11 +234,76 @@ TEST_P(UpdateTeamTwin, keeps_no_group_waiting_for_another) {
   }
 }
 
+// One that woke a thread of another group alone would never end.
+TEST_P(UpdateTeamTwin, wakes_up_a_groups_own_threads_for_a_task_after_being_idle) {
+  const MadeUpTopology three_nodes({{10}, {20}, {30}});
+  std::atomic<int> done{0};
+  auto team = GetParam().make(three_nodes, 3);
+  for (int i = 0; i < 1'000; ++i) {
+    team->start({.run =
+                     [](void* context, int) {
+                       auto& count = *static_cast<std::atomic<int>*>(context);
+                       ++count;
+                       count.notify_one();
+                     },
+                 .context = &done,
+                 .group = 2});
+    done.wait(i);
+  }
+  EXPECT_EQ(done, 1'000);
+}
+
 TEST_P(UpdateTeamTwin, has_a_thread_a_physical_core_unless_told) {
   const MadeUpTopology machine({{0, 1}, {2}});
   const auto team = GetParam().make(machine, 0);
   EXPECT_EQ(team->threads(), 3);
   EXPECT_NE(team->describe().find("threads: 3, NUMA nodes: 2"), std::string::npos) << team->describe();
+}
+
+TEST_F(FewThreads, end_with_the_team_that_could_not_have_all_it_asked_for) {
+  run_with_threads(3, [] {
+    const MadeUpTopology machine({{0, 1, 2, 3, 4}});
+    EXPECT_THAT(
+        message_of<IoError>([&] { make_update_team_std(machine, 5); }),
+        testing::AllOf(testing::HasSubstr("start of a thread for the update failed"), testing::HasSubstr("ulimit -u")));
+  });
+}
+
+// Oldest first, but for those of other groups, which keep their places.
+TEST(TaskFifo, gives_each_group_its_tasks_in_order_and_those_of_any_group_to_whoever_asks_first) {
+  TaskFifo fifo;
+  const auto next = [&](int group) {
+    const std::optional<UpdateTeam::Task> task = fifo.pop(group);
+    return task ? task->index : -1;
+  };
+  int index = 0;
+  for (const int group : {0, 1, UpdateTeam::kAnyGroup, 1, 0})
+    fifo.push({.run = [](void*, int) {}, .index = index++, .group = group});
+  EXPECT_EQ(next(1), 1);
+  EXPECT_EQ(next(1), 2);
+  EXPECT_EQ(next(0), 0);
+  EXPECT_EQ(next(0), 4);
+  EXPECT_FALSE(fifo.has_task_for(0));
+  EXPECT_EQ(next(0), -1);
+  EXPECT_TRUE(fifo.has_task_for(1));
+  EXPECT_EQ(next(1), 3);
+  EXPECT_TRUE(fifo.empty());
+}
+
+TEST(TaskFifo, has_room_again_for_all_that_was_taken_out_of_turn_once_the_task_before_it_goes) {
+  TaskFifo fifo;
+  const auto push = [&](int group) { fifo.push({.run = [](void*, int) {}, .group = group}); };
+  push(0);
+  for (int i = 1; i < kTaskFifoSlots; ++i) push(1);
+  for (int i = 1; i < kTaskFifoSlots; ++i) ASSERT_TRUE(fifo.pop(1));
+  EXPECT_TRUE(fifo.full()) << "its oldest task is there";
+  ASSERT_TRUE(fifo.pop(0));
+  EXPECT_TRUE(fifo.empty());
+  for (int i = 0; i < kTaskFifoSlots; ++i) {
+    ASSERT_FALSE(fifo.full()) << i;
+    push(1);
+  }
+  EXPECT_TRUE(fifo.full());
 }
 
 TEST(TeamPlan, shares_threads_out_in_proportion_to_cpus_and_wraps_around) {
@@ -242,6 +312,16 @@ TEST(TeamPlan, shares_threads_out_in_proportion_to_cpus_and_wraps_around) {
   EXPECT_EQ(cpus_of_team(MadeUpTopology({{0, 1}, {}}), 3), (Plan{{0, {0, 1, 0}}}));
   EXPECT_EQ(cpus_of_team(MadeUpTopology({{0}, {1}}), 1), (Plan{{1, {1}}}));
   EXPECT_EQ(cpus_of_team(MadeUpTopology(std::vector<std::vector<int>>(1)), 2), (Plan{{0, {-1, -1}}}));
+  EXPECT_EQ(cpus_of_team(MadeUpTopology(std::vector<std::vector<int>>(1)), 0), (Plan{{0, {-1}}}));
+}
+
+TEST(TeamPlan, names_a_groups_node_where_nodes_without_cpus_have_no_group) {
+  const std::vector<TeamGroup> groups = team_groups(MadeUpTopology({{}, {0, 1}, {}, {2}}), 3);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].node, 1);
+  EXPECT_EQ(groups[0].threads, 2);
+  EXPECT_EQ(groups[1].node, 3);
+  EXPECT_EQ(groups[1].threads, 1);
 }
 
 TEST(TeamPlan, has_a_thread_a_core_of_every_node_whatever_the_machine) {

@@ -117,6 +117,8 @@ TEST(LossScale, goes_on_from_a_store_under_other_options) {
   EXPECT_EQ(state.loss_scale, 64);
   begin_loss_scale({.kind = Kind::kStatic, .first = 16}, state);
   EXPECT_EQ(state.loss_scale, 16);
+  EXPECT_EQ(state.good_steps, 0) << "a dynamic one that follows counts from its own first step";
+  EXPECT_EQ(state.hysteresis_left, 0);
 }
 
 TEST(LossScale, refuses_values_that_mean_nothing) {
@@ -124,6 +126,7 @@ TEST(LossScale, refuses_values_that_mean_nothing) {
   EXPECT_THROW((LossScaleOptions{.first = 2 * kLargestLossScale}).validate(), ConfigError);
   EXPECT_THROW((LossScaleOptions{.first = std::numeric_limits<double>::quiet_NaN()}).validate(), ConfigError);
   EXPECT_THROW((LossScaleOptions{.kind = Kind::kDynamic, .first = 2, .least = 4}).validate(), ConfigError);
+  EXPECT_THROW((LossScaleOptions{.kind = Kind::kDynamic, .least = 0}).validate(), ConfigError);
   EXPECT_THROW((LossScaleOptions{.kind = Kind::kDynamic, .window = 0}).validate(), ConfigError);
   EXPECT_THROW((LossScaleOptions{.kind = Kind::kDynamic, .hysteresis = 0}).validate(), ConfigError);
   EXPECT_NO_THROW(LossScaleOptions{}.validate());
@@ -238,6 +241,28 @@ TEST_F(Fp16, resumes_at_any_step_to_the_bits_of_a_run_that_never_stopped) {
       EXPECT_EQ(rest.state_crc32c, expected.state_crc32c) << stop;
     }
   }
+}
+
+TEST_F(Fp16, resumes_with_the_scale_that_other_options_make_of_the_committed_one) {
+  const LossScaleOptions before{.kind = Kind::kDynamic, .first = 0x1p8};
+  const auto scale_after_resuming_with = [&](const LossScaleOptions& other) {
+    TempFolder folder;
+    reference_.loss_scale = before;
+    {
+      Engine engine(model_, options(folder, UpdateMode::kDeferred), toy_source());
+      EXPECT_EQ(engine.train_step(1e-2, toy_compute(model_, 1)).loss_scale, before.first);
+      engine.drain();
+    }
+    reference_.loss_scale = other;
+    EngineOptions with = options(folder, UpdateMode::kDeferred);
+    with.open = OpenMode::kResume;
+    Engine resumed(model_, with, toy_source());
+    EXPECT_EQ(resumed.step(), 1);
+    return resumed.train_step(1e-2, toy_compute(model_, 2)).loss_scale;
+  };
+  EXPECT_EQ(scale_after_resuming_with(before), before.first);
+  EXPECT_EQ(scale_after_resuming_with({.kind = Kind::kStatic, .first = 0x1p6}), 0x1p6);
+  EXPECT_EQ(scale_after_resuming_with({.kind = Kind::kDynamic, .first = 0x1p10, .least = 0x1p10}), 0x1p10);
 }
 
 TEST_F(Fp16, says_which_step_was_skipped_and_what_became_of_the_scale) {

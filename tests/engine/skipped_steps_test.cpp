@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/engine/lifecycle_fixture.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
@@ -213,6 +214,42 @@ TEST_F(SkippedSteps, an_update_that_is_not_finite_names_the_parameter) {
       ADD_FAILURE() << "committed";
     } catch (const NumericsError& error) {
       EXPECT_THAT(error.what(), HasSubstr("a value of parameter " + bad.name + " non-finite"));
+    }
+  }
+}
+
+// One thread updates chunk after chunk, the last visit's first.
+TEST_F(SkippedSteps, early_updates_of_which_several_are_not_finite_tell_of_the_first) {
+  reference_.max_norm = 0;
+  EngineOptions with = options();
+  with.plan.update = UpdateMode::kReplay;
+  with.plan.placement.state = {{kHost, 1}};
+  with.update_threads = 1;
+  auto running = engine(with);
+  const int64_t number = 1;
+  EXPECT_THAT(message_of<NumericsError>(
+                  [&] { running->train_step(std::numeric_limits<double>::infinity(), toy_compute(model_, number)); }),
+              HasSubstr("a value of parameter b4.bias non-finite"));
+}
+
+// A gradient whose square is infinite: masters stay finite, of moments the one that sums squares does not.
+TEST_F(SkippedSteps, an_update_that_makes_a_moment_alone_non_finite_names_the_parameter) {
+  reference_.max_norm = 0;
+  for (const DType moments : {DType::kFp32, DType::kBf16}) {
+    for (const AdamKind kind : {AdamKind::kAdamW, AdamKind::kAdagrad}) {
+      reference_.moments = moments;
+      reference_.adam.kind = kind;
+      EngineOptions with = options();
+      with.plan.placement.state = {{kHost, 1}};  // the device names the block alone
+      auto running = engine(with);
+      const int64_t number = 1;
+      running->train_step(reference_.learning_rate, [&, good = toy_compute(model_, number)](Use& use) {
+        good(use);
+        if (use.pass() == Pass::kBackward && use.visit() == 2) use.open_gradient(0)[0] = 1e25f;
+      });
+      EXPECT_THAT(message_of<NumericsError>([&] { running->drain(); }),
+                  HasSubstr("a value of parameter b2.bias non-finite"))
+          << name_of(moments) << ", kind " << static_cast<int>(kind);
     }
   }
 }

@@ -21,11 +21,13 @@ TEST(SpeculationChoice, follows_the_last_steps) {
   EXPECT_EQ(note(1, Speculation::Scale::kAsPredicted), "");
   EXPECT_EQ(note(1, Speculation::Scale::kOther), "");
   EXPECT_EQ(note(7, Speculation::Scale::kAsPredicted), "");
-  EXPECT_THAT(note(1, Speculation::Scale::kAsPredicted), HasSubstr("run early, in the backward, from step 11 on"));
+  EXPECT_THAT(note(1, Speculation::Scale::kAsPredicted),
+              AllOf(HasSubstr("run early, in the backward, from step 11 on"), HasSubstr("none of the last 8 steps")));
   EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
   EXPECT_EQ(note(1, Speculation::Scale::kOther), "");
   EXPECT_EQ(speculation.next(), Speculation::Choice::kSpeculative);
-  EXPECT_THAT(note(1, Speculation::Scale::kOther), HasSubstr("wait for the clip from step 13 on"));
+  EXPECT_THAT(note(1, Speculation::Scale::kOther),
+              AllOf(HasSubstr("wait for the clip from step 13 on"), HasSubstr("in 2 of the last 8 steps")));
   EXPECT_EQ(speculation.next(), Speculation::Choice::kDeferred);
 }
 

@@ -217,6 +217,19 @@ TEST_F(Traces, call_what_validates_no_part_of_a_step) {
   EXPECT_EQ(evaluations, 2u * 5);
 }
 
+TEST_F(Traces, call_what_a_drain_does_part_of_the_step_before_it) {
+  {
+    Engine engine(model_, options_, toy_source());
+    step(engine);
+    engine.drain();
+  }
+  const auto traced = rows();
+  EXPECT_FALSE(traced.at("update").empty()) << "the drain's";
+  for (const auto& [row, events] : traced) {
+    for (const Event& event : events) EXPECT_EQ(event.step, 1) << row << ": " << event.name;
+  }
+}
+
 TEST_F(Traces, show_writes_of_updated_chunks_beside_the_first_forward) {
   {
     Engine engine(model_, options_, toy_source());

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "core/bytes.h"
 #include "tests/engine/engine_fixture.h"
@@ -111,6 +113,36 @@ TEST(UpdateNodes, leave_to_everybody_what_no_update_touches) {
   EXPECT_EQ(UpdateNodes({}, {}).group_at(4096), UpdateTeam::kAnyGroup);
 }
 
+void expect_pages(const std::vector<HostRange>& found, const std::vector<std::pair<int64_t, int64_t>>& in_mib) {
+  std::vector<std::pair<int64_t, int64_t>> pages;
+  for (const HostRange& range : found) pages.emplace_back(range.offset / kMiB, range.bytes / kMiB);
+  EXPECT_EQ(pages, in_mib);
+}
+
+// 2 MiB a page; in MiB:  0  1  2  3  4  5  6  7  8  9 10 11 12 ... 18 19 20 21 22 23 24
+//                        A  A  A  A  .  B  .  .  B  A  B  B  .      .  B  B  .  .  .  .
+TEST(UpdateNodes, give_each_group_its_pages_and_one_that_they_share_to_its_last_owner) {
+  const auto range = [](int64_t first, int64_t mib) { return HostRange{first * kMiB, mib * kMiB}; };
+  const std::vector<UpdateRanges> updates = {
+      {.state = range(0, 3), .weights = range(3, 1), .gradient = {}},
+      {.state = range(5, 1), .weights = {}, .gradient = {}},
+      {.state = range(0, 3), .weights = range(9, 1), .gradient = {}},  // the first one's buffer: stays with its group
+      {.state = range(8, 4), .weights = {}, .gradient = {}},           // on both sides of those weights
+      {.state = range(19, 2), .weights = {}, .gradient = {}}};
+  const std::vector<TeamGroup> groups = {{.node = 0, .threads = 1}, {.node = 1, .threads = 1}};
+  const UpdateNodes nodes(updates, groups);
+  std::string owners;
+  for (int64_t at = 0; at < 25; ++at) {
+    const int group = nodes.group_at(at * kMiB);
+    owners += group == UpdateTeam::kAnyGroup ? '.' : static_cast<char>('A' + group);
+  }
+  EXPECT_EQ(owners, "AAAA.B..BABB.......BB....");
+  expect_pages(nodes.pages_of(0, 25 * kMiB), {{0, 4}, {8, 2}});
+  expect_pages(nodes.pages_of(1, 25 * kMiB), {{4, 2}, {10, 2}, {18, 4}});
+  expect_pages(nodes.pages_of(UpdateTeam::kAnyGroup, 25 * kMiB), {{6, 2}, {12, 6}, {22, 3}});
+  expect_pages(nodes.pages_of(1, 21 * kMiB), {{4, 2}, {10, 2}, {18, 3}});
+}
+
 TEST(UpdateNodes, of_any_machine_change_no_bit_of_training) {
   const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
   const ReferenceOptions reference{.micro_batches = 2, .steps = 4, .max_norm = 0.05};
@@ -186,6 +218,58 @@ TEST(UpdateNodes, keep_both_slots_of_a_chunk_with_the_same_threads) {
   }
   EXPECT_GT(moving, 0);
   EXPECT_GT(std::min(bytes[0], bytes[1]), 0);
+}
+
+// How many updates of a plan there are of each kind, whose ranges must be what they say.
+struct UpdatesOf {
+  int on_device = 0, with_gradient = 0, without = 0, moving = 0;
+};
+void expect_range(const Plan& plan, const UpdateOperands& update, const UpdateRanges& range, UpdatesOf& count) {
+  EXPECT_EQ(range.state.offset, update.state);
+  EXPECT_EQ(range.state.bytes, plan.record_bytes(update.chunk, Group::kState));
+  EXPECT_EQ(range.weights.offset, update.weights);
+  EXPECT_EQ(range.weights.bytes, plan.record_bytes(update.chunk, Group::kWeights));
+  const bool at_home = plan.chunks[update.chunk].gradient == Home::kHost;
+  EXPECT_EQ(range.gradient.bytes > 0, at_home);
+  ++(at_home ? count.with_gradient : count.without);
+  const bool moves = plan.has_other_slot(update.chunk);
+  EXPECT_EQ(range.other_state.bytes, moves ? range.state.bytes : 0);
+  EXPECT_EQ(range.other_weights.bytes, moves ? range.weights.bytes : 0);
+  if (!moves) return;
+  EXPECT_EQ(range.other_state.offset, plan.other_slots[update.chunk].state);
+  EXPECT_EQ(range.other_weights.offset, plan.other_slots[update.chunk].weights);
+  ++count.moving;
+}
+
+TEST(UpdateNodes, know_the_ranges_of_updates_in_host_memory_and_of_gradients_at_home_there) {
+  const ModelSpec model = toy_model({.visits = 5, .shape = ToyShape::kBoth}, Precision::kBf16);
+  TempFolder folder;
+  EngineOptions options = engine_options(folder, ReferenceOptions{});
+  options.plan.speculated_share = 0.6;
+  options.plan.commit_interval = 10;
+  UpdatesOf count;
+  using enum HomeKind;
+  const Placement in_host{.weights = {{kHost, 1}}, .state = {{kHost, 1}}, .gradient = {{kHost, 0.5}, {kNvme, 0.5}}};
+  const Placement half_on_device{.state = {{kHost, 0.5}, {kDevice, 0.5}}};
+  for (const Placement& placement : {in_host, half_on_device}) {
+    options.plan.placement = placement;
+    const Plan plan = make_plan(model, options.plan);
+    for (const UnitKind kind : unit_kinds(plan)) {
+      const UnitProgram unit = build_unit(model, plan, kind);
+      const std::vector<UpdateRanges> all = update_ranges(plan, {&unit, 1});
+      auto range = all.begin();
+      for (const UpdateOperands& update : unit.updates) {
+        if (update.place == Place::kDevice) {
+          ++count.on_device;
+          continue;
+        }
+        ASSERT_NE(range, all.end());
+        expect_range(plan, update, *range++, count);
+      }
+      EXPECT_EQ(range, all.end());
+    }
+  }
+  EXPECT_GT(std::min({count.on_device, count.with_gradient, count.without, count.moving}), 0);
 }
 
 class LargeArena : public ::testing::Test {

@@ -154,6 +154,7 @@ TEST_F(UndoneUpdates, a_caller_s_own_loop_is_asked_to_run_the_step_again) {
     }
     const StepEnd end = engine.finish_step();
     again.push_back(end.run_again);
+    EXPECT_EQ(end.speculated, Speculated::kWrong) << "either run";
     EXPECT_EQ(engine.step(), end.run_again ? number - 1 : number);
   }
   EXPECT_EQ(again, (std::vector<bool>{true, false, true, false}));
