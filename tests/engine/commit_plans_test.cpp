@@ -31,6 +31,22 @@ class Commits : public Homes {
   }
 };
 
+TEST_F(Commits, cost_in_prices_what_those_cost_that_are_as_far_apart_as_is_asked) {
+  PlanOptions wish = options();
+  wish.speeds->machine.checksum_gb_per_s = 0.01;
+  const HomePrices every = price_homes(model_, wish, 1), rarely = price_homes(model_, wish, 10);
+  wish.commit_interval = 10;
+  EXPECT_EQ(price_homes(model_, wish, 1).rest_ms, every.rest_ms);
+  wish.commit_interval = 1;
+  const HomePrices same = price_homes(model_, wish, 10);
+  EXPECT_EQ(same.rest_ms, rarely.rest_ms);
+  const auto update_ms = [](const HomePrices& prices) {  // of state in host memory
+    return prices.of(Group::kState).items[0][1][static_cast<size_t>(Lane::kUpdate)];
+  };
+  EXPECT_EQ(update_ms(same), update_ms(rarely));
+  EXPECT_LT(update_ms(rarely), update_ms(every));
+}
+
 TEST_F(Commits, come_in_every_step_where_state_is_on_nvme_whatever_a_flush_takes) {
   PlanOptions wish = options();
   wish.placement.state = {{HomeKind::kNvme, 1}};

@@ -426,6 +426,40 @@ TEST_F(Homes, what_is_forced_stays_where_it_was_forced_to) {
   }
 }
 
+TEST_F(Homes, of_weights_beside_state_that_is_forced_to_the_device_are_kept_there) {
+  using enum HomeKind;
+  int by_speeds = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    PlanOptions wish = options(seed);
+    const double there = 0.125 * static_cast<double>(1 + seed % 7);  // of 8 chunks, two a partition
+    wish.placement.state = {{kDevice, there}, {seed % 2 == 0 ? kHost : kNvme, 1 - there}};
+    wish.update = seed % 3 == 0 ? UpdateMode::kReplay : UpdateMode::kAuto;
+    make_scarce(wish, seed);
+    const HomePrices prices = price_homes(model_, wish, 1);
+    const auto plan = planned(wish, {.prices = &prices});
+    ASSERT_TRUE(plan) << seed;
+    by_speeds += plan->homes_by == HomesBy::kSpeeds ? 1 : 0;
+    for (int c = 0; c < std::ssize(plan->chunks); ++c) {
+      EXPECT_EQ(plan->chunks[c].updated_on_device(), c <= static_cast<int>(seed % 7)) << seed;
+      if (plan->chunks[c].updated_on_device()) {
+        EXPECT_GE(plan->kept_offset[c / 2], 0) << seed;
+      }
+    }
+    for (const UnitKind kind : unit_kinds(*plan)) EXPECT_NO_THROW(build_unit(model_, *plan, kind)) << seed;
+  }
+  EXPECT_GT(by_speeds, 4);
+}
+
+// Where host memory is short, what may be elsewhere goes to the device.
+TEST_F(Homes, of_gradients_that_are_forced_to_host_memory_stay_there_in_the_least_that_would_do) {
+  PlanOptions wish = options(1);
+  wish.placement.gradient = {{HomeKind::kHost, 1}};
+  wish.host_bytes = Planner(model_, wish).smallest_host(wish.device_bytes).value();
+  const auto plan = planned(wish);
+  ASSERT_TRUE(plan);
+  for (const ChunkHomes& homes : plan->chunks) EXPECT_EQ(homes.gradient, Home::kHost);
+}
+
 TEST_F(Homes, what_the_device_keeps_for_itself_is_part_of_its_budget_and_not_of_the_arena) {
   PlanOptions wish = options(1);
   const int64_t least = Planner(model_, wish).smallest_device(wish.host_bytes).value();

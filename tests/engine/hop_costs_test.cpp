@@ -118,5 +118,80 @@ TEST_F(CostsOfWeightsOnNvme, want_for_a_copy_and_a_closing_gradient_the_cores_of
   }
 }
 
+// Of two threads that share one core, and of one that has four.
+TEST(CostsOfThreads, are_divided_among_as_many_as_have_a_core_and_each_has_a_second_update_in_hand) {
+  MachineSpeeds machine = endless();
+  LaneTimes work_ms{};
+  work_ms[static_cast<size_t>(Lane::kUpdate)] = 12;
+  for (const auto& [threads, cores, expected_ms] : {std::tuple(3, 1.0, 12.0), {3, 4.0, 4.0}, {1, 4.0, 12.0}}) {
+    machine.update_threads = threads;
+    machine.cores = cores;
+    EXPECT_DOUBLE_EQ(group_times(work_ms, machine)[static_cast<size_t>(LaneGroup::kCpu)], expected_ms);
+    const LaneModel updates = lane_models(machine)[static_cast<size_t>(Lane::kUpdate)];
+    EXPECT_EQ(updates.served, threads);
+    EXPECT_EQ(updates.in_flight, 2 * threads);
+  }
+}
+
+class CostsOfUpdates : public Costs {
+ protected:
+  void plan_for(const Placement& placement, int commit_interval, UpdateMode update) {
+    PlanOptions options = plan_.options;
+    options.placement = placement;
+    options.commit_interval = commit_interval;
+    options.update = update;
+    if (update == UpdateMode::kAuto) options.speculated_share = 0.6;
+    plan_ = make_plan(model_, options);
+  }
+};
+
+TEST_F(CostsOfUpdates, of_an_average_step_are_those_of_the_one_that_commits_and_of_the_others_each_for_its_part) {
+  plan_for({.weights = {{HomeKind::kHost, 1}}, .state = {{HomeKind::kHost, 1}}}, 4, UpdateMode::kDeferred);
+  MachineSpeeds machine = endless();
+  machine.checksum_gb_per_s = 0.01;  // of commits alone
+  machine.update_ns_per_element = 100;
+  machine.commit_ms = 8;
+  const UnitProgram unit = build_unit(model_, plan_, UnitKind::kTrain);
+  const StepSpeeds speeds{machine, std::vector<VisitTime>(model_.visits.size())};
+  const UnitCosts costs(plan_, speeds, unit, UnitKind::kTrain);
+  const std::vector<double> average_ms = costs.average_work_ms();
+  const auto &with = costs.of_step(Commits::kYes), &without = costs.of_step(Commits::kNo);
+  int updates = 0, commits = 0;
+  for (size_t i = 0; i < average_ms.size(); ++i) {
+    const Verb verb = unit.program.hops()[i].verb;
+    updates += verb == Verb::kUpdate ? 1 : 0;
+    commits += verb == Verb::kCommit ? 1 : 0;
+    if (verb == Verb::kUpdate) {
+      EXPECT_GT(with[i].work_ms, without[i].work_ms);
+    }
+    const double wait_ms = verb == Verb::kCommit ? 8 : 0;  // the drives do nothing meanwhile
+    EXPECT_NEAR(average_ms[i], (with[i].work_ms + wait_ms) / 4 + without[i].work_ms * 3 / 4, 1e-9) << name_of(verb);
+  }
+  EXPECT_GT(updates, 0);
+  EXPECT_EQ(commits, 1);
+}
+
+// Where no GPU does them, the device's updates are those of host threads, whose records' sums the commit takes.
+TEST_F(CostsOfUpdates, on_the_device_have_no_sums_and_those_to_another_slot_take_no_less_than_others) {
+  MachineSpeeds machine = endless();
+  machine.update_ns_per_element = 100;
+  machine.checksum_gb_per_s = 1e-3;
+  const auto expect_sweeps_alone = [&] {
+    int updates = 0;
+    for (const auto& [hop, cost] : costs(machine)) {
+      if (hop.verb != Verb::kUpdate || (hop.when != When::kSpeculating && !plan_.chunks[hop.chunk].updated_on_device()))
+        continue;
+      ++updates;
+      EXPECT_NEAR(cost.work_ms, static_cast<double>(plan_.geometry.chunks()[hop.chunk].elements) * 100 / 1e6, 1e-9);
+    }
+    EXPECT_GT(updates, 0);
+  };
+  plan_for({.state = {{HomeKind::kDevice, 1}}}, 1, UpdateMode::kDeferred);
+  expect_sweeps_alone();
+  plan_for({.weights = {{HomeKind::kHost, 1}}, .state = {{HomeKind::kHost, 1}}}, 4, UpdateMode::kAuto);
+  ASSERT_FALSE(plan_.other_slots.empty());
+  expect_sweeps_alone();  // out_of_place_ns_per_element has not been said
+}
+
 }  // namespace
 }  // namespace sluice::testing

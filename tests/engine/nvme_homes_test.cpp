@@ -177,6 +177,31 @@ TEST(NvmeHomes, see_a_tensor_once_each_way_and_its_gradient_never_where_the_ring
   EXPECT_GT(tensor_moves(model, crowded, UnitKind::kTrain).reads, 2 * tensors);
 }
 
+// A tensor takes whole blocks of the ring: two of them, of which its second has four bytes.
+TEST(NvmeHomes, have_their_gradients_pass_the_drive_too_until_the_ring_holds_every_block_that_a_visit_passes) {
+  const ModelSpec model = toy_model({.visits = 8, .tensor_elements = 2050}, Precision::kBf16);
+  PlanOptions options = plan_options();
+  options.placement = {.weights = {{HomeKind::kHost, 1}},
+                       .state = {{HomeKind::kHost, 1}},
+                       .gradient = {{HomeKind::kHost, 1}},
+                       .activations = {{HomeKind::kNvme, 1}}};
+  const int64_t smallest = Planner(model, options).smallest_host(options.device_bytes).value();
+  const int64_t passes = 2 * 8192 * options.micro_batches;  // of a visit: a tensor that it takes, and one that it gives
+  const int tensors = 7 * options.micro_batches, read_once = options.micro_batches;
+  int less = 0, enough = 0;
+  for (int64_t more = 0; more < 128 * kKiB; more += 4 * kKiB) {
+    options.host_bytes = smallest + more;
+    const Plan plan = make_plan(model, options);
+    EXPECT_EQ(plan.host_boundary.bytes % kPlaneAlignmentBytes, 0);
+    const bool holds_a_visit = plan.host_boundary.bytes >= passes;
+    ++(holds_a_visit ? enough : less);
+    const TensorMoves moves = tensor_moves(model, plan, UnitKind::kTrain);
+    EXPECT_EQ(moves.writes, holds_a_visit ? tensors - read_once : 2 * tensors) << plan.host_boundary.bytes;
+  }
+  EXPECT_GT(less, 1);
+  EXPECT_GT(enough, 1);
+}
+
 // Tensors with several readers and givers among them.
 TEST(NvmeHomes, train_to_the_bits_of_the_reference_through_rings_of_any_depth) {
   int depths = 0;

@@ -1,11 +1,18 @@
 // Moving bytes moves no bits: every placement trains like the reference that keeps everything in memory.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
+#include <cmath>
+
+#include "core/errors.h"
 #include "tests/engine/placement_fixture.h"
 #include "tests/fakes/cached_pages.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 struct PlacementCase {
   HomeKind weights, state, gradient, activations;
@@ -136,6 +143,49 @@ TEST(RandomModels, train_to_the_bits_of_the_reference) {
     Engine engine(model, options, toy_source());
     EXPECT_EQ(train_engine(engine, model, reference), train_reference(model, reference)) << "seed " << seed;
   }
+}
+
+// --- what is asked for ----------------------------------------------------------------------------------------------
+
+std::string refusal_of(const Placement& placement) {
+  return message_of<ConfigError>([&] { placement.validate(); });
+}
+
+TEST(SharesOfHomes, below_0_above_1_and_that_are_no_numbers_are_refused_though_their_sum_is_1) {
+  using enum HomeKind;
+  EXPECT_THAT(refusal_of({.state = {{kHost, -0.5}, {kNvme, 0.75}, {kDevice, 0.75}}}),
+              HasSubstr("state: the share of \"host\" is -0.5; allowed: 0 to 1"));
+  EXPECT_THAT(refusal_of({.weights = {{kHost, 1.5}, {kNvme, -0.5}}}), HasSubstr("the share of \"host\" is 1.5"));
+  EXPECT_THAT(refusal_of({.gradient = {{kHost, std::nan("")}}}), HasSubstr("the share of \"host\" is nan"));
+}
+
+TEST(SharesOfHomes, sum_to_1_but_for_what_adding_them_loses) {
+  using enum HomeKind;
+  EXPECT_NO_THROW((Placement{.state = {{kDevice, 0.7}, {kHost, 0.2}, {kNvme, 0.1}}}).validate());
+  EXPECT_THAT(refusal_of({.state = {{kHost, 0.5}, {kNvme, 0.25}}}), HasSubstr("sum to 0.75, not to 1"));
+  EXPECT_THAT(refusal_of({.state = {{kHost, 0.75}, {kNvme, 0.5}}}), HasSubstr("sum to 1.25, not to 1"));
+}
+
+TEST(SharesOfHomes, are_of_homes_that_the_group_can_have) {
+  using enum HomeKind;
+  for (const auto group : {&Placement::state, &Placement::gradient, &Placement::activations}) {
+    Placement placement;
+    placement.*group = {{kHostAndDevice, 1}};
+    EXPECT_THAT(refusal_of(placement), HasSubstr("\"host+device\" is not possible; allowed: auto | device | host"));
+  }
+  EXPECT_THAT(refusal_of({.weights = {{kDevice, 1}}}), HasSubstr("\"device\" is not possible"));
+  EXPECT_THAT(refusal_of({.activations = {{kAuto, 0.5}, {kHost, 0.5}}}), HasSubstr("\"auto\" stands alone"));
+}
+
+TEST(SharesOfHomes, beside_state_on_the_device_are_there_or_left_to_the_planner) {
+  using enum HomeKind;
+  const HomeShares there = {{kDevice, 0.5}, {kHost, 0.5}};
+  EXPECT_NO_THROW((Placement{.weights = {{kAuto, 1}}, .state = there, .gradient = {{kAuto, 1}}}).validate());
+  EXPECT_NO_THROW((Placement{.weights = {{kNvmeAndDevice, 1}}, .state = there, .gradient = {{kDevice, 1}}}).validate());
+  EXPECT_THAT(refusal_of({.weights = {{kHost, 1}}, .state = there}), HasSubstr("placement.weights: \"host\" does not"));
+  EXPECT_THAT(refusal_of({.state = there, .gradient = {{kHost, 1}}}), HasSubstr("placement.gradient: \"host\" does"));
+  const HomeShares none_there = {{kDevice, 0}, {kHost, 1}};
+  EXPECT_NO_THROW((Placement{.weights = {{kHost, 1}}, .state = none_there, .gradient = {{kHost, 1}}}).validate());
 }
 
 }  // namespace

@@ -115,6 +115,7 @@ TEST_F(Homes, options_that_make_no_sense_are_refused_by_name) {
   };
   using Options = PlanOptions;
   EXPECT_THAT(error_of([](Options& o) { o.micro_batches = 0; }), HasSubstr("PlanOptions::micro_batches is 0"));
+  EXPECT_THAT(error_of([](Options& o) { o.commit_interval = -1; }), HasSubstr("PlanOptions::commit_interval is -1"));
   EXPECT_THAT(error_of([](Options& o) { o.io_depth = 0; }), HasSubstr("PlanOptions::io_depth is 0"));
   EXPECT_THAT(error_of([](Options& o) { o.graph_bytes = {1}; }), HasSubstr("PlanOptions::graph_bytes is a list of 1"));
   EXPECT_THAT(error_of([](Options& o) { o.speeds->visits.pop_back(); }), HasSubstr("PlanOptions::speeds.visits"));
@@ -398,6 +399,19 @@ TEST_F(Homes, of_many_chunks_the_choice_is_made_on_few_and_the_chunks_stay) {
   const Plan taken = make_plan(model_, wish);
   EXPECT_EQ(taken.geometry.chunk_elements(), 128);
   EXPECT_LE(predict(model_, taken, *wish.speeds).step_ms, predict(model_, *order, *wish.speeds).step_ms);
+}
+
+TEST_F(Homes, of_many_partitions_the_choice_is_made_on_a_chunk_or_two_of_each) {
+  model_ = toy_model({.visits = 600}, Precision::kBf16);
+  PlanOptions wish = options(1);
+  wish.chunk_elements = 128;
+  const FewPieces few = in_few_pieces(model_, wish);
+  EXPECT_TRUE(few.fewer);
+  const Geometry whole(model_.partitions, kMiB);
+  EXPECT_GT(count_chunks(whole.partitions(), wish.chunk_elements), 2 * 600);
+  EXPECT_LE(count_chunks(whole.partitions(), few.options.chunk_elements), 2 * 600);
+  EXPECT_LE(few.options.chunk_elements, 1024);  // the largest partition has 896 elements
+  EXPECT_GT(few.options.chunk_elements, wish.chunk_elements);
 }
 
 TEST_F(Homes, of_many_micro_batches_the_choice_is_made_on_few_that_are_as_large_together) {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "core/bytes.h"
-#include "core/errors.h"
 #include "engine/planner.h"
 #include "engine/simulate.h"
 #include "offload/executor.h"
@@ -313,22 +313,75 @@ TEST_F(Predict, compute_binds_above_the_critical_batch_and_not_below) {
   EXPECT_EQ(predicted(static_cast<int>(critical) + 1).binding, LaneGroup::kCompute);
 }
 
+// What compute does whatever the number of micro-batches, it has done before it is compared with the drive.
+TEST_F(Predict, closing_gradients_are_computes_part_of_every_step_and_make_the_critical_batch_smaller) {
+  MachineSpeeds machine = endless();
+  set_drives(machine, 0.004);
+  const auto predicted = [&] {
+    return predict(model_, make_plan(model_, options_of(kHost, kNvme)),
+                   speeds(machine, {.forward_ms = 0.1, .backward_ms = 0.3}));
+  };
+  const double critical = predicted().critical_micro_batches.value();
+  const Plan plan = make_plan(model_, options_of(kHost, kNvme));
+  const double closing_ms = 4;
+  machine.close_gb_per_s = static_cast<double>(plan.geometry.padded_elements() * 4) / closing_ms / 1e6;
+  EXPECT_NEAR(predicted().critical_micro_batches.value(), critical - closing_ms / (5 * 0.1 + 6 * 0.3), 0.01);
+}
+
+// Compute is the longest at first, as gradients close slowly.
+TEST_F(Predict, no_batch_is_critical_where_each_micro_batch_adds_more_to_a_link_than_to_compute) {
+  PlanOptions options = options_of({{HomeKind::kHostAndDevice, 1}}, kHost);
+  options.placement.activations = kHost;
+  MachineSpeeds machine = endless();
+  machine.close_gb_per_s = 1e-3;
+  machine.upload_gb_per_s = 1e-3;
+  options.commit_interval = 1000;
+  options.update = UpdateMode::kDeferred;
+  options.placement.gradient = {{HomeKind::kDevice, 1}};
+  const Prediction prediction =
+      predict(model_, make_plan(model_, options), speeds(machine, {.forward_ms = 0.01, .backward_ms = 0.01}));
+  EXPECT_EQ(prediction.binding, LaneGroup::kCompute);
+  EXPECT_FALSE(prediction.critical_micro_batches);
+}
+
+TEST_F(Predict, a_clipped_step_runs_twice_under_replay_and_has_its_updates_behind_the_clip_under_auto) {
+  const StepSpeeds with = speeds(machine_of(0.01), {.forward_ms = 0.1, .backward_ms = 0.3});
+  const auto made = [&](UpdateMode update, bool clips) {
+    PlanOptions options = options_of(kHost, kNvme);
+    options.update = update;
+    options.clips = clips;
+    return make_plan(model_, options);
+  };
+  const auto clipped_ms = [&](const Plan& plan) { return clipped_step_ms(model_, plan, with); };
+  for (const UpdateMode update : {UpdateMode::kReplay, UpdateMode::kAuto}) {
+    const Plan plan = made(update, true);
+    const double unclipped_ms = predict(model_, plan, with).step_ms;
+    ASSERT_TRUE(clipped_ms(plan)) << name_of(update);
+    if (update == UpdateMode::kReplay) {
+      EXPECT_DOUBLE_EQ(*clipped_ms(plan), 2 * unclipped_ms);
+    } else {
+      EXPECT_EQ(*clipped_ms(plan), predict(model_, plan, with, UnitKind::kTrain).step_ms);
+      EXPECT_GT(*clipped_ms(plan), unclipped_ms);
+    }
+    EXPECT_FALSE(clipped_ms(made(update, false))) << name_of(update);
+  }
+  EXPECT_FALSE(clipped_ms(made(UpdateMode::kDeferred, true)));
+}
+
+TEST_F(Predict, a_time_for_each_visit_must_be_given) {
+  const Plan plan = make_plan(model_, options_of(kHost, kHost));
+  StepSpeeds with = speeds(endless());
+  with.visits.pop_back();
+  EXPECT_THROW(predict(model_, plan, with), std::logic_error);
+  EXPECT_THROW(predicted_step_ms(model_, plan, with, UnitKind::kTrain), std::logic_error);
+}
+
 TEST(Busiest, resource_binds_from_80_percent_of_the_step_and_else_lanes_wait) {
   EXPECT_EQ(binding_words({LaneGroup::kNvme, 80, 100}), "nvme binds");
   EXPECT_EQ(binding_words({LaneGroup::kCpu, 49, 84}), "busiest: cpu 49 of 84 ms; lanes wait for each other");
   EXPECT_EQ(binding_words({LaneGroup::kCompute, 1.5, 2}),
             "busiest: compute 1.50 of 2.00 ms; lanes wait for each other");
   EXPECT_FALSE(Busiest{}.binds());  // nothing is known of the step
-}
-
-TEST_F(Predict, a_machine_with_a_speed_that_is_no_number_above_0_is_refused_by_its_name) {
-  MachineSpeeds machine = endless();
-  EXPECT_NO_THROW(machine.validate());
-  machine.mixed_gb_per_s = 0;
-  EXPECT_THROW(machine.validate(), ConfigError);
-  machine = endless();
-  machine.hop_us = -1;
-  EXPECT_THROW(machine.validate(), ConfigError);
 }
 
 TEST_F(Predict, the_share_of_early_updates_is_the_best_predicted_one_where_speeds_are_known) {

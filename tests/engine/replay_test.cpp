@@ -144,30 +144,52 @@ TEST_F(Replays, of_updates_meet_numbers_alone_wherever_the_two_records_of_a_chun
   }
 }
 
-// What a skipped step leaves in rings is no number.
+// What a skipped step leaves in rings, and where gradients close and rest, is no number.
 TEST_F(Replays, of_updates_meet_numbers_alone_after_a_step_that_was_skipped) {
   const HomeShares nvme = {{HomeKind::kNvme, 1}};
-  for (const UpdateMode update : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
-    auto running = engine(nvme, nvme, 1, update);
-    step(*running);
-    const int64_t bad = running->step() + 1;
-    EXPECT_TRUE(running->train_step(reference_.learning_rate, poisoned(model_, bad, {bad})).skipped);
-    EXPECT_NO_THROW(replay(*running, LaneGroup::kCpu)) << name_of(update);
-    EXPECT_NO_THROW(step(*running)) << name_of(update);
+  const HomeShares kept = {{HomeKind::kNvmeAndDevice, 1}}, thirds = {{HomeKind::kDevice, 0.3}, {HomeKind::kNvme, 0.7}};
+  const auto no_numbers = [](Use& use) {
+    if (use.pass() != Pass::kBackward) return;
+    for (size_t i = 0; i < use.weights().size(); ++i) {
+      std::ranges::fill(use.open_gradient(static_cast<int>(i)), std::numeric_limits<float>::quiet_NaN());
+    }
+  };
+  for (const auto& [weights, state] : {std::pair(nvme, nvme), std::pair(kept, thirds)}) {
+    for (const UpdateMode update : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+      auto running = engine(weights, state, 1, update);
+      step(*running);
+      const Compute good = toy_compute(model_, running->step());
+      EXPECT_TRUE(running
+                      ->train_step(reference_.learning_rate,
+                                   [&](Use& use) {
+                                     good(use);
+                                     no_numbers(use);
+                                   })
+                      .skipped);
+      EXPECT_NO_THROW(replay(*running, LaneGroup::kCpu)) << name_of(update);
+      EXPECT_NO_THROW(step(*running)) << name_of(update);
+    }
   }
 }
 
 TEST_F(Replays, whose_compute_throws_end_and_the_next_step_trains) {
+  using enum UpdateMode;
   const RunRecord expected = train_reference(model_, reference_);
   const HomeShares nvme = {{HomeKind::kNvme, 1}};
-  auto running = engine(nvme, nvme, 1);
-  step(*running);
-  const auto fails = [](Use& use) {
-    if (use.visit() == 2) throw std::runtime_error("no compute today");
-  };
-  EXPECT_THROW(running->replay(LaneGroup::kCompute, fails), std::runtime_error);
-  for (int i = 1; i < reference_.steps; ++i) step(*running);
-  EXPECT_EQ(running->digests().state_crc32c, expected.state_crc32c);
+  const HomeShares kept = {{HomeKind::kNvmeAndDevice, 1}}, thirds = {{HomeKind::kDevice, 0.3}, {HomeKind::kNvme, 0.7}};
+  for (const auto& [weights, state, update] :
+       {std::tuple(nvme, nvme, kDeferred), std::tuple(kept, nvme, kDeferred), std::tuple(kept, thirds, kDeferred),
+        std::tuple(kept, nvme, kSpeculative), std::tuple(kept, thirds, kReplay)}) {
+    auto running = engine(weights, state, 1, update);
+    step(*running);
+    const auto fails = [](Use& use) {
+      if (use.visit() == 2) throw std::runtime_error("no compute today");
+    };
+    EXPECT_THROW(running->replay(LaneGroup::kCompute, fails), std::runtime_error);
+    for (int i = 1; i < reference_.steps; ++i) step(*running);
+    EXPECT_EQ(running->digests().weights_crc32c, expected.weights_crc32c) << name_of(update);
+    EXPECT_EQ(running->digests().state_crc32c, expected.state_crc32c) << name_of(update);
+  }
 }
 
 }  // namespace

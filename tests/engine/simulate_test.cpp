@@ -240,6 +240,10 @@ TEST(SlowedBy, the_fullest_core_is_shared_and_a_quota_by_all) {
   EXPECT_EQ(slowed_by(4, 2), 2);
   EXPECT_DOUBLE_EQ(slowed_by(2, 1.5), 2 / 1.5);
   EXPECT_EQ(slowed_by(1, 1.5), 1);
+  double wanted = 0;  // ten times 0.7 are a little more than 7
+  for (int i = 0; i < 10; ++i) wanted += 0.7;
+  ASSERT_GT(wanted, 7);
+  EXPECT_EQ(slowed_by(wanted, 1), 7);
 }
 
 }  // namespace

@@ -21,7 +21,9 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Not;
 
 MachineSpeeds fast() {
   MachineSpeeds speeds = machine_of(100);
@@ -185,6 +187,34 @@ TEST_F(Tune, progress_ends_at_its_total) {
   EXPECT_EQ(last, of);
 }
 
+// Of each batching two rounds over one split and two chunks: what is known already is done at once, and what need not
+// be tried is done at its end.
+TEST_F(Tune, progress_counts_what_is_known_already_and_reaches_each_batchings_part_at_its_end) {
+  space_.batchings.resize(2);
+  space_.chunk_elements.resize(2);
+  space_.device_bytes.resize(1);
+  std::vector<int64_t> told;
+  search_settings(space_, base_, [&](int64_t done, int64_t total) {
+    EXPECT_EQ(total, 12);
+    told.push_back(done);
+  });
+  EXPECT_THAT(told, ElementsAre(1, 3, 6, 7, 9, 12));
+}
+
+// Both splits hold everything: the step is the same.
+TEST_F(Tune, a_search_stays_where_nothing_makes_the_step_shorter) {
+  space_.batchings.resize(1);
+  space_.chunk_elements = {256, 1024};
+  set_machine(endless());
+  const HomeShares host = {{HomeKind::kHost, 1}};
+  base_.placement = {.weights = host, .state = host, .gradient = host, .activations = host};
+  space_.total_bytes = 64 * kMiB;
+  space_.device_bytes = {32 * kMiB, 16 * kMiB};
+  ASSERT_EQ(step_ms({}), step_ms({.split = 1}));
+  ASSERT_LE(step_ms({}), step_ms({.chunk = 1}));
+  for (const TuneCandidate& candidate : search().candidates) EXPECT_LE(candidate.settings.changes(), 1);
+}
+
 TEST_F(Tune, what_progress_throws_ends_the_search) {
   const auto stop = [](int64_t, int64_t) { throw std::string("stopped"); };
   EXPECT_THROW(search_settings(space_, base_, stop), std::string);
@@ -218,6 +248,8 @@ TEST(TuneSpace, micro_batches_divide_the_samples_of_a_step) {
 TEST(TuneSpace, chunks_reach_from_a_part_of_the_largest_partition_to_all_of_it) {
   EXPECT_THAT(chunk_sizes(100'000, 0), ElementsAre(0, 2048, 4096, 8192, 16384, 32768, 65536, 131072));
   EXPECT_THAT(chunk_sizes(100, 0), ElementsAre(0, 1024));
+  EXPECT_THAT(chunk_sizes(64 * 8192, 0), Contains(8192));
+  EXPECT_THAT(chunk_sizes(64 * 8192 + 1, 0), Not(Contains(8192)));
   EXPECT_THAT(chunk_sizes(int64_t{1} << 31, 3 << 20), ElementsAre(3 << 20, 1 << 20, 2 << 20, 4 << 20));
 }
 
@@ -229,7 +261,11 @@ TEST(TuneSpace, splits_are_parts_of_the_memory_of_both) {
     EXPECT_TRUE(share > 0 && share < 192 * kMiB);
     EXPECT_EQ(std::count(shares.begin(), shares.end(), share), 1);
   }
-  EXPECT_EQ(device_shares(100 * kKiB, 50 * kKiB).front(), 50 * kKiB);
+  EXPECT_THAT(device_shares(100 * kKiB, 50 * kKiB), ElementsAre(50 * kKiB, 64 * kKiB));
+  constexpr int64_t kGrain = 64 * kKiB;  // of small memories
+  EXPECT_THAT(device_shares(20 * kGrain, kMiB),
+              ElementsAre(kMiB, kGrain, 2 * kGrain, 3 * kGrain, 5 * kGrain, 7 * kGrain, 10 * kGrain, 12 * kGrain,
+                          15 * kGrain, 17 * kGrain));
 }
 
 }  // namespace

@@ -54,6 +54,30 @@ TEST_F(WhatIf, twice_the_drives_take_half_the_time_where_the_drive_binds) {
   EXPECT_NEAR(step_ms(resources), present_ms / 2, present_ms * 0.001);
 }
 
+TEST_F(WhatIf, drives_are_as_fast_as_those_that_are_there) {
+  options_.drives = 2;
+  Resources resources = resources_of(options_);
+  resources.drives = 5;
+  const MachineSpeeds& present = options_.speeds->machine;
+  const MachineSpeeds more = with_resources(options_, resources).speeds->machine;
+  EXPECT_DOUBLE_EQ(more.read_gb_per_s, 2.5 * present.read_gb_per_s);
+  EXPECT_DOUBLE_EQ(more.write_gb_per_s, 2.5 * present.write_gb_per_s);
+  EXPECT_DOUBLE_EQ(more.mixed_gb_per_s, 2.5 * present.mixed_gb_per_s);
+}
+
+// More host memory would have larger chunks in a plan that is made anew.
+TEST_F(WhatIf, offers_keep_the_chunks_that_there_are) {
+  options_.chunk_elements = 0;
+  const Plan plan = make_plan(model_, options_);
+  PlanOptions anew = with_resources(options_, {.device_bytes = options_.device_bytes,
+                                               .host_bytes = 2 * options_.host_bytes,
+                                               .micro_batches = options_.micro_batches});
+  ASSERT_NE(make_plan(model_, anew).geometry.chunk_elements(), plan.geometry.chunk_elements());
+  anew.chunk_elements = plan.geometry.chunk_elements();
+  const std::vector<Offer> all = offers();
+  EXPECT_EQ(find(all, Offer::Raised::kHostMemory).step_ms, make_plan(model_, anew).busiest.value().step_ms);
+}
+
 TEST_F(WhatIf, the_same_resources_change_nothing) {
   EXPECT_EQ(step_ms(resources_of(options_)), predict(model_, make_plan(model_, options_), *options_.speeds).step_ms);
 }
@@ -119,6 +143,60 @@ TEST_F(WhatIf, compute_binds_in_plans_for_more_than_the_critical_batch_and_for_l
   EXPECT_GT(critical, 1.5 * predicted(options_.micro_batches).critical_micro_batches.value());
   EXPECT_EQ(predicted(static_cast<int>(critical)).binding, LaneGroup::kNvme);
   EXPECT_EQ(predicted(static_cast<int>(critical) + 1).binding, LaneGroup::kCompute);
+}
+
+class WhatIfOnADeviceOf128KiB : public WhatIf {
+ protected:
+  WhatIfOnADeviceOf128KiB() {
+    options_.placement.activations = {{HomeKind::kDevice, 1}};
+    options_.device_bytes = 128 * kKiB;
+    options_.chunk_elements = 0;
+    set_drives(options_.speeds->machine, 0.02);
+    for (VisitTime& visit : options_.speeds->visits) visit = {.forward_ms = 0.05, .backward_ms = 0.15};
+  }
+  std::optional<Plan> with(int micro_batches, int64_t chunk_elements) const {
+    PlanOptions options = options_;
+    options.micro_batches = micro_batches;
+    options.chunk_elements = chunk_elements;
+    return find_plan(model_, options);
+  }
+};
+
+// Homes of more micro-batches are better than those that the estimate starts from.
+TEST_F(WhatIfOnADeviceOf128KiB, compute_binds_with_the_least_number_above_the_critical_batch) {
+  options_.host_bytes = 380 * kKiB;
+  const Plan plan = make_plan(model_, options_);
+  const double critical = predict_with_critical_batch(model_, options_, plan).critical_micro_batches.value();
+  const auto binding = [&](int micro_batches) {
+    const auto changed = with(micro_batches, plan.geometry.chunk_elements());
+    return predict(model_, changed.value(), *options_.speeds).binding;
+  };
+  EXPECT_EQ(binding(static_cast<int>(critical)), LaneGroup::kNvme);
+  EXPECT_EQ(binding(static_cast<int>(critical) + 1), LaneGroup::kCompute);
+}
+
+TEST_F(WhatIfOnADeviceOf128KiB, compute_binds_with_no_number_that_the_chunks_which_there_are_leave_room_for) {
+  options_.host_bytes = 300 * kKiB;
+  const Plan plan = make_plan(model_, options_);
+  const int more = static_cast<int>(predict(model_, plan, *options_.speeds).critical_micro_batches.value()) + 1;
+  ASSERT_FALSE(with(more, plan.geometry.chunk_elements()));
+  ASSERT_TRUE(with(more, 0));
+  EXPECT_FALSE(predict_with_critical_batch(model_, options_, plan).critical_micro_batches);
+}
+
+TEST_F(WhatIf, where_compute_binds_the_critical_batch_is_that_of_the_plan_and_a_clipped_step_is_told) {
+  options_.update = UpdateMode::kAuto;
+  options_.speculated_share = 0.6;
+  options_.host_bytes = 4 * kMiB;
+  set_drives(options_.speeds->machine, 0.02);
+  for (VisitTime& visit : options_.speeds->visits) visit = {.forward_ms = 5, .backward_ms = 15};
+  const Plan plan = make_plan(model_, options_);
+  const Prediction alone = predict(model_, plan, *options_.speeds);
+  ASSERT_EQ(alone.binding, LaneGroup::kCompute);
+  const Prediction whole = predict_with_critical_batch(model_, options_, plan);
+  EXPECT_EQ(whole.critical_micro_batches, alone.critical_micro_batches);
+  ASSERT_TRUE(whole.clipped_ms);
+  EXPECT_EQ(whole.clipped_ms, clipped_step_ms(model_, plan, *options_.speeds));
 }
 
 TEST_F(WhatIf, compute_binds_with_no_number_of_micro_batches_where_the_budgets_hold_too_few) {
