@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <new>
 
+#include "engine/update_pass.h"
 #include "swap/store_format.h"
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/faulty_queue.h"
@@ -35,6 +38,13 @@ int newest_superblock(const std::filesystem::path& file) {
   return superblock(file, 0).generation > superblock(file, 1).generation ? 0 : 1;
 }
 
+// Of all slots of a store.
+int64_t bytes_of_records(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const UseRow& row : plan.uses) bytes += row.use.ends_with("two slots") ? row.bytes : 0;
+  return bytes;
+}
+
 // Damages every page of every slot: records are the file's last bytes.
 void damage(const std::filesystem::path& file, int64_t records_bytes) {
   const int fd = open(file.c_str(), O_RDWR);
@@ -58,7 +68,7 @@ TEST_F(Damage, a_flipped_bit_is_named_and_never_trained_on) {
       auto running = engine(with);
       step(*running);
       running->drain();
-      for (const UseRow& row : running->plan().uses) records_bytes += row.use.ends_with("two slots") ? row.bytes : 0;
+      records_bytes = bytes_of_records(running->plan());
     }
     damage(file(), records_bytes);
     with.open = OpenMode::kResume;
@@ -71,6 +81,49 @@ TEST_F(Damage, a_flipped_bit_is_named_and_never_trained_on) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("chunk"), HasSubstr("expected"), HasSubstr("sluice-0.swap")));
     }
   }
+}
+
+TEST_F(Damage, is_found_before_a_step_begins_where_all_records_are_verified_first) {
+  for (const HomeKind home : {HomeKind::kDevice, HomeKind::kNvme}) {
+    EngineOptions with = options();
+    put_records(with.plan, home);
+    int64_t records_bytes = 0;
+    {
+      auto running = engine(with);
+      step(*running);
+      running->drain();
+      records_bytes = bytes_of_records(running->plan());
+    }
+    damage(file(), records_bytes);
+    with.open = OpenMode::kResume;
+    EXPECT_NO_THROW(engine(with)) << "each is verified as it is used";
+    with.verify = EngineOptions::Verify::kAllFirst;
+    EXPECT_THROW(engine(with), CorruptionError) << name_of(home);
+  }
+}
+
+TEST_F(Damage, of_weights_is_found_by_an_evaluation_that_no_update_precedes) {
+  EngineOptions with = options();
+  put_records(with.plan, HomeKind::kNvme);
+  int64_t records_bytes = 0;
+  {
+    auto running = engine(with);
+    step(*running);
+    running->drain();
+    records_bytes = bytes_of_records(running->plan());
+  }
+  damage(file(), records_bytes);
+  with.open = OpenMode::kResume;
+  auto resumed = engine(with);
+  int turns = 0;
+  EXPECT_THAT(message_of<CorruptionError>([&] { resumed->evaluate(1, [&turns](Use&) { ++turns; }); }),
+              HasSubstr("weights"));
+  EXPECT_EQ(turns, 0) << "computed with what was not verified";
+}
+
+TEST_F(Damage, of_a_scratch_extent_is_not_mistaken_for_another_one_with_the_same_bytes) {
+  const std::vector<std::byte> bytes(4096, std::byte{7});
+  EXPECT_NE(scratch_sum(1, bytes), scratch_sum(2, bytes));
 }
 
 TEST_F(Damage, of_the_newest_superblock_or_table_costs_that_step_and_no_bit) {
@@ -142,6 +195,25 @@ TEST_F(Damage, a_failing_request_stops_the_run_with_its_error_and_a_resume_ends_
   }
 }
 
+TEST_F(Damage, what_only_tells_is_still_told_after_a_failure) {
+  const auto faults = std::make_shared<Faults>();
+  EngineOptions with = options();
+  put_records(with.plan, HomeKind::kNvme);
+  with.store.make_queue = faulty_queue_factory(faults);
+  auto running = engine(with);
+  step(*running);
+  running->drain();
+  const int64_t written = running->written_bytes();
+  faults->list = {{.op = IoOp::kRead, .nth = faults->reads, .times = 1000000, .error_number = EIO}};
+  EXPECT_THROW(step(*running), IoError);
+  EXPECT_EQ(running->step(), 1);
+  EXPECT_EQ(running->committed().step, 1);
+  EXPECT_EQ(running->written_bytes(), written);
+  EXPECT_NO_THROW(running->abort_step());
+  EXPECT_THROW(running->finish_step(), IoError);
+  EXPECT_THROW(running->drain(), IoError);
+}
+
 TEST_F(Damage, short_and_reordered_transfers_change_no_bit) {
   for (Order order : {Order::kReversed, Order::kShuffled}) {
     EngineOptions with = options();
@@ -160,43 +232,60 @@ TEST_F(Damage, short_and_reordered_transfers_change_no_bit) {
 // never reported.
 class BreakingQueue : public IoQueue {
  public:
-  BreakingQueue(std::unique_ptr<IoQueue> inner, std::shared_ptr<std::atomic<int64_t>> left)
-      : IoQueue(inner->depth()), inner_(std::move(inner)), left_(std::move(left)) {}
+  struct Break {
+    std::atomic<int64_t> left = INT64_MAX / 2;
+    std::exception_ptr error;
+  };
+  BreakingQueue(std::unique_ptr<IoQueue> inner, std::shared_ptr<Break> broken)
+      : IoQueue(inner->depth()), inner_(std::move(inner)), broken_(std::move(broken)) {}
   void interrupt() override { inner_->interrupt(); }
   std::string describe() const override { return inner_->describe(); }
 
  private:
   void do_submit(const IoRequest& request) override {
-    --*left_;
+    --broken_->left;
     inner_->submit(request);
   }
   void do_flush() override { inner_->flush(); }
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
-    if (*left_ <= 0) throw IoError({.action = "io_uring_enter", .path = "io_uring", .error_number = ENXIO});
+    if (broken_->left <= 0) std::rethrow_exception(broken_->error);
     return inner_->poll(completions, wait);
   }
   std::unique_ptr<IoQueue> inner_;
-  std::shared_ptr<std::atomic<int64_t>> left_;
+  std::shared_ptr<Break> broken_;
 };
 
-TEST_F(Damage, a_queue_that_breaks_ends_the_step_with_its_error_and_a_resume_ends_the_same) {
-  const auto left = std::make_shared<std::atomic<int64_t>>(INT64_MAX / 2);
-  EngineOptions with = options();
-  with.store.make_queue = [left](const IoQueueOptions& queue) -> std::unique_ptr<IoQueue> {
-    return std::make_unique<BreakingQueue>(make_io_queue(queue), left);
-  };
-  put_records(with.plan, HomeKind::kNvme);
-  auto running = engine(with);
-  step(*running);
-  running->drain();  // what was read ahead is read again: the next requests are reads
-  *left = 3;
-  EXPECT_THROW(step(*running), IoError);
-  EXPECT_THROW(running->drain(), IoError);
-  running.reset();
-  *left = INT64_MAX / 2;
-  with.open = OpenMode::kOpen;
-  EXPECT_EQ(finish(*engine(with)).state_crc32c, expected_.state_crc32c);
+class BrokenQueue : public Damage {
+ protected:
+  // Breaks it in the middle of a step.
+  template <class Error>
+  void expect_to_end_the_run(const Error& error) {
+    const auto broken = std::make_shared<BreakingQueue::Break>();
+    broken->error = std::make_exception_ptr(error);
+    EngineOptions with = options();
+    with.store.make_queue = [broken](const IoQueueOptions& queue) -> std::unique_ptr<IoQueue> {
+      return std::make_unique<BreakingQueue>(make_io_queue(queue), broken);
+    };
+    put_records(with.plan, HomeKind::kNvme);
+    auto running = engine(with);
+    step(*running);
+    running->drain();  // what was read ahead is read again: the next requests are reads
+    broken->left = 3;
+    EXPECT_THROW(step(*running), Error);
+    EXPECT_THROW(running->drain(), Error);
+    EXPECT_EQ(running->committed().step, 1);
+    running.reset();
+    broken->left = INT64_MAX / 2;
+    with.open = OpenMode::kOpen;
+    EXPECT_EQ(finish(*engine(with)).state_crc32c, expected_.state_crc32c);
+  }
+};
+
+TEST_F(BrokenQueue, ends_the_step_with_its_error_and_a_resume_ends_the_same) {
+  expect_to_end_the_run(IoError({.action = "io_uring_enter", .path = "io_uring", .error_number = ENXIO}));
 }
+
+TEST_F(BrokenQueue, ends_the_run_too_where_it_has_no_memory) { expect_to_end_the_run(std::bad_alloc()); }
 
 }  // namespace
 }  // namespace sluice::testing

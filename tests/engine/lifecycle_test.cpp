@@ -157,6 +157,63 @@ TEST_F(Lifecycle, parameters_of_a_chunk_come_from_one_reading_of_it) {
   EXPECT_LE(faults->reads - before, 2 * static_cast<int64_t>(running->geometry().chunks().size()));
 }
 
+TEST_F(Lifecycle, a_parameter_is_read_alike_before_and_after_digests) {
+  EngineOptions with = options();
+  put_records(with.plan, HomeKind::kNvme);
+  auto running = engine(with);
+  step(*running);
+  const auto parameters = running->geometry().parameters();
+  ASSERT_GT(running->geometry().chunks().size(), 8u) << "more than the ring holds at once";
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    std::vector<std::byte> before(static_cast<size_t>(2 * parameters[p].elements)), after(before.size());
+    running->read(static_cast<int>(p), before);
+    running->digests();
+    running->read(static_cast<int>(p), after);
+    EXPECT_EQ(before, after) << parameters[p].name;
+  }
+}
+
+// What creation, digests and reads use of the update ring fits into it, so that they leave alone what lies behind.
+class RingAsScratch : public Lifecycle {
+ protected:
+  void expect_digests_of_the_reference(const EngineOptions& with) {
+    expected_ = train_reference(model_, reference_);
+    auto running = engine(with);
+    for (int i = 0; i < 2; ++i) {
+      step(*running);
+      running->digests();
+    }
+    const RunRecord end = finish(*running);
+    EXPECT_EQ(end.weights_crc32c, expected_.weights_crc32c);
+    EXPECT_EQ(end.state_crc32c, expected_.state_crc32c);
+  }
+};
+
+TEST_F(RingAsScratch, has_room_for_the_largest_chunk_where_the_last_is_small) {
+  model_ = toy_model({.visits = 3, .elements = 3000}, Precision::kBf16);
+  EngineOptions with = options();
+  with.plan.chunk_elements = 4096;
+  put_records(with.plan, HomeKind::kNvme);
+  const Plan plan = make_plan(model_, with.plan);
+  ASSERT_GT(plan.record_bytes(0, Group::kWeights), plan.record_bytes(2, Group::kWeights));
+  expect_digests_of_the_reference(with);
+}
+
+TEST_F(RingAsScratch, ends_where_the_homes_behind_the_ring_begin) {
+  EngineOptions with = options();
+  with.plan.placement = {.weights = {{HomeKind::kHost, 1}},
+                         .state = {{HomeKind::kNvme, 1}},
+                         .gradient = {{HomeKind::kHost, 1}},
+                         .activations = {{HomeKind::kDevice, 1}}};
+  with.plan.host_bytes = Planner(model_, with.plan).smallest_host(with.plan.device_bytes).value();
+  const Plan least = make_plan(model_, with.plan);
+  with.plan.host_bytes += 3 * least.host_update.bytes;
+  const Plan plan = make_plan(model_, with.plan);
+  ASSERT_EQ(plan.host_staging.bytes + plan.host_gradients.bytes + plan.host_boundary.bytes, 0);
+  ASSERT_LT(plan.host_update.bytes / least.host_update.bytes, 8) << "so much that any number of parts fits";
+  expect_digests_of_the_reference(with);
+}
+
 TEST_F(Lifecycle, resume_without_a_store_starts_from_the_beginning_and_says_so) {
   EngineOptions with = options();
   with.open = OpenMode::kResume;

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "engine/speculation.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/fakes/message_of.h"
 
@@ -210,6 +211,28 @@ TEST_F(Fp16, updates_early_with_the_scale_of_the_step_and_is_right_where_nothing
     EXPECT_EQ(end.loss_scale, kNeverOverflows * static_cast<double>(int64_t{1} << (step - 2) / 2));
     EXPECT_EQ(end.speculated, Speculated::kRight);
   }
+}
+
+// The scale rises until gradients overflow, falls and rises again.
+TEST_F(Fp16, auto_updates_early_after_steps_that_were_neither_clipped_nor_skipped_whatever_their_scale) {
+  reference_.steps = 30;
+  reference_.loss_scale = {.kind = Kind::kDynamic, .first = 0x1p13, .window = 2, .hysteresis = 1};
+  TempFolder folder;
+  Engine engine(model_, options(folder, UpdateMode::kAuto), toy_source());
+  Speculation expected;
+  int early = 0, skips = 0, waits_after_skip = 0;
+  for (int64_t step = 1; step <= reference_.steps; ++step) {
+    const bool speculates = expected.next() == Speculation::Choice::kSpeculative;
+    const StepEnd end = engine.train_step(reference_.learning_rate, toy_compute(model_, step));
+    EXPECT_EQ(end.speculated != Speculated::kNone, speculates) << "step " << step;
+    EXPECT_EQ(end.speculated == Speculated::kRight, speculates && !end.skipped) << "step " << step;
+    early += speculates ? 1 : 0;
+    skips += end.skipped ? 1 : 0;
+    waits_after_skip += !speculates && skips > 0 ? 1 : 0;
+    expected.note(step, end.skipped ? Speculation::Scale::kOther : Speculation::Scale::kAsPredicted);
+  }
+  EXPECT_GT(early, 2);
+  EXPECT_GT(waits_after_skip, 2);
 }
 
 TEST_F(Fp16, resumes_at_any_step_to_the_bits_of_a_run_that_never_stopped) {

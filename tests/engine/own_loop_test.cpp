@@ -1,7 +1,12 @@
 // Steps that somebody else's loop drives: what happens to its turns when a step is given up or left in the middle.
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/faulty_queue.h"
@@ -46,6 +51,22 @@ TEST_F(OwnLoop, a_turn_of_a_step_that_was_given_up_is_over_and_ends_no_other) {
   EXPECT_EQ(use->visit(), 0);
   EXPECT_THROW(running->enter(0, Pass::kForward), std::logic_error) << "the new turn is under way";
   use.reset();
+  running->abort_step();
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, a_use_that_is_kept_from_a_step_given_up_shows_nothing_of_the_turn_that_is_under_way) {
+  auto running = engine(options());
+  running->begin_step(reference_.learning_rate);
+  const Use kept = running->enter(0, Pass::kForward);
+  running->abort_step();
+  running->begin_step(reference_.learning_rate);
+  {
+    const Use current = running->enter(0, Pass::kForward);
+    EXPECT_EQ(current.visit(), 0);
+    EXPECT_THROW(kept.visit(), std::logic_error);
+    EXPECT_THROW(kept.weights(), std::logic_error);
+  }
   running->abort_step();
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
 }
@@ -108,14 +129,126 @@ TEST_F(OwnLoop, a_step_does_not_end_inside_a_turn) {
 }
 
 TEST_F(OwnLoop, a_step_that_is_to_run_again_can_be_given_up_for_another_batch) {
-  EngineOptions with = options();
-  with.plan.update = UpdateMode::kReplay;
-  with.plan.placement.state = {{kNvme, 1}};
-  auto running = engine(with);
+  const int64_t batch = 3;
+  const std::vector<std::function<void(Engine&)>> ways = {
+      [](Engine& engine) { engine.abort_step(); },
+      [](Engine& engine) { engine.drain(); },
+      [&](Engine& engine) { engine.evaluate(1, toy_compute(model_, batch)); },
+  };
+  for (const auto& give_up : ways) {
+    EngineOptions with = options();
+    with.plan.update = UpdateMode::kReplay;
+    with.plan.placement.state = {{kNvme, 1}};
+    auto running = engine(with);
+    step(*running);
+    turns(*running, 17);  // not the batch of the reference
+    ASSERT_TRUE(running->finish_step().run_again);
+    give_up(*running);
+    EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+  }
+}
+
+TEST_F(OwnLoop, an_evaluation_whose_compute_throws_ends_alone) {
+  auto running = engine(options());
   step(*running);
-  turns(*running, 17);  // not the batch of the reference
-  ASSERT_TRUE(running->finish_step().run_again);
+  for (int bad_turn = 0; bad_turn < 6; bad_turn += 2) {
+    int turn = 0;
+    const int64_t number = 2;
+    const Compute bad = [&, good = toy_compute(model_, number)](Use& use) {
+      if (turn++ == bad_turn) throw std::runtime_error("out of data");
+      good(use);
+    };
+    EXPECT_THROW(running->evaluate(2, bad), std::runtime_error);
+    EXPECT_EQ(running->step(), 1);
+  }
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+// The first calls change least where one of them is not refused.
+TEST_F(OwnLoop, what_is_for_between_steps_is_refused_within_one) {
+  auto running = engine(options());
+  step(*running);
+  std::vector<float> value(1);
+  const std::vector<std::function<void()>> calls = {
+      [&] { running->commit_beside_next_step(); },
+      [&] { running->committed(); },
+      [&] { running->written_bytes(); },
+      [&] { running->set_progress(17, {}); },
+      [&] { running->write_timeline((folder_.path() / "timeline.json").string()); },
+      [&] { running->read_master(0, 0, value); },
+      [&] { running->digests(); },
+      [&] { running->drain(); },
+      [&] { running->evaluate(1, toy_compute(model_, running->step())); },
+      [&] { running->begin_step(reference_.learning_rate); },
+  };
+  turns(*running, 2, [&](Use&) {
+    for (size_t i = 0; i < calls.size(); ++i) ASSERT_THROW(calls[i](), std::logic_error) << "call " << i;
+  });
+  for (size_t i = 0; i < calls.size(); ++i) ASSERT_THROW(calls[i](), std::logic_error) << "call " << i;
+  EXPECT_EQ(running->finish_step().step, 2);
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, what_is_for_within_a_step_is_refused_outside_of_one_and_after_its_last_turn) {
+  auto running = engine(options());
+  step(*running);
+  const auto expect_refusals = [&] {
+    EXPECT_THROW(running->finish_step(), std::logic_error);
+    EXPECT_THROW(running->enter(0, Pass::kForward), std::logic_error);
+  };
+  expect_refusals();
+  running->evaluate(1, toy_compute(model_, running->step()));
+  expect_refusals();
+  turns(*running, 2);
+  EXPECT_THROW(running->enter(0, Pass::kBackward), std::logic_error) << "it has had its turns";
+  EXPECT_THROW(running->enter(0, Pass::kForward), std::logic_error);
+  EXPECT_EQ(running->finish_step().step, 2);
+  running->begin_step(reference_.learning_rate);
+  EXPECT_THROW(running->finish_step(), std::logic_error) << "turns are missing";
   running->abort_step();
+  expect_refusals();
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, gradients_of_what_a_turn_has_not_are_refused) {
+  auto running = engine(options());
+  const std::vector<float> values(4096);
+  const auto* gradient = reinterpret_cast<const std::byte*>(values.data());
+  const auto contribute_anything = [&](Use& use, int weight) {
+    EXPECT_THROW(use.contribute(weight, gradient, DType::kFp32), std::logic_error);
+    EXPECT_THROW(use.contribute_part(weight, 0, {gradient, DType::kFp32, 1}), std::logic_error);
+    EXPECT_THROW(use.open_gradient(weight), std::logic_error);
+  };
+  running->begin_step(reference_.learning_rate);
+  {
+    Use forward = running->enter(0, Pass::kForward);
+    contribute_anything(forward, 0);
+  }
+  running->abort_step();
+  turns(*running, 1, [&](Use& use) {
+    for (const int weight : {-1, static_cast<int>(use.weights().size())}) contribute_anything(use, weight);
+    const int64_t elements = use.weights()[0].parameter->elements;
+    for (const auto& [first, count] : {std::pair<int64_t, int64_t>{-1, 1}, {0, elements + 1}, {elements, 1}}) {
+      EXPECT_THROW(use.contribute_part(0, first, {gradient, DType::kFp32, count}), std::logic_error) << first;
+    }
+  });
+  EXPECT_EQ(running->finish_step().step, 1);
+  EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
+}
+
+TEST_F(OwnLoop, parameters_that_are_not_there_are_refused) {
+  auto running = engine(options());
+  step(*running);
+  const auto parameters = running->geometry().parameters();
+  std::vector<float> value(1);
+  for (const int parameter : {-1, static_cast<int>(parameters.size())}) {
+    EXPECT_THROW(running->read_master(parameter, 0, value), std::logic_error) << parameter;
+    EXPECT_THROW(running->read(parameter, std::as_writable_bytes(std::span(value))), std::logic_error) << parameter;
+  }
+  EXPECT_THROW(running->read_master(0, -1, value), std::logic_error);
+  EXPECT_THROW(running->read_master(0, parameters[0].elements, value), std::logic_error);
+  std::vector<std::byte> weights(static_cast<size_t>(2 * parameters[0].elements + 2));
+  EXPECT_THROW(running->read(0, weights), std::logic_error);
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
 }
 
@@ -135,10 +268,16 @@ TEST_F(OwnLoop, progress_told_after_its_step_was_committed_is_committed_by_a_dra
     EXPECT_EQ(resumed->step(), steps);
     EXPECT_EQ(resumed->committed().data_position, 17);
     EXPECT_EQ(resumed->committed().caller.size(), note.size());
+    const std::string other = "ours";
+    resumed->set_progress(17, std::as_bytes(std::span(other)));
+    resumed->drain();
+    EXPECT_TRUE(std::ranges::equal(resumed->committed().caller, std::as_bytes(std::span(other))));
     EXPECT_EQ(finish(*resumed).state_crc32c, expected_.state_crc32c);
   }
   auto running = engine(options());
-  EXPECT_THROW(running->set_progress(17, std::vector<std::byte>((1 << 20) + 1)), std::logic_error);
+  const auto room = static_cast<size_t>(running->plan().options.progress_bytes);
+  EXPECT_THROW(running->set_progress(17, std::vector<std::byte>(room + 1)), std::logic_error);
+  EXPECT_NO_THROW(running->set_progress(17, std::vector<std::byte>(room)));
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
 }
 

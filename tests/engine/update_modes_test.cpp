@@ -1,4 +1,5 @@
 // When a chunk is updated changes no bit: deferred, speculative, replayed; clipped never, always, now and then.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -198,15 +199,16 @@ TEST_F(UpdateModes, auto_updates_early_once_the_clip_has_stopped_engaging_and_sa
 
 TEST_F(UpdateModes, that_need_a_commit_in_every_step_refuse_other_intervals) {
   EngineOptions with = options();
-  with.plan.update = UpdateMode::kSpeculative;
-  with.plan.commit_interval = 3;
-  try {
-    make_plan(model_, with.plan);
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("sluice.update"), HasSubstr("sluice.commit_interval is 3")));
+  for (const UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (const int interval : {2, 3}) {
+      with.plan.update = mode;
+      with.plan.commit_interval = interval;
+      EXPECT_THAT([&] { make_plan(model_, with.plan); },
+                  ::testing::ThrowsMessage<ConfigError>(AllOf(
+                      HasSubstr("sluice.update"), HasSubstr(fmt::format("sluice.commit_interval is {}", interval)))))
+          << name_of(mode);
+    }
   }
-  with.plan.update = UpdateMode::kReplay;
   with.plan.commit_interval = 0;
   EXPECT_EQ(make_plan(model_, with.plan).commit_interval, 1);
   with.plan.placement.gradient = {{kHost, 1}};

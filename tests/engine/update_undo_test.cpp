@@ -2,7 +2,9 @@
 // are left.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
+#include <stdexcept>
 
 #include "tests/engine/update_modes_fixture.h"
 
@@ -87,6 +89,50 @@ TEST_F(UndoneUpdates, a_skipped_step_undoes_what_was_updated_early) {
   }
 }
 
+// Adds NaN to the gradient of a chunk's first element.
+Compute poisoned_at(const Engine& engine, int chunk, Compute good) {
+  const Chunk& range = engine.geometry().chunks()[static_cast<size_t>(chunk)];
+  for (const Parameter& parameter : engine.geometry().parameters_of(range.partition)) {
+    if (parameter.offset + parameter.elements <= range.first) continue;
+    const auto element = static_cast<size_t>(std::max<int64_t>(range.first - parameter.offset, 0));
+    return [&parameter, element, good](Use& use) {
+      good(use);
+      if (use.pass() != Pass::kBackward) return;
+      for (size_t i = 0; i < use.weights().size(); ++i) {
+        if (use.weights()[i].parameter != &parameter) continue;
+        use.open_gradient(static_cast<int>(i))[element] = std::numeric_limits<float>::quiet_NaN();
+      }
+    };
+  }
+  throw std::logic_error("the chunk is padding");
+}
+
+// No early update meets the NaN: the norm alone tells of it.
+TEST_F(UndoneUpdates, a_skipped_step_undoes_early_updates_that_saw_finite_gradients_alone) {
+  reference_.max_norm = kNeverClips;
+  for (const HomeKind home : {kHost, kNvme, kDevice}) {
+    TempFolder folder;
+    EngineOptions with = engine_options(folder, reference_);
+    with.plan.update = UpdateMode::kSpeculative;
+    with.plan.speculated_share = 0.6;
+    put_all_at(home, with.plan.update, with.plan.placement);
+    Engine engine(model_, with, toy_source());
+    int waits = 0;
+    while (engine.plan().speculated(waits)) ++waits;
+    int64_t number = 1;
+    const Compute good = toy_compute(model_, number);
+    EXPECT_EQ(engine.train_step(reference_.learning_rate, good).speculated, Speculated::kRight);
+    const Digests before = engine.digests();
+    number = 2;
+    const StepEnd end = engine.train_step(reference_.learning_rate, poisoned_at(engine, waits, good));
+    EXPECT_TRUE(end.skipped);
+    EXPECT_EQ(end.speculated, Speculated::kWrong);
+    const Digests after = engine.digests();
+    EXPECT_EQ(after.weights_crc32c, before.weights_crc32c) << name_of(home);
+    EXPECT_EQ(after.state_crc32c, before.state_crc32c) << name_of(home);
+  }
+}
+
 TEST_F(UndoneUpdates, a_step_that_throws_undoes_what_was_updated_early) {
   reference_.max_norm = median_norm(model_, reference_);
   const RunRecord expected = train_reference(model_, reference_);
@@ -105,6 +151,27 @@ TEST_F(UndoneUpdates, a_step_that_throws_undoes_what_was_updated_early) {
       const RunRecord record = train_engine(engine, model_, reference_);
       EXPECT_EQ(record.weights_crc32c, expected.weights_crc32c);
       EXPECT_EQ(record.state_crc32c, expected.state_crc32c);
+    }
+  }
+}
+
+TEST_F(UndoneUpdates, what_is_read_after_a_step_that_threw_is_of_the_step_before) {
+  for (const UpdateMode mode : {UpdateMode::kSpeculative, UpdateMode::kReplay}) {
+    for (const HomeKind home : {kHost, kNvme, kDevice}) {
+      TempFolder folder;
+      EngineOptions with = engine_options(folder, reference_);
+      with.plan.update = mode;
+      put_all_at(home, mode, with.plan.placement);
+      Engine engine(model_, with, toy_source());
+      const int64_t first = 1;
+      engine.train_step(reference_.learning_rate, toy_compute(model_, first));
+      const Digests before = engine.digests();  // all is committed
+      for (int i = 0; i < 5; ++i) {
+        expect_step_to_throw(engine, model_, turns_of_a_step() - 1);
+        const Digests after = engine.digests();
+        EXPECT_EQ(after.weights_crc32c, before.weights_crc32c) << name_of(mode) << ", " << name_of(home);
+        EXPECT_EQ(after.state_crc32c, before.state_crc32c) << name_of(mode) << ", " << name_of(home);
+      }
     }
   }
 }
