@@ -208,7 +208,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   warn_of_no_drives(drives, console.log());
   PlanOptions plan = plan_options(setup, workspace.memory);
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
-  check_free_space(drives, even_shares(make_plan(setup.model.spec(), plan)));
+  check_free_space(drives, drive_needs(make_plan(setup.model.spec(), plan)));
   plan.speeds = find_speeds(setup, workspace,
                             {.machine = named,
                              .folders = drives,

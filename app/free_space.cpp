@@ -7,18 +7,21 @@
 #include "app/run_folder.h"
 #include "core/bytes.h"
 #include "core/errors.h"
-#include "swap/bare_io.h"
 #include "swap/drive_space.h"
+#include "swap/drive_weights.h"
 #include "swap/store_format.h"
 
 namespace sluice {
 
 namespace fs = std::filesystem;
 
-std::vector<int64_t> even_shares(const Plan& plan) {
-  const std::vector<uint32_t> alike(static_cast<size_t>(plan.options.drives), 1);
-  const StoreLayout layout(plan.geometry, plan.options.format(), alike, plan.scratch_bytes);
-  return {layout.file_bytes().begin(), layout.file_bytes().end()};
+DriveNeeds drive_needs(const Plan& plan) {
+  const auto drives = static_cast<size_t>(plan.options.drives);
+  const FileBytes bytes = [&plan](std::span<const uint32_t> weights) {
+    const StoreLayout layout(plan.geometry, plan.options.format(), weights, plan.scratch_bytes);
+    return std::vector<int64_t>(layout.file_bytes().begin(), layout.file_bytes().end());
+  };
+  return {.even = bytes(std::vector<uint32_t>(drives, 1)), .least = least_file_bytes(drives, bytes)};
 }
 
 namespace {
@@ -40,19 +43,19 @@ void check_together(std::span<const fs::path> folders, std::span<const FileSyste
 
 }  // namespace
 
-void check_free_space(std::span<const fs::path> folders, std::span<const int64_t> shares) {
+void check_free_space(std::span<const fs::path> folders, const DriveNeeds& needs) {
   std::vector<fs::path> files;
   for (const fs::path& folder : folders) files.push_back(store_path(folder, 0));
-  const std::vector<FileSystemRoom> rooms = rooms_for(files, shares);
-  check_together(folders, rooms);
-  if (std::ranges::all_of(folders, has_room_to_measure)) return;
+  check_together(folders, rooms_for(files, needs.even));
+  const std::vector<FileSystemRoom> rooms = rooms_for(files, needs.least);
   const auto small = std::ranges::find_if(rooms, &FileSystemRoom::is_too_small);
   if (small == rooms.end()) return;
-  throw ConfigError(fmt::format(
-      "{}: the drive is too small: {} ({} bytes) of the store are to lie there, {} ({} bytes) are free; make room, "
-      "leave it out of sluice.nvme, or name a folder on a larger drive in its place",
-      joined(small->folders()), format_bytes(small->needed_bytes), small->needed_bytes, format_bytes(small->free_bytes),
-      small->free_bytes));
+  throw ConfigError(
+      fmt::format("{}: the drive is too small: {} ({} bytes) of the store lie there at the least, {} ({} bytes) are "
+                  "free; make room, "
+                  "leave it out of sluice.nvme, or name a folder on a larger drive in its place",
+                  joined(small->folders()), format_bytes(small->needed_bytes), small->needed_bytes,
+                  format_bytes(small->free_bytes), small->free_bytes));
 }
 
 }  // namespace sluice

@@ -108,6 +108,7 @@ class Training {
   StepPredictions predictions_{{}};
   std::unique_ptr<MetricsFile> metrics_;
   std::optional<StepEvents> events_;
+  bool is_new_store_ = false;  // this run has made it
   int64_t steps_ = 0, first_step_ = 0;
   int64_t began_ns_ = 0, ended_ns_ = 0;                   // of the steps
   int64_t written_before_bytes_ = 0, written_bytes_ = 0;  // up to then
@@ -142,7 +143,7 @@ void Training::make_the_plan() {
   plan_options_ = plan_options(setup_, workspace.memory);
   say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());
   const Plan in_order = make_plan(setup_.model.spec(), *plan_options_);  // throws where nothing fits
-  if (!opening_.goes_on()) check_free_space(stores, even_shares(in_order));
+  if (!opening_.goes_on()) check_free_space(stores, drive_needs(in_order));
   plan_options_->speeds =
       find_speeds(setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}}, console_.log());
   if (!plan_options_->speeds) return;
@@ -217,7 +218,10 @@ EngineOptions Training::options_of_engine() {
     folder().claim_store(opening_.stores(), opener_);
   };
   options.store.opener = opener_;
-  options.on_new_store = [this] { folder().forget(); };
+  options.on_new_store = [this] {
+    is_new_store_ = true;
+    folder().forget();
+  };
   return options;
 }
 
@@ -256,7 +260,7 @@ void Training::open_engine() {
 
 // A run that cannot write its own files has not begun, and leaves no store that would be in the way of the next one.
 void Training::take_back_store() {
-  if (opening_.mode == OpenMode::kOpen || engine_->committed().step > 0) return;
+  if (!is_new_store_) return;
   engine_->leave_no_store();
   try {
     folder().forget();
@@ -290,7 +294,7 @@ void Training::begin_records() {
   first_step_ = engine_->step();
   metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_, console_.log());
   events_.emplace(config, first_step_, console_.log());
-  if (opening_.mode == OpenMode::kOpen || (opening_.goes_on() && first_step_ > 0)) {
+  if (!is_new_store_) {
     say(console_.log(), LogLevel::kInfo,
         fmt::format("resuming after step {}{}", first_step_, first_step_ == 0 ? ": no later one was committed" : ""));
   }

@@ -90,7 +90,7 @@ Trial make_trial(const TuneCandidate& candidate, RunSetup& setup, const PlanOpti
               .made_plan = {},
               .chunk_elements = made.geometry.chunk_elements(),
               .disk_bytes = made.disk_bytes,
-              .even_shares = even_shares(made),
+              .needs = drive_needs(made),
               .commit_interval = made.commit_interval,
               .filling_steps = kFillingSteps,
               .steps_ms = {}};

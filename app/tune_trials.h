@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/console.h"
+#include "app/free_space.h"
 #include "app/setup.h"
 #include "bench/step_bench.h"
 #include "engine/tune.h"
@@ -20,7 +21,7 @@ struct Trial {
   std::optional<MadePlan> made_plan;  // by the first of its runs
   int64_t chunk_elements = 0;         // that the plan has
   int64_t disk_bytes = 0;
-  std::vector<int64_t> even_shares;  // of it, by drive
+  DriveNeeds needs;
   int commit_interval = 1;
   int filling_steps = kFillingSteps;
   std::vector<double> steps_ms;  // measured, means over commit intervals; run_trials() fills it

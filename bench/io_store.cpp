@@ -16,8 +16,8 @@
 #include "core/clock.h"
 #include "core/errors.h"
 #include "swap/drive.h"
-#include "swap/record_checksums.h"
 #include "swap/drive_weights.h"
+#include "swap/record_checksums.h"
 #include "swap/store_format.h"
 
 namespace sluice {
@@ -112,7 +112,9 @@ IoStore::~IoStore() {
 // long, weighing before and writing after, is done without names. Each process has folders of its own.
 void IoStore::make_store() {
   std::vector<uint32_t> weights;  // none: one drive
-  if (options_.folders.size() > 1) weights = weigh_drives(store_options(options_.folders));
+  if (options_.folders.size() > 1) {
+    weights = weigh_drives(store_options(options_.folders)).value_or(std::vector<uint32_t>(options_.folders.size(), 1));
+  }
   std::optional<SignalsHeld> held(std::in_place);  // while files have names
   std::deque<ScratchFolder> scratch;
   std::vector<std::filesystem::path> folders;

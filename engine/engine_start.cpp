@@ -222,14 +222,13 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   if (opens) store = RecordStore::open(plan.geometry, identity, store_options);
   if (options.open == OpenMode::kOpen && !store) refuse_empty(store_options);
   check_from_step(store.get());  // of one to which nothing was ever committed
-  const bool is_without_steps = !store || store->committed().step == 0;
-  if (options.from_step) {
-    store->open_step(*options.from_step);
-  } else if (options.open == OpenMode::kResume && is_without_steps) {
+  if (options.open == OpenMode::kResume && (!store || store->committed().step == 0)) {
     store.reset();  // initial values may be of another seed: whoever wrote them never came to a step
     say(options.log, LogLevel::kWarning,
         fmt::format("{}: nothing committed to resume from; starting from the beginning",
                     store_options.folder.string()));
+  } else if (options.from_step) {
+    store->open_step(*options.from_step);
   }
   const bool opened = store != nullptr;
   if (!opened) {

@@ -300,8 +300,6 @@ void check_whole(const IoCompletion& completion, int64_t bytes, const std::files
 
 BareEnd run_bare(IoQueue& queue, const BareRun& run) { return BareLoop(queue, run).run(); }
 
-bool has_room_to_measure(const std::filesystem::path& folder) { return scratch_bytes_in(folder) >= kLeastScratchBytes; }
-
 std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& options, const Clock& clock) {
   const Arena memory(kMemoryBytes);
   std::vector<std::optional<MeasuredDrive>> drives;

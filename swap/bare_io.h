@@ -78,7 +78,5 @@ struct DriveSpeed {
 // nothing: medians. Takes 16 MiB of memory meanwhile, and of each drive half of what is free there, 64 MiB or
 // most_file_bytes() at the most. nullopt: less than 8 MiB are free, or a file may not have 4 MiB.
 std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& options, const Clock& clock = now_ns);
-// Whether there is, now, for the drive of this folder, which need not be there.
-bool has_room_to_measure(const std::filesystem::path& folder);
 
 }  // namespace sluice

@@ -409,10 +409,9 @@ void require_space(std::span<const std::filesystem::path> paths, std::span<const
   const auto small = std::ranges::find_if(rooms, &FileSystemRoom::is_too_small);
   if (small == rooms.end()) return;
   const bool has_others = rooms.size() > 1;
-  refuse_space(*small, words,
-               has_others
-                   ? " for this drive's share of the store, leave the drive out, or give a folder on a larger one"
-                   : kOrALargerDrive);
+  refuse_space(
+      *small, words,
+      has_others ? " on the drives, leave out one that is full, or give a folder on a larger one" : kOrALargerDrive);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/bare_io.h"
 #include "swap/drive_space.h"
@@ -29,6 +30,14 @@ void take_as_equal(std::vector<double>& speeds) {
   }
 }
 
+// Of all drives together, where parts are fine.
+constexpr uint32_t kWholeWeight = 60000;
+
+int64_t filled_bytes(int64_t room) {
+  const int64_t left = std::max(room / 100, std::min(room / 10, 64 * kMiB));
+  return room - left;
+}
+
 // Parts of a record, one a drive, some of which may not grow.
 class Shares {
  public:
@@ -40,7 +49,7 @@ class Shares {
     shares_[drive] *= times;
     is_full_[drive] = true;
   }
-  // Gives the drives that are not full what is missing. False: there are none, or nothing is left for them.
+  // Gives the drives that are not full what is missing. False: there are none.
   bool share_out() {
     double full = 0, others = 0;
     for (size_t i = 0; i < shares_.size(); ++i) (is_full_[i] ? full : others) += shares_[i];
@@ -48,11 +57,13 @@ class Shares {
     for (size_t i = 0; i < shares_.size(); ++i) shares_[i] *= is_full_[i] ? 1 : (1 - full) / others;
     return true;
   }
-  std::vector<uint32_t> weights() const {
-    constexpr double kWhole = 60000;
-    std::vector<uint32_t> weights;
-    for (const double share : shares_) weights.push_back(std::max(1u, static_cast<uint32_t>(share * kWhole)));
-    return weights;
+  DriveWeights weights() const {
+    DriveWeights found;
+    for (size_t i = 0; i < shares_.size(); ++i) {
+      found.weights.push_back(std::max(1u, static_cast<uint32_t>(std::lround(shares_[i] * kWholeWeight))));
+      if (is_full_[i]) found.lowered.push_back(i);
+    }
+    return found;
   }
 
  private:
@@ -71,7 +82,7 @@ std::vector<uint32_t> weights_of(std::vector<double> gb_per_s) {
   return weights;
 }
 
-std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock) {
+std::optional<std::vector<uint32_t>> weigh_drives(const StoreOptions& options, const Clock& clock) {
   const std::vector<std::optional<DriveSpeed>> measured = measure_drives(options, clock);
   std::vector<double> speeds;
   for (size_t drive = 0; drive < measured.size(); ++drive) {
@@ -79,34 +90,51 @@ std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clo
       say(options.log, LogLevel::kWarning,
           fmt::format("{} has no room to measure its drive: every drive gets the same share of each record",
                       options.words->name_of_folder(options.folders()[drive]).string()));
-      return std::vector<uint32_t>(measured.size(), 1);
+      return std::nullopt;
     }
     speeds.push_back(measured[drive]->both_gb_per_s());
   }
   return weights_of(std::move(speeds));
 }
 
-std::vector<uint32_t> weights_with_room(std::vector<uint32_t> weights, const WeighedFiles& files) {
-  // What a file has beside its part of the records is not less for a smaller part: a few rounds come close enough.
-  constexpr int kRoundsOfADrive = 4;
-  constexpr double kFilled = 0.99;
+std::vector<int64_t> least_file_bytes(size_t drives, const FileBytes& bytes) {
+  std::vector<int64_t> least;
+  for (size_t drive = 0; drive < drives; ++drive) {
+    std::vector<uint32_t> weights(drives, kWholeWeight);
+    weights[drive] = 1;
+    least.push_back(bytes(weights)[drive]);
+  }
+  return least;
+}
+
+DriveWeights weights_with_room(std::vector<uint32_t> weights, std::span<const std::filesystem::path> files,
+                               const FileBytes& bytes) {
+  const std::vector<int64_t> least = least_file_bytes(weights.size(), bytes);
   Shares shares(weights);
-  std::vector<uint32_t> tried = weights;
-  for (size_t round = 0; round < kRoundsOfADrive * weights.size(); ++round) {
+  DriveWeights tried{weights, {}};
+  for (size_t round = 0; round <= 2 * weights.size(); ++round) {  // each fills a file system, or fills it better
     bool all_fit = true;
-    for (const FileSystemRoom& room : rooms_for(files.paths, files.bytes(tried))) {
+    for (const FileSystemRoom& room : rooms_for(files, bytes(tried.weights))) {
       if (!room.is_too_small()) continue;
       all_fit = false;
-      const double times = kFilled * static_cast<double>(room.free_bytes) / static_cast<double>(room.needed_bytes);
+      std::vector<size_t> here;
+      int64_t beside_records = 0;
       for (const std::filesystem::path& file : room.files) {
-        shares.lower(static_cast<size_t>(std::ranges::find(files.paths, file) - files.paths.begin()), times);
+        here.push_back(static_cast<size_t>(std::ranges::find(files, file) - files.begin()));
+        beside_records += least[here.back()];
+      }
+      const int64_t room_for_records = filled_bytes(room.free_bytes) - beside_records;
+      if (room_for_records <= 0) return {std::move(weights), {}};
+      const int64_t records = room.needed_bytes - beside_records;
+      for (const size_t drive : here) {
+        shares.lower(drive, static_cast<double>(room_for_records) / static_cast<double>(records));
       }
     }
     if (all_fit) return tried;
     if (!shares.share_out()) break;
     tried = shares.weights();
   }
-  return weights;
+  return {std::move(weights), {}};
 }
 
 double share_of(std::span<const uint32_t> weights, size_t drive) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,23 +12,29 @@
 
 namespace sluice {
 
-// weights_of() what each drive reads and writes of the same bytes, measured now on scratch files. The same for each
-// where one has no room for that, which is logged.
-std::vector<uint32_t> weigh_drives(const StoreOptions& options, const Clock& clock = now_ns);
+// weights_of() what each drive reads and writes of the same bytes, measured now on scratch files. Nothing where one has
+// no room for that, which is logged.
+std::optional<std::vector<uint32_t>> weigh_drives(const StoreOptions& options, const Clock& clock = now_ns);
 // In proportion to these speeds, 1000 for all of them together, about. What differs by no more than 5 % is noise, and
 // taken as equal.
 std::vector<uint32_t> weights_of(std::vector<double> gb_per_s);
 
-// The store's files, one a drive, and how long they are with these weights.
-struct WeighedFiles {
-  std::span<const std::filesystem::path> paths;
-  std::function<std::vector<int64_t>(std::span<const uint32_t> weights)> bytes;
+// How long a store's files are with these weights, one a drive.
+using FileBytes = std::function<std::vector<int64_t>(std::span<const uint32_t> weights)>;
+// Each file with the smallest part that a drive can have.
+std::vector<int64_t> least_file_bytes(size_t drives, const FileBytes& bytes);
+
+struct DriveWeights {
+  std::vector<uint32_t> weights;
+  std::vector<size_t> lowered;  // drives: for want of room
 };
-// The same weights, where every file system has room for its files. Else one that has not is filled but for a hundredth
-// of its room, and the other drives share what that leaves over as their weights have it. Where all together have no
-// room, or one has none for what even the smallest part takes, the weights come back as they were: whoever makes the
-// files tells what is too small.
-std::vector<uint32_t> weights_with_room(std::vector<uint32_t> weights, const WeighedFiles& files);
+// The same weights, where every file system has room for its files (swap/drive_space.h). Else one that has not is
+// filled but for a hundredth of its room, and for 64 MiB or a tenth of it where that is less: openings may ask for more
+// scratch room. The other drives share what that leaves over as their weights have it. Where all together have no room,
+// or one has none for the smallest part, the weights come back as they were: whoever makes the files tells what is too
+// small.
+DriveWeights weights_with_room(std::vector<uint32_t> weights, std::span<const std::filesystem::path> files,
+                               const FileBytes& bytes);
 
 // A drive's part of a record.
 double share_of(std::span<const uint32_t> weights, size_t drive);

@@ -78,7 +78,8 @@ struct StoreOptions {
   std::filesystem::path folder;  // of the first drive, which also has the table and the superblocks
   // One for each further drive, 15 at the most. Every record is split over all drives.
   std::vector<std::filesystem::path> more_folders{};
-  // For creation: in proportion to what, one a drive, from 1 to 65535. Empty: to the speeds measured then.
+  // For creation: in proportion to what, one a drive, from 1 to 65535. Empty: to the speeds measured then, as far as
+  // each has room.
   std::vector<uint32_t> drive_weights{};
   IoQueueFactory make_queue = make_io_queue;
   IoQueueOptions queue;

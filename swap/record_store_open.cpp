@@ -1,6 +1,7 @@
 // Creation and opening of a store. All transfers of its file go through the store's queue, these too.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,22 +108,25 @@ int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, i
 namespace {
 
 // As the drives' speeds have it, as far as there is room.
-std::vector<uint32_t> measured_weights(const StoreOptions& options, const WeighedFiles& files) {
-  if (files.paths.size() == 1) return {1};
-  const std::vector<uint32_t> speeds = weigh_drives(options);
-  std::vector<uint32_t> weights = weights_with_room(speeds, files);
-  if (weights == speeds) return weights;
-  const double together = share_of_speed(speeds, weights);
-  for (size_t drive = 0; drive < speeds.size(); ++drive) {
-    const double wanted = share_of(speeds, drive), given = share_of(weights, drive);
-    if (given >= wanted) continue;
-    say(options.log, LogLevel::kWarning,
-        fmt::format("{} has room for {:.1f} % of the store, where its speed asks for {:.1f} %: the drives together are "
-                    "{:.0f} % as fast as with room there",
-                    options.words->name_of_folder(options.folders()[drive]).string(), 100 * given, 100 * wanted,
-                    100 * together));
+std::vector<uint32_t> measured_weights(const StoreOptions& options, std::span<const std::filesystem::path> files,
+                                       const FileBytes& bytes) {
+  if (files.size() == 1) return {1};
+  const std::optional<std::vector<uint32_t>> speeds = weigh_drives(options);
+  const std::vector<uint32_t> wanted = speeds.value_or(std::vector<uint32_t>(files.size(), 1));
+  DriveWeights given = weights_with_room(wanted, files, bytes);
+  std::vector<std::string> lowered;
+  for (const size_t drive : given.lowered) {
+    lowered.push_back(fmt::format("{} ({:.1f} % of the store in place of {:.1f} %)",
+                                  options.words->name_of_folder(options.folders()[drive]).string(),
+                                  100 * share_of(given.weights, drive), 100 * share_of(wanted, drive)));
   }
-  return weights;
+  if (!lowered.empty()) {
+    const std::string cost = speeds ? fmt::format(": the drives together are {:.0f} % as fast as with room there",
+                                                  100 * share_of_speed(*speeds, given.weights))
+                                    : "";
+    say(options.log, LogLevel::kWarning, fmt::format("too little room in {}{}", fmt::join(lowered, ", "), cost));
+  }
+  return std::move(given.weights);
 }
 
 }  // namespace
@@ -136,10 +140,10 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
   };
   std::vector<uint32_t> weights = options.drive_weights;
   if (weights.empty()) {
-    weights = measured_weights(options, {paths, [&](std::span<const uint32_t> tried) {
-                                           const StoreLayout layout = layout_of(tried);
-                                           return std::vector(layout.file_bytes().begin(), layout.file_bytes().end());
-                                         }});
+    weights = measured_weights(options, paths, [&](std::span<const uint32_t> tried) {
+      const StoreLayout layout = layout_of(tried);
+      return std::vector(layout.file_bytes().begin(), layout.file_bytes().end());
+    });
   }
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
   const StoreLayout layout = layout_of(weights);

@@ -320,7 +320,7 @@ TEST_F(Homes, budgets_are_never_exceeded_whatever_the_model_and_the_speeds) {
     wish.chunk_elements = 256 << (seed % 4);
     wish.micro_batches = 1 + static_cast<int>(seed % 3);
     wish.update = seed % 4 == 0 ? UpdateMode::kReplay : UpdateMode::kAuto;
-    wish.own_device_bytes = static_cast<int64_t>(seed % 2) * 16 * kKiB;
+    wish.own_device_bytes = static_cast<int64_t>(seed % 3) * 5000;
     make_scarce(wish, seed);
     wish.device_bytes *= 1 + static_cast<int64_t>(seed % 5);
     const HomePrices prices = price_homes(model_, wish, 1);

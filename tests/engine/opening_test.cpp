@@ -75,14 +75,13 @@ TEST_F(Opening, a_folder_whose_drive_is_away_is_not_probed) {
   engine(with);
   std::filesystem::remove_all(second.path());
   std::filesystem::create_directory(second.path());
-  const auto written = std::filesystem::last_write_time(second.path());
   with.open = OpenMode::kOpen;
   with.probe_io = ProbeIo::kYes;
   std::string said;
   with.log = [&said](LogLevel, const std::string& line) { said += line + "\n"; };
   EXPECT_THROW(engine(with), ConfigError);
-  EXPECT_EQ(std::filesystem::last_write_time(second.path()), written);
-  EXPECT_THAT(said, ::testing::Not(::testing::HasSubstr("I/O, the best of")));
+  using ::testing::HasSubstr, ::testing::Not;
+  EXPECT_THAT(said, ::testing::AllOf(Not(HasSubstr("I/O, the best of")), Not(HasSubstr("not probed"))));
 }
 
 }  // namespace

@@ -230,7 +230,10 @@ void expect_range(const Plan& plan, const UpdateOperands& update, const UpdateRa
   EXPECT_EQ(range.weights.offset, update.weights);
   EXPECT_EQ(range.weights.bytes, plan.record_bytes(update.chunk, Group::kWeights));
   const bool at_home = plan.chunks[update.chunk].gradient == Home::kHost;
-  EXPECT_EQ(range.gradient.bytes > 0, at_home);
+  EXPECT_EQ(range.gradient.bytes, at_home ? plan.gradient_bytes(plan.geometry.chunks()[update.chunk].elements) : 0);
+  if (at_home) {
+    EXPECT_EQ(range.gradient.offset, update.gradient);
+  }
   ++(at_home ? count.with_gradient : count.without);
   const bool moves = plan.has_other_slot(update.chunk);
   EXPECT_EQ(range.other_state.bytes, moves ? range.state.bytes : 0);

@@ -105,7 +105,7 @@ TEST_F(DriveFile, that_one_of_several_drives_has_no_room_for_is_refused_by_that_
   EXPECT_EQ(details.path, files[1].string());
   EXPECT_EQ(details.bytes, kShare);
   EXPECT_THAT(message, AllOf(HasSubstr("262144 bytes (256.0 KiB) are free in " + files[1].parent_path().string()),
-                             HasSubstr("leave the drive out")));
+                             HasSubstr("leave out one that is full")));
   EXPECT_FALSE(fs::exists(folder_.path() / "large"));
   EXPECT_TRUE(fs::is_empty(small.path()));
   EXPECT_EQ(make_drives(files, std::vector{kShare, kShare / 4}).size(), 2u);
