@@ -158,7 +158,8 @@ TEST_F(Replays, of_updates_meet_numbers_alone_after_a_step_that_was_skipped) {
     for (const UpdateMode update : {UpdateMode::kDeferred, UpdateMode::kSpeculative, UpdateMode::kReplay}) {
       auto running = engine(weights, state, 1, update);
       step(*running);
-      const Compute good = toy_compute(model_, running->step());
+      const int64_t number = running->step() + 1;
+      const Compute good = toy_compute(model_, number);
       EXPECT_TRUE(running
                       ->train_step(reference_.learning_rate,
                                    [&](Use& use) {
