@@ -52,8 +52,7 @@ void check_free_space(std::span<const fs::path> folders, const DriveNeeds& needs
   if (small == rooms.end()) return;
   throw ConfigError(
       fmt::format("{}: the drive is too small: {} ({} bytes) of the store lie there at the least, {} ({} bytes) are "
-                  "free; make room, "
-                  "leave it out of sluice.nvme, or name a folder on a larger drive in its place",
+                  "free; make room, leave it out of sluice.nvme, or name a folder on a larger drive in its place",
                   joined(small->folders()), format_bytes(small->needed_bytes), small->needed_bytes,
                   format_bytes(small->free_bytes), small->free_bytes));
 }

@@ -366,9 +366,9 @@ TEST_F(ReportTest, the_log_names_the_resource_that_was_busy_longest_reads_and_wr
 
 TEST_F(ReportTest, the_log_says_which_lane_bound_the_step_and_how_far_the_others_were) {
   const Ended ended = train("run", {"--steps", "2"});
-  EXPECT_THAT(ended.err,
-              testing::ContainsRegex("(bound by|busiest:) [a-z]+ [^;]+;[a-z ]*;? [a-z]+ [0-9]+ %, [a-z]+ [0-9]+ %, "
-                                     "[a-z]+ [0-9]+ %, [a-z]+ [0-9]+ %, [a-z]+ [0-9]+ % of the step"));
+  // Six lanes; five where the resource has one alone, which is named already.
+  EXPECT_THAT(ended.err, testing::ContainsRegex("(bound by|busiest:) [a-z]+ [^;]+;[a-z ]*;? [a-z]+ [0-9]+ %"
+                                                "(, [a-z]+ [0-9]+ %){4,5} of the step"));
 }
 
 }  // namespace
