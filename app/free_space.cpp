@@ -7,9 +7,9 @@
 #include "app/run_folder.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "swap/drive.h"
 #include "swap/drive_space.h"
 #include "swap/drive_weights.h"
-#include "swap/store_format.h"
 
 namespace sluice {
 
@@ -17,10 +17,7 @@ namespace fs = std::filesystem;
 
 DriveNeeds drive_needs(const Plan& plan) {
   const auto drives = static_cast<size_t>(plan.options.drives);
-  const FileBytes bytes = [&plan](std::span<const uint32_t> weights) {
-    const StoreLayout layout(plan.geometry, plan.options.format(), weights, plan.scratch_bytes);
-    return std::vector<int64_t>(layout.file_bytes().begin(), layout.file_bytes().end());
-  };
+  const FileBytes bytes = file_bytes_of(plan.geometry, plan.options.format(), plan.scratch_bytes);
   return {.even = bytes(std::vector<uint32_t>(drives, 1)), .least = least_file_bytes(drives, bytes)};
 }
 

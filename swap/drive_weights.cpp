@@ -12,6 +12,7 @@
 #include "core/errors.h"
 #include "swap/bare_io.h"
 #include "swap/drive_space.h"
+#include "swap/store_format.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +37,14 @@ constexpr uint32_t kWholeWeight = 60000;
 int64_t filled_bytes(int64_t room) {
   const int64_t left = std::max(room / 100, std::min(room / 10, 64 * kMiB));
   return room - left;
+}
+
+std::vector<size_t> drives_of(const FileSystemRoom& room, std::span<const std::filesystem::path> files) {
+  std::vector<size_t> drives;
+  for (const std::filesystem::path& file : room.files) {
+    drives.push_back(static_cast<size_t>(std::ranges::find(files, file) - files.begin()));
+  }
+  return drives;
 }
 
 // Parts of a record, one a drive, some of which may not grow.
@@ -97,6 +106,13 @@ std::optional<std::vector<uint32_t>> weigh_drives(const StoreOptions& options, c
   return weights_of(std::move(speeds));
 }
 
+FileBytes file_bytes_of(const Geometry& geometry, RecordFormat format, std::span<const int64_t> scratch_bytes) {
+  return [&geometry, format, scratch_bytes](std::span<const uint32_t> weights) {
+    const StoreLayout layout(geometry, format, weights, scratch_bytes);
+    return std::vector<int64_t>(layout.file_bytes().begin(), layout.file_bytes().end());
+  };
+}
+
 std::vector<int64_t> least_file_bytes(size_t drives, const FileBytes& bytes) {
   std::vector<int64_t> least;
   for (size_t drive = 0; drive < drives; ++drive) {
@@ -109,30 +125,29 @@ std::vector<int64_t> least_file_bytes(size_t drives, const FileBytes& bytes) {
 
 DriveWeights weights_with_room(std::vector<uint32_t> weights, std::span<const std::filesystem::path> files,
                                const FileBytes& bytes) {
+  const auto too_small = [&](std::span<const uint32_t> tried) {
+    std::vector<FileSystemRoom> rooms = rooms_for(files, bytes(tried));
+    std::erase_if(rooms, [](const FileSystemRoom& room) { return !room.is_too_small(); });
+    return rooms;
+  };
+  std::vector<FileSystemRoom> small = too_small(weights);
+  if (small.empty()) return {std::move(weights), {}};
   const std::vector<int64_t> least = least_file_bytes(weights.size(), bytes);
   Shares shares(weights);
-  DriveWeights tried{weights, {}};
-  for (size_t round = 0; round <= 2 * weights.size(); ++round) {  // each fills a file system, or fills it better
-    bool all_fit = true;
-    for (const FileSystemRoom& room : rooms_for(files, bytes(tried.weights))) {
-      if (!room.is_too_small()) continue;
-      all_fit = false;
-      std::vector<size_t> here;
+  for (size_t round = 0; round < 2 * weights.size(); ++round) {  // each fills a file system, or fills it better
+    for (const FileSystemRoom& room : small) {
+      const std::vector<size_t> drives = drives_of(room, files);
       int64_t beside_records = 0;
-      for (const std::filesystem::path& file : room.files) {
-        here.push_back(static_cast<size_t>(std::ranges::find(files, file) - files.begin()));
-        beside_records += least[here.back()];
-      }
+      for (const size_t drive : drives) beside_records += least[drive];
       const int64_t room_for_records = filled_bytes(room.free_bytes) - beside_records;
       if (room_for_records <= 0) return {std::move(weights), {}};
-      const int64_t records = room.needed_bytes - beside_records;
-      for (const size_t drive : here) {
-        shares.lower(drive, static_cast<double>(room_for_records) / static_cast<double>(records));
-      }
+      const auto records = static_cast<double>(room.needed_bytes - beside_records);
+      for (const size_t drive : drives) shares.lower(drive, static_cast<double>(room_for_records) / records);
     }
-    if (all_fit) return tried;
     if (!shares.share_out()) break;
-    tried = shares.weights();
+    DriveWeights tried = shares.weights();
+    small = too_small(tried.weights);
+    if (small.empty()) return tried;
   }
   return {std::move(weights), {}};
 }

@@ -21,6 +21,8 @@ std::vector<uint32_t> weights_of(std::vector<double> gb_per_s);
 
 // How long a store's files are with these weights, one a drive.
 using FileBytes = std::function<std::vector<int64_t>(std::span<const uint32_t> weights)>;
+// Of a store of these records and scratch extents; all must outlive it.
+FileBytes file_bytes_of(const Geometry& geometry, RecordFormat format, std::span<const int64_t> scratch_bytes);
 // Each file with the smallest part that a drive can have.
 std::vector<int64_t> least_file_bytes(size_t drives, const FileBytes& bytes);
 

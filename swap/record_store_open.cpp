@@ -135,18 +135,12 @@ std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const
                                                  StoreOptions options) {
   const StoreIdentity whole = identity_with(geometry, identity);
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
-  const auto layout_of = [&](std::span<const uint32_t> weights) {
-    return StoreLayout(geometry, identity.format(), weights, options.scratch_bytes);
-  };
   std::vector<uint32_t> weights = options.drive_weights;
   if (weights.empty()) {
-    weights = measured_weights(options, paths, [&](std::span<const uint32_t> tried) {
-      const StoreLayout layout = layout_of(tried);
-      return std::vector(layout.file_bytes().begin(), layout.file_bytes().end());
-    });
+    weights = measured_weights(options, paths, file_bytes_of(geometry, identity.format(), options.scratch_bytes));
   }
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
-  const StoreLayout layout = layout_of(weights);
+  const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);
   std::vector<Drive> made = make_drives(paths, layout.file_bytes(), options.words);
   for (const Drive& drive : made) {
     if (options.existing == StoreOptions::Existing::kReplaced || drive.bytes() == 0) continue;

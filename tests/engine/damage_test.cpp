@@ -25,6 +25,7 @@ using ::testing::HasSubstr;
 class Damage : public Lifecycle {
  protected:
   std::filesystem::path file() const { return folder_.path() / "sluice-0.swap"; }
+  void run_a_step_and_damage_its_records(const EngineOptions& with) const;
 };
 
 Superblock superblock(const std::filesystem::path& file, int index) {
@@ -59,18 +60,22 @@ void damage(const std::filesystem::path& file, int64_t records_bytes) {
   close(fd);
 }
 
+void Damage::run_a_step_and_damage_its_records(const EngineOptions& with) const {
+  int64_t records_bytes = 0;
+  {
+    auto running = engine(with);
+    step(*running);
+    running->drain();
+    records_bytes = bytes_of_records(running->plan());
+  }
+  damage(file(), records_bytes);
+}
+
 TEST_F(Damage, a_flipped_bit_is_named_and_never_trained_on) {
   for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
     EngineOptions with = options();
     put_records(with.plan, home);
-    int64_t records_bytes = 0;
-    {
-      auto running = engine(with);
-      step(*running);
-      running->drain();
-      records_bytes = bytes_of_records(running->plan());
-    }
-    damage(file(), records_bytes);
+    run_a_step_and_damage_its_records(with);
     with.open = OpenMode::kResume;
     try {
       auto resumed = engine(with);
@@ -87,14 +92,7 @@ TEST_F(Damage, is_found_before_a_step_begins_where_all_records_are_verified_firs
   for (const HomeKind home : {HomeKind::kDevice, HomeKind::kNvme}) {
     EngineOptions with = options();
     put_records(with.plan, home);
-    int64_t records_bytes = 0;
-    {
-      auto running = engine(with);
-      step(*running);
-      running->drain();
-      records_bytes = bytes_of_records(running->plan());
-    }
-    damage(file(), records_bytes);
+    run_a_step_and_damage_its_records(with);
     with.open = OpenMode::kResume;
     EXPECT_NO_THROW(engine(with)) << "each is verified as it is used";
     with.verify = EngineOptions::Verify::kAllFirst;
@@ -105,14 +103,7 @@ TEST_F(Damage, is_found_before_a_step_begins_where_all_records_are_verified_firs
 TEST_F(Damage, of_weights_is_found_by_an_evaluation_that_no_update_precedes) {
   EngineOptions with = options();
   put_records(with.plan, HomeKind::kNvme);
-  int64_t records_bytes = 0;
-  {
-    auto running = engine(with);
-    step(*running);
-    running->drain();
-    records_bytes = bytes_of_records(running->plan());
-  }
-  damage(file(), records_bytes);
+  run_a_step_and_damage_its_records(with);
   with.open = OpenMode::kResume;
   auto resumed = engine(with);
   int turns = 0;
