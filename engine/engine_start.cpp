@@ -171,11 +171,10 @@ void Engine::Impl::probe(StoreOptions& store_options) const {
   constexpr int64_t kMostBytes = 64 * kMiB;  // for each drive
   const int64_t memory_bytes = kMostBytes * static_cast<int64_t>(store_options.folders().size());
   const std::span<std::byte> memory = host.span().first(static_cast<size_t>(std::min(host.bytes(), memory_bytes)));
-  // A small store is not worth many bytes.
-  IoProbeOptions probe{.folders = store_options.folders(),
-                       .memory = memory,
-                       .scratch_bytes = std::clamp(plan.disk_bytes / kMiB * kMiB, kMiB, kMostBytes),
-                       .words = store_options.words};
+  // A small store is not worth many bytes, and a drive may have little room left.
+  const int64_t worth_bytes = std::min(round_up(plan.disk_bytes, kMiB), kMostBytes);
+  IoProbeOptions probe{.folders = store_options.folders(), .memory = memory, .words = store_options.words};
+  probe.scratch_bytes = std::max(scratch_bytes_in(probe.folders, worth_bytes), kMiB);
   std::vector<int64_t> blocks = {store_options.block_bytes};
   if (options.block == EngineOptions::Block::kProbed) blocks = {kMiB, 256 * kKiB, 4 * kMiB};
   for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {

@@ -22,7 +22,6 @@
 #include "engine/probe_time.h"
 #include "offload/executor.h"
 #include "swap/bare_io.h"
-#include "swap/drive_folders.h"
 
 namespace sluice {
 namespace {
@@ -43,8 +42,8 @@ class Drives {
       : memory_(std::max(kMemoryBytes, kLeastMemoryBytes * static_cast<int64_t>(store.folders().size()))),
         depth_(store.queue.depth) {
     for (const auto& folder : store.folders()) {
-      const int64_t room = free_drive_bytes({&folder, 1}) / 4 / kMiB * kMiB;
-      files_.emplace_back(folder, std::clamp(room, kLeastScratchBytes, kScratchBytes), *store.words);
+      const int64_t room = scratch_bytes_in({&folder, 1}, kScratchBytes);
+      files_.emplace_back(folder, std::max(room, kLeastScratchBytes), *store.words);
     }
     IoQueueOptions queue = store.queue_for(static_cast<int>(files_.size()));
     queue.memory = {memory_.span()};

@@ -102,6 +102,17 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes, con
   }
 }
 
+int64_t scratch_bytes_in(std::span<const std::filesystem::path> folders, int64_t most_bytes) {
+  int64_t bytes = std::min(most_bytes, most_file_bytes());
+  for (const std::filesystem::path& folder : folders) {
+    const int64_t files = std::ranges::count_if(folders, [&](const std::filesystem::path& other) {
+      return count_file_systems(std::array{folder, other}) == 1;
+    });
+    bytes = std::min(bytes, free_drive_bytes({&folder, 1}) / (2 * std::max<int64_t>(files, 1)));
+  }
+  return bytes / kMiB * kMiB;
+}
+
 ScratchFile::ScratchFile(ScratchFile&& other) noexcept
     : file_(std::exchange(other.file_, -1)), bytes_(other.bytes_), path_(std::move(other.path_)) {}
 
@@ -255,11 +266,6 @@ class BareLoop {
   int64_t in_turn_ = 1;               // requests of one direction
 };
 
-int64_t scratch_bytes_in(const std::filesystem::path& folder) {
-  const int64_t room = std::min(free_drive_bytes({&folder, 1}) / 2, most_file_bytes());
-  return std::min(kMostScratchBytes, room / kMiB * kMiB);
-}
-
 class MeasuredDrive {
  public:
   MeasuredDrive(const std::filesystem::path& folder, int64_t scratch_bytes, const StoreWords& words)
@@ -304,7 +310,7 @@ std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& option
   const Arena memory(kMemoryBytes);
   std::vector<std::optional<MeasuredDrive>> drives;
   for (const std::filesystem::path& folder : options.folders()) {
-    const int64_t scratch_bytes = scratch_bytes_in(folder);
+    const int64_t scratch_bytes = scratch_bytes_in({&folder, 1}, kMostScratchBytes);
     drives.emplace_back();
     if (scratch_bytes >= kLeastScratchBytes) drives.back().emplace(folder, scratch_bytes, *options.words);
   }

@@ -44,6 +44,10 @@ class ScratchFile {
   std::filesystem::path path_;
 };
 
+// As long as files without a name can be of which each of these folders gets one: half of what is free where there is
+// least for each, most_bytes or most_file_bytes() at the most. Whole MiB, 0 where there is less.
+int64_t scratch_bytes_in(std::span<const std::filesystem::path> folders, int64_t most_bytes);
+
 struct BareRun {
   BareOp op = BareOp::kRead;
   std::vector<BareRange> ranges;  // each has requests in flight, as many as the others, whatever those do
@@ -75,8 +79,8 @@ struct DriveSpeed {
 };
 // Of each of the store's drives: a scratch file there, written and read for about half a second in all by the store's
 // kind of queue, in three rounds in which the drives take turns, so that what disturbs one of them for a while decides
-// nothing: medians. Takes 16 MiB of memory meanwhile, and of each drive half of what is free there, 64 MiB or
-// most_file_bytes() at the most. nullopt: less than 8 MiB are free, or a file may not have 4 MiB.
+// nothing: medians. Takes 16 MiB of memory meanwhile, and of each drive scratch_bytes_in() it, 64 MiB at the most.
+// nullopt: those are less than 4 MiB.
 std::vector<std::optional<DriveSpeed>> measure_drives(const StoreOptions& options, const Clock& clock = now_ns);
 
 }  // namespace sluice

@@ -5,8 +5,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "swap/drive_folders.h"
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/message_of.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice::testing {
 namespace {
@@ -82,6 +84,24 @@ TEST_F(Opening, a_folder_whose_drive_is_away_is_not_probed) {
   EXPECT_THROW(engine(with), ConfigError);
   using ::testing::HasSubstr, ::testing::Not;
   EXPECT_THAT(said, ::testing::AllOf(Not(HasSubstr("I/O, the best of")), Not(HasSubstr("not probed"))));
+}
+
+TEST_F(Opening, a_drive_with_little_room_left_is_probed_within_it) {
+  constexpr int64_t kDriveBytes = 64 * kMiB;
+  MountedDrive drive(MountedDrive::Kind::kMemory, folder_.path() / "drive", kDriveBytes);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  EngineOptions with = options();
+  with.store.folder = drive.path();
+  with.plan.progress_bytes = kMiB;  // a store of more than what will be left
+  put_records(with.plan, HomeKind::kNvme);
+  engine(with);
+  drive.resize(kDriveBytes - free_drive_bytes({{drive.path()}}) + 2 * kMiB);
+  with.open = OpenMode::kOpen;
+  with.probe_io = ProbeIo::kYes;
+  std::string said;
+  with.log = [&said](LogLevel, const std::string& line) { said += line + "\n"; };
+  EXPECT_GT(engine(with)->plan().disk_bytes, 2 * kMiB);
+  EXPECT_THAT(said, ::testing::HasSubstr("I/O, the best of"));
 }
 
 }  // namespace

@@ -233,6 +233,22 @@ TEST(ScratchFiles, without_room_say_how_much_is_needed_and_free) {
   EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
 }
 
+TEST(ScratchFiles, have_room_together_in_half_of_what_is_free) {
+  const TempFolder folder;
+  const MountedDrive small(MountedDrive::Kind::kMemory, folder.path() / "small", 6 * kMiB);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  const MountedDrive large(MountedDrive::Kind::kMemory, folder.path() / "large", 64 * kMiB);
+  const auto bytes_in = [](const std::vector<std::filesystem::path>& folders) {
+    return scratch_bytes_in(folders, 16 * kMiB);
+  };
+  EXPECT_EQ(bytes_in({large.path()}), 16 * kMiB);
+  EXPECT_EQ(bytes_in({small.path()}), 3 * kMiB);
+  EXPECT_EQ(bytes_in({large.path(), small.path()}), 3 * kMiB);
+  EXPECT_EQ(bytes_in({small.path(), large.path(), small.path() / "not there yet"}), kMiB) << "whole ones";
+  const FileSizeLimit limit(2 * kMiB);
+  EXPECT_EQ(bytes_in({large.path()}), 2 * kMiB);
+}
+
 TEST(ScratchFiles, beyond_the_limit_of_files_are_refused_and_leave_nothing) {
   const TempFolder folder;
   const FileSizeLimit limit(kMiB);
