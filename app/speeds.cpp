@@ -16,6 +16,7 @@
 #include "offload/gpu.h"
 #include "swap/drive_folders.h"
 #include "swap/drive_wear.h"
+#include "swap/store_drives.h"
 
 namespace sluice {
 namespace {
@@ -51,20 +52,34 @@ std::string key_of(const RunSetup& setup, const std::vector<fs::path>& folders) 
   return key.dump();
 }
 
+// A store that is there keeps its weights, however fast its drives are by now. Empty: none is there, or it is on one
+// drive, or its drive gives nothing, which whoever opens it will tell.
+std::vector<uint32_t> weights_in(const std::vector<fs::path>& folders) {
+  if (folders.size() < 2) return {};
+  try {
+    return stored_weights(folders).value_or(std::vector<uint32_t>());
+  } catch (const IoError&) {
+    return {};
+  }
+}
+
 // This machine's speeds for a run, and where they are kept.
 class ThisMachine {
  public:
   ThisMachine(const RunSetup& setup, const std::vector<fs::path>& folders, const Log& log) : setup_(setup), log_(log) {
     for (const fs::path& folder : folders) folders_.push_back(existing_part(folder));
+    weights_ = weights_in(folders);
     key_ = key_of(setup, folders_);
   }
 
   std::optional<MachineSpeeds> speeds(DriveFigures drives) {
     const auto kept = cache_.find(key_);
-    if (!kept) return measured();
+    const std::optional<MachineSpeeds> found = kept ? kept->speeds : measured();
+    if (!found) return std::nullopt;
     constexpr std::chrono::hours kServes{1};
-    const bool is_old = kept->age > kServes || kept->age < -kServes;
-    return is_old || drives == DriveFigures::kMeasuredNow ? with_drives_measured(kept->speeds) : kept->speeds;
+    const bool is_old = kept && (kept->age > kServes || kept->age < -kServes);
+    const bool serves = !kept || (!is_old && drives == DriveFigures::kKept);
+    return serves && weights_.empty() ? found : with_drives_measured(*found);
   }
 
  private:
@@ -101,12 +116,16 @@ class ThisMachine {
   }
 
   MachineSpeeds with_drives_measured(const MachineSpeeds& kept) {
-    say(log_, LogLevel::kInfo, "measuring the drives again, whose speed changes with what else they do");
+    say(log_, LogLevel::kInfo,
+        weights_.empty() ? "measuring the drives again, whose speed changes with what else they do"
+                         : "measuring the drives with the shares that the store there gives them");
     try {
       MachineSpeeds speeds = kept;
-      probe_drives(store(), speeds);
+      StoreOptions with = store();
+      with.drive_weights = weights_;
+      probe_drives(with, speeds);
       speeds.validate();
-      cache_.keep(key_, speeds);
+      if (weights_.empty()) cache_.keep(key_, speeds);  // else they are this store's
       return speeds;
     } catch (const Error& error) {
       say(log_, LogLevel::kWarning, fmt::format("the drives' speeds are those kept before: {}", error.what()));
@@ -117,6 +136,7 @@ class ThisMachine {
   const RunSetup& setup_;
   const Log& log_;
   std::vector<fs::path> folders_;
+  std::vector<uint32_t> weights_;  // of the drives; empty: as their speeds
   std::string key_;
   MachineCache cache_;
 };

@@ -22,6 +22,7 @@
 #include "engine/probe_time.h"
 #include "offload/executor.h"
 #include "swap/bare_io.h"
+#include "swap/drive_weights.h"
 
 namespace sluice {
 namespace {
@@ -40,7 +41,8 @@ class Drives {
  public:
   explicit Drives(const StoreOptions& store)
       : memory_(std::max(kMemoryBytes, kLeastMemoryBytes * static_cast<int64_t>(store.folders().size()))),
-        depth_(store.queue.depth) {
+        depth_(store.queue.depth),
+        weights_(store.drive_weights) {
     for (const auto& folder : store.folders()) {
       const int64_t room = scratch_bytes_in({&folder, 1}, kScratchBytes);
       files_.emplace_back(folder, std::max(room, kLeastScratchBytes), *store.words);
@@ -90,7 +92,9 @@ class Drives {
                 .memory = memory_.span(),
                 .limit_ns = pass.limit_ns};
     for (const ScratchFile& file : files_) run.ranges.push_back(file.whole());
-    return run_bare(*queue_, run).gb_per_s();
+    const BareEnd end = run_bare(*queue_, run);
+    const std::vector<double> speeds(end.range_bytes.begin(), end.range_bytes.end());
+    return weights_.empty() ? end.gb_per_s() : end.gb_per_s() * share_of_speed(speeds, weights_);
   }
 
   // A table, a flush of every drive at once, a superblock, a flush of the first.
@@ -117,6 +121,7 @@ class Drives {
   std::vector<ScratchFile> files_;
   Arena memory_;
   int depth_;
+  std::vector<uint32_t> weights_;  // empty: each drive's share is as its speed
   int64_t block_bytes_ = 0;
   std::unique_ptr<IoQueue> queue_;  // last: its end waits for what uses the memory
 };

@@ -12,7 +12,7 @@
 namespace sluice {
 
 struct MachineProbeOptions {
-  StoreOptions store;  // its folders, queue and block size
+  StoreOptions store;  // its folders, weights (none: as the drives' speeds), queue and block size
   RecordFormat format;
   DType gradient_dtype = DType::kBf16;
   AdamKind kind = AdamKind::kAdamW;

@@ -177,7 +177,9 @@ class BareLoop {
       for (size_t i = 0; i < count; ++i) finish(done[i]);
       if (run_.clock() - begin_ns > run_.limit_ns) stop();
     }
-    return {.bytes = ended_bytes_, .ns = run_.clock() - begin_ns};
+    BareEnd end{.bytes = ended_bytes_, .ns = run_.clock() - begin_ns};
+    for (const Progress& at : progress_) end.range_bytes.push_back(at.started_bytes);
+    return end;
   }
 
   // A queue that fails for a moment is asked again; what it reports is known to be lost.

@@ -156,11 +156,12 @@ double share_of(std::span<const uint32_t> weights, size_t drive) {
   return weights[drive] / std::reduce(weights.begin(), weights.end(), 0.0);
 }
 
-double share_of_speed(std::span<const uint32_t> speeds, std::span<const uint32_t> weights) {
+double share_of_speed(std::span<const double> speeds, std::span<const uint32_t> weights) {
   SLUICE_CHECK(speeds.size() == weights.size(), "a weight for each drive");
+  const double all = std::reduce(speeds.begin(), speeds.end());
   double most = 0;  // that one has to do, in the time that it takes with weights like its speed
   for (size_t i = 0; i < speeds.size(); ++i) {
-    most = std::max(most, share_of(weights, i) / share_of(speeds, i));
+    most = std::max(most, share_of(weights, i) * all / speeds[i]);
   }
   return 1 / most;
 }

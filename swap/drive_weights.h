@@ -40,8 +40,8 @@ DriveWeights weights_with_room(std::vector<uint32_t> weights, std::span<const st
 
 // A drive's part of a record.
 double share_of(std::span<const uint32_t> weights, size_t drive);
-// How fast drives of these speeds are together with other weights than those, as a part of what they could be: all wait
-// for the one that has too much to do.
-double share_of_speed(std::span<const uint32_t> speeds, std::span<const uint32_t> weights);
+// How fast drives of these speeds, in any unit, are together with other weights than those, as a part of what they
+// could be: all wait for the one that has too much to do.
+double share_of_speed(std::span<const double> speeds, std::span<const uint32_t> weights);
 
 }  // namespace sluice

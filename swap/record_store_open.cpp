@@ -121,8 +121,9 @@ std::vector<uint32_t> measured_weights(const StoreOptions& options, std::span<co
                                   100 * share_of(given.weights, drive), 100 * share_of(wanted, drive)));
   }
   if (!lowered.empty()) {
+    const std::vector<double> as_speeds(wanted.begin(), wanted.end());
     const std::string cost = speeds ? fmt::format(": the drives together are {:.0f} % as fast as with room there",
-                                                  100 * share_of_speed(*speeds, given.weights))
+                                                  100 * share_of_speed(as_speeds, given.weights))
                                     : "";
     say(options.log, LogLevel::kWarning, fmt::format("too little room in {}{}", fmt::join(lowered, ", "), cost));
   }

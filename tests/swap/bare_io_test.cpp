@@ -89,7 +89,9 @@ TEST_F(BareDrives, have_their_share_to_the_4096_bytes_whatever_the_size_of_a_blo
   const auto queue = simulated_drives_factory(drives_)({.depth = 2});
   const BareRun run{
       .ranges = ranges_of({1, 0.1}), .bytes = 110 * kBlock, .block_bytes = 16 * kBlock, .memory = memory.span()};
-  EXPECT_EQ(run_bare(*queue, run).bytes, 110 * kBlock);
+  const BareEnd end = run_bare(*queue, run);
+  EXPECT_EQ(end.bytes, 110 * kBlock);
+  EXPECT_THAT(end.range_bytes, testing::ElementsAre(100 * kBlock, 10 * kBlock));
   std::vector<int64_t> moved(2);
   for (const SimulatedDrives::Served& each : drives_->served) moved[static_cast<size_t>(each.drive)] += each.bytes;
   EXPECT_THAT(moved, testing::ElementsAre(100 * kBlock, 10 * kBlock));

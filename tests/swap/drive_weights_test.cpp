@@ -82,7 +82,7 @@ TEST(DriveWeights, of_a_drive_without_room_are_what_fills_it_and_the_others_shar
   expect_filled(drives.bytes(weights)[0], kMiB);
   EXPECT_EQ(lowered, std::vector<size_t>{0});
   EXPECT_NEAR(weights[1] / static_cast<double>(weights[2]), 1.5, 1e-3);
-  EXPECT_NEAR(share_of_speed(std::vector<uint32_t>{500, 300, 200}, weights), 0.3 / share_of(weights, 1), 1e-3);
+  EXPECT_NEAR(share_of_speed(std::vector<double>{500, 300, 200}, weights), 0.3 / share_of(weights, 1), 1e-3);
 }
 
 TEST(DriveWeights, of_a_drive_that_is_too_small_for_what_another_leaves_over_are_lowered_too) {
@@ -143,8 +143,8 @@ TEST(DriveWeights, stay_where_nothing_helps) {
 }
 
 TEST(DriveWeights, that_are_not_the_speeds_make_all_drives_wait_for_one) {
-  const std::vector<uint32_t> speeds = {600, 400};
-  EXPECT_DOUBLE_EQ(share_of_speed(speeds, speeds), 1);
+  const std::vector<double> speeds = {0.6, 0.4};
+  EXPECT_DOUBLE_EQ(share_of_speed(speeds, std::vector<uint32_t>{600, 400}), 1);
   EXPECT_DOUBLE_EQ(share_of_speed(speeds, std::vector<uint32_t>{200, 800}), 0.5);
 }
 
