@@ -252,6 +252,18 @@ TEST_F(PredictionTest, starts_from_drives_measured_within_the_hour_and_a_benchma
   EXPECT_THAT(bench.err, says_again);
 }
 
+TEST_F(PredictionTest, for_a_store_of_two_drives_measures_them_with_the_shares_that_it_gives_them) {
+  const auto measures_shares = testing::HasSubstr("measuring the drives with the shares that the store there gives");
+  const std::string drives = "sluice.nvme=" + Json({file("a"), file("b")}).dump();
+  const Ended made = train_here("run", {"--set", drives, "--steps", "1"});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  EXPECT_THAT(made.err, testing::Not(measures_shares));
+  const fs::path kept = fs::directory_iterator(file("cache/sluice"))->path();
+  const std::string before = read_whole(kept);
+  EXPECT_THAT(train_here("run", {"--set", drives, "--steps", "2", "--resume"}).err, measures_shares);
+  EXPECT_EQ(read_whole(kept), before) << "what another store would start from";
+}
+
 TEST_F(PredictionTest, from_a_file_that_is_wrong_is_refused_before_anything_is_made) {
   std::ofstream(file("machine.json")) << R"({"read_gb_per_s": 1})";
   const Ended ended = train("run");
