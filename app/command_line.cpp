@@ -43,11 +43,15 @@ std::string check_temperature(const std::string& text) {
   return CLI::detail::lexical_cast(text, value) && value >= 0 ? "" : text + " is not a number, 0 or more";
 }
 
-void add_config(CLI::App& command, std::string& config, std::vector<std::string>& overrides) {
-  command.add_option("CONFIG", config, "The configuration file (JSON)")->required();
-  command.add_option("--set", overrides, "path.to.key=value, in place of the file's; may be repeated")
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides, const std::string& of) {
+  command.add_option("--set", overrides, "path.to.key=value, in place of the " + of + "'s; may be repeated")
       ->allow_extra_args(false);
   add_device(command, overrides);
+}
+
+void add_config(CLI::App& command, std::string& config, std::vector<std::string>& overrides) {
+  command.add_option("CONFIG", config, "The configuration file (JSON)")->required();
+  add_overrides(command, overrides, "file");
 }
 
 void add_machine(CLI::App& command, std::string& file) {
@@ -151,7 +155,7 @@ void add_generate(CLI::App& app, GenerateCommand& options) {
   command->add_option("--temperature", options.temperature, "0: always the likeliest token (default: 1)")
       ->check(check_temperature);
   command->add_option("--seed", options.seed, "Seed of the choices (default: 0)")->check(whole_number(0));
-  add_device(*command, options.overrides);
+  add_overrides(*command, options.overrides, "run");
   command->callback([&options] {
     Console console;
     run_generate(options, console);
@@ -211,7 +215,7 @@ void add_checkpoint(CLI::App& app, CheckpointCommands& commands, int& exit_code)
   command->add_option("OUT", options.out, "Folder to write")->required()->check(check_name);
   command->add_flag_callback(
       "--fp32", [&options] { options.values = ExportCommand::Values::kMaster; }, "The fp32 masters, not the weights");
-  add_device(*command, options.overrides);
+  add_overrides(*command, options.overrides, "run");
   command->callback([&options] {
     Console console;
     run_export(options, console);

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <system_error>
+
+#include "core/pending_file.h"
 
 namespace sluice {
 namespace {
@@ -19,15 +20,12 @@ bool is_kept(int64_t number) {
 
 void KeptTimeline::after_step(const Engine& engine, int64_t number) {
   if (!is_kept(number)) return;
-  std::filesystem::path part = file_;
-  part += ".part";
-  std::error_code ignored;
   try {
-    engine.write_timeline(part.string());
-    std::filesystem::rename(part, file_);
+    PendingFile pending(file_);
+    engine.write_timeline(pending.temporary().string());
+    pending.publish();
   } catch (const std::exception& failed) {
     say(log_, LogLevel::kWarning, fmt::format("the step's timeline is not kept: {}", failed.what()));
-    std::filesystem::remove(part, ignored);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "engine/zero_memory.h"
+#include "models/gpt2_workspace.h"
 #include "swap/drive_folders.h"
 
 namespace sluice {
@@ -142,7 +143,7 @@ Plan make_plan_for(const std::optional<MachineSpeeds>& named, const ModelSpec& m
         "{}; all of it with a workspace by the closed form: training there measures its own, most often within 15 % of "
         "that and for the smallest of models within 30, so leave it room ({}) in device_memory beyond what is named "
         "here",
-        error.what(), format_bytes(options.workspace_bytes * 3 / 10)));
+        error.what(), format_bytes(with_closed_form_margin(options.workspace_bytes) - options.workspace_bytes)));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "app/carried.h"
@@ -16,6 +17,7 @@
 #include "data/utf8.h"
 #include "libtorch/compute_device.h"
 #include "libtorch/process.h"
+#include "models/gpt2_workspace.h"
 #include "offload/gpu.h"
 #include "swap/drive_folders.h"
 #include "swap/io_queue.h"
@@ -173,11 +175,28 @@ WorkspaceNeed estimate_workspace(const RunSetup& setup) {
 }
 
 WorkspaceNeed find_workspace(RunSetup& setup, const Log& log) {
-  const WorkspaceNeed estimate = estimate_workspace(setup);
-  const int64_t most = free_bytes(setup.device) / (setup.device == DeviceKind::kCuda ? 8 : 4);
-  if (estimate.memory.workspace_bytes > most) return estimate;
-  say_what_trial_takes(setup, log);
-  return {.memory = setup.model.measure_memory(), .from = WorkspaceNeed::From::kMeasured};
+  if (setup.model.bytes_to_measure_memory() <= free_bytes(setup.device)) {
+    say_what_trial_takes(setup, log);
+    return {.memory = setup.model.measure_memory(), .from = WorkspaceNeed::From::kMeasured};
+  }
+  WorkspaceNeed need = estimate_workspace(setup);
+  need.memory.workspace_bytes = with_closed_form_margin(need.memory.workspace_bytes);
+  for (int64_t& graph : need.memory.graph_bytes) graph = with_closed_form_margin(graph);
+  return need;
+}
+
+std::optional<std::vector<VisitTime>> time_visits(RunSetup& setup, const WorkspaceNeed& workspace, const Log& log) {
+  const auto say_why = [&log](std::string_view why) {
+    say(log, LogLevel::kWarning,
+        fmt::format("no step time is predicted: {}; --machine FILE with compute_tflop_per_s says how fast it computes",
+                    why));
+    return std::nullopt;
+  };
+  if (workspace.from != WorkspaceNeed::From::kMeasured) return say_why("a micro-batch is too large to be tried here");
+  const int64_t needed = setup.model.bytes_to_measure_visits(workspace.memory), free = free_bytes(setup.device);
+  if (needed <= free) return setup.model.measure_visits(workspace.memory);
+  return say_why(fmt::format("timing its blocks takes {} of the device's memory, and {} are free", format_bytes(needed),
+                             format_bytes(free)));
 }
 
 PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/run_folder.h"
 #include "configs/run_config.h"
@@ -38,13 +39,16 @@ struct RunSetup {
 RunSetup set_up(RunConfig config, const Log& log);
 
 // What compute needs: measured by running one of each kind of block, or by the closed form where that would take more
-// than a quarter of the memory that is free, or an eighth of a GPU's.
+// memory than is free.
 struct WorkspaceNeed {
   ComputeMemory memory;
   enum class From { kMeasured, kClosedForm } from = From::kMeasured;
 };
-WorkspaceNeed find_workspace(RunSetup& setup, const Log& log);  // which hears of it before it takes long
-WorkspaceNeed estimate_workspace(const RunSetup& setup);
+// The log hears of it before it takes long. The closed form comes with a margin for its error: training takes no more.
+WorkspaceNeed find_workspace(RunSetup& setup, const Log& log);
+WorkspaceNeed estimate_workspace(const RunSetup& setup);  // the closed form as it is
+// What its visits take, measured. nullopt: that would take more memory than is free, which the log hears of.
+std::optional<std::vector<VisitTime>> time_visits(RunSetup& setup, const WorkspaceNeed& workspace, const Log& log);
 
 PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory);
 // Where plans of these options may take minutes. Before they are made: nothing else is heard until then.

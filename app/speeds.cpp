@@ -172,12 +172,9 @@ std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& work
     visits = waiting_visits(setup, *wanted.waiting_ms);
   } else if (wanted.machine && wanted.machine->compute_tflop_per_s > 0) {
     visits = setup.model.estimate_visits(wanted.machine->compute_tflop_per_s);
-  } else if (workspace.from == WorkspaceNeed::From::kMeasured) {
-    visits = setup.model.measure_visits(workspace.memory);
+  } else if (auto timed = time_visits(setup, workspace, log)) {
+    visits = std::move(*timed);
   } else {
-    say(log, LogLevel::kWarning,
-        "no step time is predicted: a micro-batch is too large to be tried here; --machine FILE with "
-        "compute_tflop_per_s says how fast it computes");
     return std::nullopt;
   }
   const std::optional<MachineSpeeds> machine = wanted.machine

@@ -204,26 +204,29 @@ void Tuning::add_batching(int64_t samples) {
   if (!setups_.empty() && estimate_workspace(*setup).memory.workspace_bytes > space_.total_bytes)
     return;  // far from fitting
   const WorkspaceNeed workspace = find_workspace(*setup, console_.log());
-  std::optional<StepSpeeds> speeds;
+  std::optional<std::vector<VisitTime>> visits;
   if (setups_.empty()) {
     drives_ = store_drives(setup->config);
     warn_of_no_drives(drives_, console_.log());
     base_ = plan_options(*setup, workspace.memory);
-    speeds = find_speeds(*setup, workspace, {.machine = {}, .folders = drives_, .waiting_ms = {}}, console_.log());
+    const auto speeds =
+        find_speeds(*setup, workspace, {.machine = {}, .folders = drives_, .waiting_ms = {}}, console_.log());
     if (!speeds) throw ConfigError(fmt::format("{}: no step time can be predicted here", command_.config));
     base_.speeds = speeds;
+    visits = speeds->visits;
     space_.total_bytes = base_.device_bytes + base_.host_bytes;
     config_.sluice.compute_threads = setup->config.sluice.compute_threads;
     config_.sluice.update_threads = setup->config.sluice.update_threads;
-  } else if (workspace.from != WorkspaceNeed::From::kMeasured) {
-    return;  // too large to be tried here
+  } else {
+    visits = time_visits(*setup, workspace, {});
+    if (!visits) return;  // too large to be tried here
   }
   space_.batchings.push_back({.samples = samples,
                               .micro_batches = static_cast<int>(setup->config.batch.accumulation),
                               .model = setup->model.spec(),
                               .workspace_bytes = workspace.memory.workspace_bytes,
                               .graph_bytes = plan_options(*setup, workspace.memory).graph_bytes,
-                              .visits = speeds ? speeds->visits : setup->model.measure_visits(workspace.memory)});
+                              .visits = std::move(*visits)});
   setups_.push_back(std::move(setup));
 }
 

@@ -152,8 +152,9 @@ std::string to_json(const RunConfig& config) {
     object["endurance"] = {{"terabytes_written", config.endurance.terabytes_written}, {"days", config.endurance.days}};
   }
   if (const std::filesystem::path folder = config.tensorboard; !folder.empty()) {
+    const std::string name = folder.filename().string();  // empty: the root
     object["tensorboard"] = {
-        {"enabled", true}, {"output_path", folder.parent_path().string()}, {"job_name", folder.filename().string()}};
+        {"enabled", true}, {"output_path", folder.parent_path().string()}, {"job_name", name.empty() ? "." : name}};
   }
   object["sluice"] = sluice_json(config.sluice);
   return object.dump(2) + "\n";

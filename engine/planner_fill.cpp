@@ -34,7 +34,7 @@ void Planner::Impl::fill_device(Plan& plan, Room& room) const {
   };
   if (free_to_choose(options_.placement.activations)) {
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
-      const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
+      const int64_t bytes = tensor_bytes(tensor_of(i));
       Home& home = plan.tensors[i].home;
       if (home == Home::kDevice || !take(bytes)) continue;
       if (home == Home::kHost) room.host += bytes;

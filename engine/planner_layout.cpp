@@ -76,8 +76,7 @@ void Planner::Impl::assign_offsets(Plan& plan, int64_t host_bytes) const {
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].home == Home::kHost) {
-      plan.tensors[i].offset =
-          host.take(tensor_bytes(static_cast<int>(i) / options_.micro_batches), kDeviceAlignmentBytes);
+      plan.tensors[i].offset = host.take(tensor_bytes(tensor_of(i)), kDeviceAlignmentBytes);
     }
   }
   plan.host_arena_bytes = round_up(host.end(), kPlaneAlignmentBytes);
@@ -198,7 +197,7 @@ void Planner::Impl::assign_device(Plan& plan) const {
     if (slot.home == Home::kDevice) slot.offset = device.take(slot.bytes(), kDeviceAlignmentBytes);
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
-    const int tensor = static_cast<int>(i) / options_.micro_batches;
+    const int tensor = tensor_of(i);
     if (plan.tensors[i].home == Home::kDevice) {
       plan.tensors[i].offset = device.take(tensor_bytes(tensor), kDeviceAlignmentBytes);
     }
@@ -253,7 +252,7 @@ void Planner::Impl::describe(Plan& plan) const {
         2 * state);
   }
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
-    const int tensor = static_cast<int>(i) / options_.micro_batches;
+    const int tensor = tensor_of(i);
     const Home home = plan.tensors[i].home;
     uses.add(home == Home::kHost     ? Tier::kHost
              : home == Home::kDevice ? Tier::kDevice

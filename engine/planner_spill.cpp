@@ -39,7 +39,7 @@ Planner::Impl::Needs Planner::Impl::spill(Plan& plan, Budgets budgets) const {
 void Planner::Impl::spill_to_device(Plan& plan, Room& room) const {
   if (free_to_choose(options_.placement.activations)) {
     for (size_t i = 0; i < plan.tensors.size() && room.host < 0; ++i) {
-      const int64_t bytes = tensor_bytes(static_cast<int>(i) / options_.micro_batches);
+      const int64_t bytes = tensor_bytes(tensor_of(i));
       if (plan.tensors[i].home != Home::kHost || bytes > room.device) continue;
       plan.tensors[i].home = Home::kDevice;
       room.host += bytes;

@@ -66,7 +66,7 @@ std::byte* Workspace::State::take(int64_t wanted) {
   if (at == pieces.size()) {
     throw DeviceError("the device's workspace is full: " + std::to_string(wanted) + " bytes wanted, " +
                       std::to_string(in_use) + " of " + std::to_string(bytes) +
-                      " in use; raise sluice.device_memory, or lower train_micro_batch_size_per_gpu, "
+                      " in use; lower train_micro_batch_size_per_gpu, "
                       "data.sequence_length or sluice.loss_tile_tokens");
   }
   Piece& piece = pieces[at];

@@ -105,6 +105,10 @@ ComputeMemory Gpt2::measure_memory() { return measure_gpt2_memory(impl_->probe()
 std::vector<VisitTime> Gpt2::measure_visits(const ComputeMemory& memory) {
   return time_gpt2_visits(impl_->probe(), memory);
 }
+int64_t Gpt2::bytes_to_measure_memory() const { return bytes_to_measure_gpt2(impl_->probe()); }
+int64_t Gpt2::bytes_to_measure_visits(const ComputeMemory& memory) const {
+  return bytes_to_time_gpt2(impl_->probe(), memory);
+}
 std::vector<VisitTime> Gpt2::estimate_visits(double tflop_per_s) const {
   return estimate_gpt2_visits(impl_->visits.layout(), impl_->config, impl_->options, tflop_per_s);
 }

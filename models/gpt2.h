@@ -108,10 +108,12 @@ class Gpt2 {
   // (set_process first: threads have scratch of their own), or by a closed form that runs nothing.
   ComputeMemory measure_memory();
   ComputeMemory estimate_memory() const;
-  double trial_flops() const;  // of the matrix products that measure_memory() computes
+  int64_t bytes_to_measure_memory() const;  // on the device meanwhile, about
+  double trial_flops() const;               // of the matrix products that measure_memory() computes
   // What each visit takes for one micro-batch: measured, one of each kind in the memory that measure_memory() gave (a
   // second or so; before the arenas are taken), or matrix products alone at a speed.
   std::vector<VisitTime> measure_visits(const ComputeMemory& memory);
+  int64_t bytes_to_measure_visits(const ComputeMemory& memory) const;  // on the device meanwhile
   std::vector<VisitTime> estimate_visits(double tflop_per_s) const;
   // To be called for every engine that the calls below are for, which is on options().device: their temporaries are in
   // its workspace, and they compute in its order. On the CPU LibTorch's own allocator serves where none is in use.

@@ -35,29 +35,27 @@ class Timing {
   // `alike`: visits of one kind, which take turns: what they work on is not in the caches, as in a step.
   Timing(const Gpt2Probe& probe, const ComputeMemory& memory, std::vector<std::vector<int>> alike)
       : probe_(probe),
-        geometry_(probe.visits.layout().spec.partitions, int64_t{1} << 22),
+        geometry_(geometry_of(probe)),
         graph_bytes_(memory.graph_bytes),
         workspace_bytes_(round_up(memory.workspace_bytes, kDeviceAlignmentBytes)),
         alike_(std::move(alike)),
-        device_(make_filled_device(probe.options.device, workspace_bytes_ + keep_what_fits())),
-        wait_(*device_),
-        visits_(std::span(device_->memory(), static_cast<size_t>(workspace_bytes_)), device_->compute_stream()),
+        bytes_(workspace_bytes_ + keep_what_fits()),
         zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0) {}
+
+  int64_t bytes() const { return bytes_; }  // of the device, which times() takes
 
   // Of each of the lists in `alike`.
   std::vector<VisitTime> times() {
+    device_ = make_filled_device(probe_.options.device, bytes_);
+    wait_.emplace(*device_);
+    visits_.emplace(std::span(device_->memory(), static_cast<size_t>(workspace_bytes_)), device_->compute_stream());
     std::vector<VisitTime> times;
     for (const std::vector<int>& visits : alike_) times.push_back(time(visits));
     return times;
   }
 
  private:
-  StandInTurn::Of turn_of(int visit) const {
-    return {.model = probe_.visits.layout().spec,
-            .geometry = geometry_,
-            .visit = visit,
-            .weights = weights_dtype(probe_.options.precision)};
-  }
+  StandInTurn::Of turn_of(int visit) const { return sluice::turn_of(probe_, geometry_, visit); }
   int64_t graph_of(int visit) const { return graph_bytes_[static_cast<size_t>(visit)]; }
   int64_t bytes_for(int visit) const {
     return StandInTurn::bytes(turn_of(visit)) + round_up(graph_of(visit), kDeviceAlignmentBytes);
@@ -107,7 +105,7 @@ class Timing {
 
   // Of each of these passes, which every visit runs one after the other.
   std::vector<double> medians_ms(std::vector<Practised>& turns, const std::vector<Pass>& passes, Graph keeping) {
-    const VisitScope scope(visits_);
+    const VisitScope scope(*visits_);
     const Gpt2Tokens tokens{.batch = probe_.options.batch,
                             .sequence = probe_.options.sequence,
                             .ids = zeros_,
@@ -121,7 +119,7 @@ class Timing {
         const int64_t from = now_ns();
         turn.begin(passes[pass], keeping == Graph::kKept ? graph : std::span<std::byte>());
         probe_.visits.run(visit, turn, tokens);
-        wait_.for_compute();
+        wait_->for_compute();
         runs_ms[pass].push_back(static_cast<double>(now_ns() - from) / 1e6);
       }
     }
@@ -135,10 +133,11 @@ class Timing {
   std::vector<int64_t> graph_bytes_;
   int64_t workspace_bytes_;
   std::vector<std::vector<int>> alike_;
-  std::unique_ptr<Device> device_;
-  DeviceWait wait_;
-  VisitMemory visits_;
+  int64_t bytes_;
   std::vector<int64_t> zeros_;
+  std::unique_ptr<Device> device_;
+  std::optional<DeviceWait> wait_;
+  std::optional<VisitMemory> visits_;
 };
 
 }  // namespace
@@ -148,20 +147,35 @@ bool are_enough_runs(int64_t runs, int64_t took_ns) {
   return runs > 0 && took_ns >= (runs < kFewestRuns ? kOnceWillDoNs : kLongEnoughNs);
 }
 
-std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {
-  const Gpt2Layout& layout = probe.visits.layout();
-  std::vector<std::vector<int>> alike;
-  std::vector<size_t> list_of;  // each visit's, in `alike`
+namespace {
+
+struct Alike {
+  std::vector<std::vector<int>> lists;
+  std::vector<size_t> list_of;  // each visit's, in `lists`
+};
+Alike alike_in(const Gpt2Layout& layout) {
+  Alike alike;
   for (int visit = 0; visit < static_cast<int>(layout.roles.size()); ++visit) {
     const int first = layout.first_like(visit);
-    list_of.push_back(first < visit ? list_of[static_cast<size_t>(first)] : alike.size());
-    if (first == visit) alike.emplace_back();
-    alike[list_of.back()].push_back(visit);
+    alike.list_of.push_back(first < visit ? alike.list_of[static_cast<size_t>(first)] : alike.lists.size());
+    if (first == visit) alike.lists.emplace_back();
+    alike.lists[alike.list_of.back()].push_back(visit);
   }
-  const std::vector<VisitTime> of_lists = Timing(probe, memory, std::move(alike)).times();
+  return alike;
+}
+
+}  // namespace
+
+std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {
+  Alike alike = alike_in(probe.visits.layout());
+  const std::vector<VisitTime> of_lists = Timing(probe, memory, std::move(alike.lists)).times();
   std::vector<VisitTime> times;
-  for (const size_t list : list_of) times.push_back(of_lists[list]);
+  for (const size_t list : alike.list_of) times.push_back(of_lists[list]);
   return times;
+}
+
+int64_t bytes_to_time_gpt2(const Gpt2Probe& probe, const ComputeMemory& memory) {
+  return Timing(probe, memory, alike_in(probe.visits.layout()).lists).bytes();
 }
 
 std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2Config& config,

@@ -12,6 +12,7 @@ namespace sluice {
 // Temporaries and graphs take what `memory` says, as measured. Takes memory for the weights, open gradients and
 // boundary tensors of one visit, and of more of its kind up to 64 MiB, and gives it back.
 std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory);
+int64_t bytes_to_time_gpt2(const Gpt2Probe& probe, const ComputeMemory& memory);  // what it takes, of the device's
 
 // A tenth of a second of them, and two at the least: the first warms up. Where one takes 5 s that is nothing beside it.
 bool are_enough_runs(int64_t runs, int64_t took_ns);

@@ -13,6 +13,17 @@
 
 namespace sluice {
 
+Geometry geometry_of(const Gpt2Probe& probe) {
+  return Geometry(probe.visits.layout().spec.partitions, int64_t{1} << 22);
+}
+
+StandInTurn::Of turn_of(const Gpt2Probe& probe, const Geometry& geometry, int visit) {
+  return {.model = probe.visits.layout().spec,
+          .geometry = geometry,
+          .visit = visit,
+          .weights = weights_dtype(probe.options.precision)};
+}
+
 namespace {
 
 bool on_gpu(const Gpt2Options& options) { return options.device == DeviceKind::kCuda; }
@@ -28,16 +39,24 @@ int64_t more_than_enough(const Gpt2Probe& probe) {
   return on_gpu(probe.options) ? 2 * probe.estimate_bytes + 256 * kMiB : 4 * probe.estimate_bytes + 64 * kMiB;
 }
 
+int64_t largest_turn_bytes(const Gpt2Probe& probe, const Geometry& geometry) {
+  int64_t largest = 0;
+  for (int visit = 0; visit < static_cast<int>(probe.visits.layout().spec.visits.size()); ++visit) {
+    largest = std::max(largest, StandInTurn::bytes(turn_of(probe, geometry, visit)));
+  }
+  return largest;
+}
+
 // What measuring runs visits in.
 class Measuring {
  public:
   explicit Measuring(const Gpt2Probe& probe)
       : probe_(probe),
-        geometry_(spec().partitions, int64_t{1} << 22),
+        geometry_(geometry_of(probe)),
         zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0),
         workspace_(probe.options.device, more_than_enough(probe)),
         graph_(probe.options.device, more_than_enough(probe)),
-        turn_(probe.options.device, largest_turn()),
+        turn_(probe.options.device, largest_turn_bytes(probe, geometry_)),
         memory_(workspace_.span(), workspace_.stream()) {}
 
   // The graph's bytes, where the forward keeps one.
@@ -59,18 +78,8 @@ class Measuring {
 
  private:
   const ModelSpec& spec() const { return probe_.visits.layout().spec; }
-  StandInTurn::Of turn_of(int visit) const {
-    return {.model = spec(), .geometry = geometry_, .visit = visit, .weights = weights_dtype(probe_.options.precision)};
-  }
-  int64_t largest_turn() const {
-    int64_t largest = 0;
-    for (int visit = 0; visit < static_cast<int>(spec().visits.size()); ++visit) {
-      largest = std::max(largest, StandInTurn::bytes(turn_of(visit)));
-    }
-    return largest;
-  }
   void run(int visit, Pass pass, std::span<std::byte> graph) {
-    IdleTurn turn(turn_of(visit), turn_.span().data());
+    IdleTurn turn(turn_of(probe_, geometry_, visit), turn_.span().data());
     turn.begin(pass, graph);
     const VisitScope scope(memory_);
     probe_.visits.run(visit, turn,
@@ -89,6 +98,11 @@ class Measuring {
 };
 
 }  // namespace
+
+int64_t bytes_to_measure_gpt2(const Gpt2Probe& probe) {
+  if (on_gpu(probe.options)) return 2 * more_than_enough(probe) + largest_turn_bytes(probe, geometry_of(probe));
+  return 2 * with_closed_form_margin(probe.estimate_bytes);  // a graph takes no more than the workspace
+}
 
 ComputeMemory measure_gpt2_memory(const Gpt2Probe& probe) {
   const Gpt2Layout& layout = probe.visits.layout();

@@ -178,6 +178,7 @@ void RecordStore::Impl::look_for_lost_step(int area, FoundSuperblock& found) {
       lost_step = begun->step;
       may_be_later = true;
     }
+    if (!begun && !is_blank(block.span())) may_be_later = true;  // damaged: nothing tells whose it is
     is_newer_damaged = is_newer_damaged || (!found.unread && (may_be_later || !begun));
   } catch (const IoError& error) {
     say(options.log, LogLevel::kWarning, error.what());

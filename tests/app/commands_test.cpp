@@ -214,6 +214,25 @@ TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed)
   EXPECT_NE(with_seed("2"), first);
 }
 
+TEST_F(CommandsTest, a_run_is_read_with_other_budgets_than_it_was_trained_with) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const std::vector<std::string> generate = {"generate", "@run", "--prompt", "line", "--tokens", "3"};
+  const std::vector<std::string> into = {"checkpoint", "export", "@run"};
+  const auto ends = [&](std::vector<std::string> command, const std::string& last, const std::string& budget) {
+    if (!last.empty()) command.push_back(last);
+    command.insert(command.end(), {"--set", "sluice.device_memory=" + budget});
+    return sluice(command);
+  };
+  const Ended whole = sluice(generate), other = ends(generate, "", "3MiB");
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_EQ(other.out, whole.out);
+  EXPECT_EQ(ends(into, "@model", "3MiB").exit_code, 0);
+  for (const Ended& ended : {ends(generate, "", "4KiB"), ends(into, "@none", "4KiB")}) {
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.err, testing::HasSubstr("sluice.device_memory 4096"));
+  }
+}
+
 TEST_F(CommandsTest, generating_changes_nothing_of_the_run) {
   ASSERT_EQ(train("whole").exit_code, 0);
   ASSERT_EQ(train("parts", {"--steps", "3"}).exit_code, 0);

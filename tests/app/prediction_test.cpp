@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "core/bytes.h"
+#include "core/topology.h"
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"
 #include "tests/fakes/message_of.h"
@@ -214,6 +215,37 @@ TEST_F(PredictionTest, of_another_machine_says_of_budgets_that_are_too_small_tha
   }
   EXPECT_THAT(there.err, testing::HasSubstr("workspace by the closed form"));
   EXPECT_THAT(here.err, testing::Not(testing::HasSubstr("closed form")));
+}
+
+TEST_F(PredictionTest, of_a_micro_batch_that_is_too_large_to_be_tried_is_none_and_its_workspace_has_room_for_an_error) {
+  const std::vector<std::string> large = {
+      "plan",  "@run.json", "--set", "train_micro_batch_size_per_gpu=1000000", "--set", "sluice.device_memory=4TiB",
+      "--json"};
+  const Ended here = sluice(large);
+  ASSERT_EQ(here.exit_code, 0) << here.err;
+  EXPECT_THAT(here.err, testing::HasSubstr("no step time is predicted: a micro-batch is too large to be tried here"));
+  std::vector<std::string> elsewhere = large;
+  elsewhere.insert(elsewhere.end(), {"--machine", "@machine.json"});
+  const auto bytes_of = [](const Ended& ended) { return json_of(ended.out)["workspace"]["bytes"].get<double>(); };
+  EXPECT_EQ(json_of(here.out)["workspace"]["measured"], false);
+  EXPECT_NEAR(bytes_of(here), 1.3 * bytes_of(sluice(elsewhere)), 1);
+}
+
+TEST_F(PredictionTest, of_blocks_that_are_too_large_to_be_timed_is_none_and_the_plan_is_still_made) {
+  if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "measuring a vocabulary of gigabytes takes a sanitizer minutes";
+  constexpr int64_t kVocabulary = 64 * kMiB;
+  const int64_t width = 3 * (available_host_bytes() / (3 * kVocabulary * (2 + 4)) * 5 / 4);  // bf16 and open gradients
+  std::vector<std::string> command = {"plan",  "@run.json",
+                                      "--set", "train_micro_batch_size_per_gpu=1",
+                                      "--set", "data.sequence_length=2",
+                                      "--set", "sluice.device_memory=1TiB",
+                                      "--set", "sluice.host_memory=1TiB"};
+  command.insert(command.end(), {"--set", "model.vocab_size=" + std::to_string(kVocabulary)});
+  command.insert(command.end(), {"--set", "model.n_embd=" + std::to_string(width)});
+  const Ended ended = sluice(command);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::HasSubstr("no step time is predicted: timing its blocks takes"));
+  EXPECT_THAT(ended.out, testing::HasSubstr("(measured)"));
 }
 
 TEST_F(PredictionTest, of_this_machine_is_measured_once) {

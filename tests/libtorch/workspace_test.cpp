@@ -87,7 +87,7 @@ TEST_F(WorkspaceTest, without_room_names_the_bytes_and_what_to_do) {
     FAIL() << "nothing was thrown";
   } catch (const DeviceError& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("513 bytes wanted, 1048064 of 1048576 in use; raise sluice.device_memory"),
+    EXPECT_NE(message.find("513 bytes wanted, 1048064 of 1048576 in use; lower train_micro_batch_size_per_gpu"),
               std::string::npos)
         << message;
   }

@@ -228,6 +228,17 @@ TEST_F(StoreSteps, of_which_a_superblock_and_the_table_before_it_are_not_given_m
   EXPECT_THROW(open_what_can_be_read(), IoError) << "neither is given";
 }
 
+TEST_F(StoreSteps, of_which_a_superblock_is_not_given_and_the_table_before_it_is_damaged_may_be_later_ones) {
+  make_steps(3);
+  const int area = newest();
+  break_block(kSuperblockOffset[area]);
+  change_bytes(layout().table_offset(area), std::vector<std::byte>(kStoreBlockBytes, std::byte{0x5a}));
+  EXPECT_THROW(open(), IoError);
+  auto store = open_what_can_be_read();
+  EXPECT_TRUE(store->has_unread_commit());
+  EXPECT_THAT(store->openable_steps(), ElementsAre(2));
+}
+
 TEST_F(StoreSteps, of_which_no_superblock_is_given_may_be_given_the_next_time) {
   make_steps(3);
   for (const int64_t offset : kSuperblockOffset) break_block(offset);
