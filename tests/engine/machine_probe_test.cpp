@@ -7,12 +7,10 @@
 #include <memory>
 #include <thread>
 
-#include "bench/timed_queue.h"
 #include "core/bytes.h"
 #include "engine/device_probe.h"
 #include "tests/contract/every_device.h"
 #include "tests/engine/engine_fixture.h"
-#include "tests/fakes/file_size_limit.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice::testing {
@@ -79,23 +77,6 @@ TEST(MachineProbe, of_a_drive_that_other_work_has_just_left_alone_has_no_more_at
   EXPECT_LT(speeds.read_gb_per_s, 0.5);
   EXPECT_LT(speeds.write_gb_per_s, 0.5);
   EXPECT_LE(speeds.mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
-}
-
-TEST(MachineProbe, of_a_store_with_weights_waits_for_the_drive_that_has_most_to_do_for_its_speed) {
-  const TempFolder first, second;
-  const FileSizeLimit short_files(16 * kMiB);
-  StoreOptions store{.folder = first.path(), .more_folders = {second.path()}};
-  store.queue.depth = 8;
-  RequestTimes times;
-  store.make_queue = timed_queue_factory(&times, {.folders = {first.path(), second.path()}, .gb_per_s = {0, 0.05}});
-  MachineSpeeds as_fast, alike;
-  probe_drives(store, as_fast);
-  store.drive_weights = {1, 1};
-  probe_drives(store, alike);
-  for (const auto speed : {&MachineSpeeds::read_gb_per_s, &MachineSpeeds::write_gb_per_s}) {
-    EXPECT_LT(alike.*speed, 2 * 0.07) << "the second drive has half of all";
-    EXPECT_GT(as_fast.*speed, alike.*speed);
-  }
 }
 
 class DeviceSpeedsOf : public OverDevices {};
