@@ -28,6 +28,13 @@ RunConfig read_config(const TrainOptions& options) {
   return config;
 }
 
+// A file is in the place of the store's, and is none, or one whose header is damaged.
+bool is_no_store(const fs::path& store) {
+  std::error_code ignored;
+  const fs::path file = store_path(store, 0);
+  return fs::is_regular_file(file, ignored) && !fs::is_empty(file, ignored) && !RecordStore::store_number(store);
+}
+
 // What keeps a run from being begun, and what to do about it.
 std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs::path& store, StoreExists there) {
   const bool run = holds == RunFolder::Holds::kRun;
@@ -36,7 +43,7 @@ std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs
   if (!run && fs::is_directory(file, ignored)) {
     return fmt::format("{}: a folder of that name is there: move it away, or give another folder", file.string());
   }
-  if (!run && !RecordStore::store_number(store) && !fs::is_empty(file, ignored)) {
+  if (!run && is_no_store(store)) {
     return fmt::format(
         "{}: what is there cannot be read as a store: give another folder, or replace it with --overwrite",
         file.string());
@@ -57,6 +64,19 @@ std::string in_the_way(const RunFolder& folder, RunFolder::Holds holds, const fs
       store.string(), folder.path().string());
 }
 
+// A link may lead anywhere: to a store of sluice on another drive, or to what somebody else needs.
+void refuse_links_to_no_store(const std::vector<fs::path>& stores) {
+  for (const fs::path& store : stores) {
+    const fs::path file = store_path(store, 0);
+    std::error_code ignored;
+    if (!fs::is_symlink(file, ignored) || !is_no_store(store)) continue;
+    throw ConfigError(
+        fmt::format("{}: leads to {}, which cannot be read as a store and is not replaced: remove the link, or what it "
+                    "leads to, or name another folder",
+                    file.string(), fs::weakly_canonical(file, ignored).string()));
+  }
+}
+
 // What is replaced beside the run's own store, and what of it is not.
 void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::vector<fs::path>& stores,
                    const Log& log) {
@@ -67,6 +87,12 @@ void say_what_goes(const RunFolder& folder, RunFolder::Holds holds, const std::v
   };
   for (const fs::path& store : stores) {
     if (find_store(store) == StoreExists::kNo) continue;
+    if (is_no_store(store)) {
+      say(log, LogLevel::kWarning,
+          fmt::format("{}: what is there is to be replaced; it cannot be read as a store",
+                      store_path(store, 0).string()));
+      continue;
+    }
     if (const std::optional<fs::path> original = folder.copied_from({&store, 1})) {
       say(log, LogLevel::kWarning,
           fmt::format("{}: the store there is to be replaced, and is that of the run in {}, of which {} is a copy: to "
@@ -121,7 +147,10 @@ OpenMode choose_mode(const TrainOptions& options, const RunFolder& folder, const
                     folder.path().string(), *options.from_step));
   }
   if (options.open == OpenMode::kCreate && (there || run)) throw ConfigError(in_the_way(folder, holds, store, found));
-  if (options.open == OpenMode::kOverwrite) say_what_goes(folder, holds, stores, log);
+  if (options.open == OpenMode::kOverwrite) {
+    refuse_links_to_no_store(stores);
+    say_what_goes(folder, holds, stores, log);
+  }
   if (options.open == OpenMode::kResume && !there) {
     say(log, LogLevel::kWarning, fmt::format("{}: no store to resume; starting from the beginning", store.string()));
     return OpenMode::kCreate;

@@ -78,6 +78,26 @@ TEST_F(OpeningTest, a_file_of_somebody_else_is_named_and_lost_to_no_beginning) {
   expect_refused(train("run", {"--set", drive}), file("b/sluice-0.swap") + ": a folder of that name is there");
 }
 
+TEST_F(OpeningTest, an_overwrite_follows_no_link_to_what_is_no_store_and_names_a_file_that_is_none) {
+  fs::create_directory(file("b"));
+  std::ofstream(file("precious")) << "precious";
+  fs::create_symlink("../precious", file("b/sluice-0.swap"));
+  const std::vector<std::string> over = {"--overwrite", "--steps", "1", "--set",
+                                         "sluice.nvme=[\"" + file("a") + "\",\"" + file("b") + "\"]"};
+  expect_refused(train("run", over), "b/sluice-0.swap: leads to " + file("precious") + ", which cannot be read as a");
+  EXPECT_EQ(text_in("precious"), "precious");
+  EXPECT_FALSE(fs::exists(file("a")));
+  fs::remove(file("b/sluice-0.swap"));
+  fs::rename(file("precious"), file("b/sluice-0.swap"));
+  const Ended replaced = train("run", over);
+  EXPECT_EQ(replaced.exit_code, 0) << replaced.err;
+  EXPECT_THAT(replaced.err,
+              HasSubstr("b/sluice-0.swap: what is there is to be replaced; it cannot be read as a store"));
+  fs::rename(file("b/sluice-0.swap"), file("elsewhere"));
+  fs::create_symlink(file("elsewhere"), file("b/sluice-0.swap"));
+  EXPECT_EQ(train("run", over).exit_code, 0) << "a link to a store";
+}
+
 TEST_F(OpeningTest, a_resume_on_another_text_is_refused_and_the_right_text_still_goes_on) {
   ASSERT_EQ(train("run", {"--steps", "2"}).exit_code, 0);
   write_other_text();
