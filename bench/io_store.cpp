@@ -111,10 +111,10 @@ IoStore::~IoStore() {
 // The store asks for its queue when its files are there and nothing is in them: they lose their names then. What takes
 // long, weighing before and writing after, is done without names. Each process has folders of its own.
 void IoStore::make_store() {
-  std::vector<uint32_t> weights;  // none: one drive
-  if (options_.folders.size() > 1) {
-    weights = weigh_drives(store_options(options_.folders)).value_or(std::vector<uint32_t>(options_.folders.size(), 1));
-  }
+  std::vector<std::filesystem::path> files;
+  for (const std::filesystem::path& drive : options_.folders) files.push_back(store_path(drive, 0));
+  const std::vector<uint32_t> weights =
+      weights_for(store_options(options_.folders), files, file_bytes_of(geometry_, Precision::kBf16, {}));
   std::optional<SignalsHeld> held(std::in_place);  // while files have names
   std::deque<ScratchFolder> scratch;
   std::vector<std::filesystem::path> folders;

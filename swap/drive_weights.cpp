@@ -1,6 +1,7 @@
 #include "swap/drive_weights.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -150,6 +151,28 @@ DriveWeights weights_with_room(std::vector<uint32_t> weights, std::span<const st
     if (small.empty()) return tried;
   }
   return {std::move(weights), {}};
+}
+
+std::vector<uint32_t> weights_for(const StoreOptions& options, std::span<const std::filesystem::path> files,
+                                  const FileBytes& bytes) {
+  if (files.size() == 1) return {1};
+  const std::optional<std::vector<uint32_t>> speeds = weigh_drives(options);
+  const std::vector<uint32_t> wanted = speeds.value_or(std::vector<uint32_t>(files.size(), 1));
+  DriveWeights given = weights_with_room(wanted, files, bytes);
+  std::vector<std::string> lowered;
+  for (const size_t drive : given.lowered) {
+    lowered.push_back(fmt::format("{} ({:.1f} % of the store in place of {:.1f} %)",
+                                  options.words->name_of_folder(options.folders()[drive]).string(),
+                                  100 * share_of(given.weights, drive), 100 * share_of(wanted, drive)));
+  }
+  if (!lowered.empty()) {
+    const std::vector<double> as_speeds(wanted.begin(), wanted.end());
+    const std::string cost = speeds ? fmt::format(": the drives together are {:.0f} % as fast as with room there",
+                                                  100 * share_of_speed(as_speeds, given.weights))
+                                    : "";
+    say(options.log, LogLevel::kWarning, fmt::format("too little room in {}{}", fmt::join(lowered, ", "), cost));
+  }
+  return std::move(given.weights);
 }
 
 double share_of(std::span<const uint32_t> weights, size_t drive) {

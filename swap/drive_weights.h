@@ -37,6 +37,10 @@ struct DriveWeights {
 // small.
 DriveWeights weights_with_room(std::vector<uint32_t> weights, std::span<const std::filesystem::path> files,
                                const FileBytes& bytes);
+// Of a new store whose options give none: measured, with room for these files, one a drive. Drives that are filled are
+// warned of.
+std::vector<uint32_t> weights_for(const StoreOptions& options, std::span<const std::filesystem::path> files,
+                                  const FileBytes& bytes);
 
 // A drive's part of a record.
 double share_of(std::span<const uint32_t> weights, size_t drive);

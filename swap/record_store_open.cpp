@@ -1,7 +1,6 @@
 // Creation and opening of a store. All transfers of its file go through the store's queue, these too.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,40 +104,13 @@ int64_t RecordStore::file_bytes(const Geometry& geometry, RecordFormat format, i
   return std::reduce(layout.file_bytes().begin(), layout.file_bytes().end());
 }
 
-namespace {
-
-// As the drives' speeds have it, as far as there is room.
-std::vector<uint32_t> measured_weights(const StoreOptions& options, std::span<const std::filesystem::path> files,
-                                       const FileBytes& bytes) {
-  if (files.size() == 1) return {1};
-  const std::optional<std::vector<uint32_t>> speeds = weigh_drives(options);
-  const std::vector<uint32_t> wanted = speeds.value_or(std::vector<uint32_t>(files.size(), 1));
-  DriveWeights given = weights_with_room(wanted, files, bytes);
-  std::vector<std::string> lowered;
-  for (const size_t drive : given.lowered) {
-    lowered.push_back(fmt::format("{} ({:.1f} % of the store in place of {:.1f} %)",
-                                  options.words->name_of_folder(options.folders()[drive]).string(),
-                                  100 * share_of(given.weights, drive), 100 * share_of(wanted, drive)));
-  }
-  if (!lowered.empty()) {
-    const std::vector<double> as_speeds(wanted.begin(), wanted.end());
-    const std::string cost = speeds ? fmt::format(": the drives together are {:.0f} % as fast as with room there",
-                                                  100 * share_of_speed(as_speeds, given.weights))
-                                    : "";
-    say(options.log, LogLevel::kWarning, fmt::format("too little room in {}{}", fmt::join(lowered, ", "), cost));
-  }
-  return std::move(given.weights);
-}
-
-}  // namespace
-
 std::unique_ptr<RecordStore> RecordStore::create(const Geometry& geometry, const StoreIdentity& identity,
                                                  StoreOptions options) {
   const StoreIdentity whole = identity_with(geometry, identity);
   const std::vector<std::filesystem::path> paths = store_paths(options, identity.rank);
   std::vector<uint32_t> weights = options.drive_weights;
   if (weights.empty()) {
-    weights = measured_weights(options, paths, file_bytes_of(geometry, identity.format(), options.scratch_bytes));
+    weights = weights_for(options, paths, file_bytes_of(geometry, identity.format(), options.scratch_bytes));
   }
   SLUICE_CHECK(weights.size() == paths.size(), "one weight for each drive");
   const StoreLayout layout(geometry, identity.format(), weights, options.scratch_bytes);

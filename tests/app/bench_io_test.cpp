@@ -260,6 +260,16 @@ TEST_F(BenchIo, refuses_more_than_the_drive_has_room_for_before_it_makes_anythin
   }
 }
 
+TEST_F(BenchIo, fills_a_drive_with_too_little_room_as_training_does_and_says_so) {
+  const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 16 * kMiB);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  const std::string both = file("small") + "," + file("large");
+  const Ended ended =
+      sluice({"bench", "io", "--path", both, "--size", "32MiB", "--rounds", "1", "--throttle", "0.2,0.2"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("too little room in " + file("small")));
+}
+
 TEST_F(BenchIo, a_sweep_without_room_says_so_before_it_makes_anything_and_a_smaller_size_helps) {
   const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 48 * kMiB);
   if (!small.reason().empty()) GTEST_SKIP() << small.reason();
