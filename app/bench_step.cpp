@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "app/console.h"
-#include "app/device_option.h"
 #include "app/free_space.h"
 #include "app/machine_file.h"
 #include "app/name_option.h"
+#include "app/override_options.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
 #include "app/setup.h"
@@ -268,9 +268,7 @@ void add_bench_step(CLI::App& bench, int& exit_code) {
   CLI::App* command = bench.add_subcommand(
       "step", "A whole step, and its hops of each resource replayed alone: how well the lanes overlap");
   command->add_option("CONFIG", options->config, "The configuration file (JSON)")->required();
-  command->add_option("--set", options->overrides, "path.to.key=value, in place of the file's; may be repeated")
-      ->allow_extra_args(false);
-  add_device(*command, options->overrides);
+  add_overrides(*command, options->overrides, "file");
   command
       ->add_option("--compute-ms-per-visit", options->compute_ms_per_visit,
                    "In place of the compute, waits that use no CPU: so long for a visit's forward of a micro-batch, "

@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <regex>
 #include <string>
 
 #include "app/bench.h"
 #include "app/commands.h"
 #include "app/console.h"
-#include "app/device_option.h"
 #include "app/name_option.h"
+#include "app/override_options.h"
 #include "app/train.h"
 #include "app/whole_number.h"
 #include "core/errors.h"
@@ -41,12 +42,6 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 std::string check_temperature(const std::string& text) {
   double value = 0;
   return CLI::detail::lexical_cast(text, value) && value >= 0 ? "" : text + " is not a number, 0 or more";
-}
-
-void add_overrides(CLI::App& command, std::vector<std::string>& overrides, const std::string& of) {
-  command.add_option("--set", overrides, "path.to.key=value, in place of the " + of + "'s; may be repeated")
-      ->allow_extra_args(false);
-  add_device(command, overrides);
 }
 
 void add_config(CLI::App& command, std::string& config, std::vector<std::string>& overrides) {
@@ -113,8 +108,9 @@ void add_plan(CLI::App& app, PlanCommand& options) {
   command
       ->add_option(
           "--what-if", options.what_if,
-          "KEY=VALUE,...: predict the step with this host_memory, device_memory, drives or tokens_per_step; +VALUE "
-          "adds to what there is")
+          "Predict the step with this host_memory, device_memory, drives or tokens_per_step; +VALUE adds to what there "
+          "is")
+      ->option_text("KEY=VALUE,...")
       ->allow_extra_args(false);
   command->add_flag_callback(
       "--json", [&options] { options.output = PlanOutput::kJson; }, "As JSON");
@@ -222,6 +218,24 @@ void add_checkpoint(CLI::App& app, CheckpointCommands& commands, int& exit_code)
   });
 }
 
+// "sluice bench step": as far as the line was understood.
+std::string command_in(const CLI::App& app) {
+  std::string names = app.get_name();
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    names += " " + at->get_name();
+  }
+  return names;
+}
+
+std::string words_of(const CLI::ParseError& error) {
+  const std::string text = joined(error.what());
+  static const std::regex kRepeated(R"((.*): At Most 1 required but received (\d+))");
+  std::smatch of;
+  if (!std::regex_match(text, of, kRepeated)) return text;
+  return fmt::format("{} is given {} times: give it once", of[1].str(), of[2].str());
+}
+
 std::string names_of(const CLI::App& app) {
   std::string names;
   for (const CLI::App* command : app.get_subcommands({})) names += (names.empty() ? "" : ", ") + command->get_name();
@@ -269,7 +283,7 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(joined(error.what()) + " (see sluice --help)", kBadInput);
+    return fail(fmt::format("{} (see {} --help)", words_of(error), command_in(app)), kBadInput);
   }
   return exit_code;
 }

@@ -25,7 +25,8 @@ Json read_json(const std::filesystem::path& path) {
   const std::optional<std::string> text = read_text(path);
   if (!text) throw ConfigError(fmt::format("{}: there is no such file", path.string()));
   Json json = Json::parse(*text, nullptr, false);
-  if (json.is_discarded()) throw ConfigError(fmt::format("{}: is no JSON", path.string()));
+  if (json.is_discarded())
+    throw ConfigError(fmt::format("{}: is damaged: no JSON as a run writes it: bring the file back", path.string()));
   return json;
 }
 

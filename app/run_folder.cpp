@@ -131,8 +131,8 @@ FolderLock RunFolder::lock() const {
   }
   if (lock_file(held.file()) == EWOULDBLOCK) {
     throw ConfigError(
-        fmt::format("the folder {} is in use by another run: wait until that has ended, to go on with it; a new run "
-                    "needs another folder (--out)",
+        fmt::format("the folder {} is in use by another run: wait until that has ended; a new run needs a folder of "
+                    "its own",
                     folder_.string()));
   }
   struct stat ours {};

@@ -306,6 +306,7 @@ OpenRun open_run(const RunFolder& folder, std::span<const std::string> overrides
   EngineOptions options = engine_options(setup, plan_options(setup, find_workspace(setup, log).memory), stores, log);
   options.open = OpenMode::kOpen;
   options.store.access = StoreOptions::Access::kRead;
+  options.store.words = &kReadRunWords;
   options.store.unread = StoreOptions::Unread::kPassedOver;  // nothing is lost by reading what can be read
   auto engine = std::make_unique<Engine>(setup.model.spec(), std::move(options), ParameterSource{});
   setup.model.use_memory(*engine);

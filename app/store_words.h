@@ -13,6 +13,12 @@ inline constexpr StoreWords kRunWords{
     .go_on = "go on from the last committed step (--resume)",
     .start_over = "start over with a new store (--overwrite)",
 };
+// Of a run that is read: the command has no option for its folders.
+inline constexpr StoreWords kReadRunWords = [] {
+  StoreWords words = kRunWords;
+  words.folders = "";
+  return words;
+}();
 // Of drives that are measured, by whatever command, and of stores in scratch folders, which nobody goes on with.
 inline constexpr StoreWords kDriveWords{
     .folders = " (sluice.nvme)",

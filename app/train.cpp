@@ -325,6 +325,7 @@ void Training::keep_offers(const Prediction& present) {
 }
 
 void Training::save_would_help(const std::string& json) {
+  if (engine_->step() >= steps_) return;  // what a report shows was measured before, perhaps with other homes
   try {
     folder().save_would_help(json);
   } catch (const IoError& error) {

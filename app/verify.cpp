@@ -5,6 +5,7 @@
 
 #include "app/commands.h"
 #include "app/setup.h"
+#include "app/store_words.h"
 #include "core/errors.h"
 #include "engine/store_identity.h"
 
@@ -44,6 +45,7 @@ std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log)
   StoreOptions options = engine_options(setup, plan, folders, log).store;
   options.access = StoreOptions::Access::kRead;
   options.unread = StoreOptions::Unread::kPassedOver;
+  options.words = &kReadRunWords;
   options.queue.depth = kDepth;
   std::unique_ptr<RecordStore> store =
       RecordStore::open(geometry, store_identity(setup.model.spec(), plan, geometry), std::move(options));

@@ -214,6 +214,15 @@ TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed)
   EXPECT_NE(with_seed("2"), first);
 }
 
+TEST_F(CommandsTest, a_wrong_option_leads_to_the_help_of_its_command) {
+  const auto words_of = [&](const std::vector<std::string>& arguments) { return sluice(arguments).last_error_line(); };
+  EXPECT_THAT(words_of({"bench", "step", "@run.json", "--rounds", "0"}),
+              testing::HasSubstr("(see sluice bench step --help)"));
+  EXPECT_THAT(words_of({"plan", "@run.json", "one.more"}), testing::HasSubstr("(see sluice plan --help)"));
+  EXPECT_THAT(words_of({"train", "@run.json", "--steps", "5", "--steps", "6"}),
+              testing::HasSubstr("--steps is given 2 times: give it once (see sluice train --help)"));
+}
+
 TEST_F(CommandsTest, a_run_is_read_with_other_budgets_than_it_was_trained_with) {
   ASSERT_EQ(train("run").exit_code, 0);
   const std::vector<std::string> generate = {"generate", "@run", "--prompt", "line", "--tokens", "3"};

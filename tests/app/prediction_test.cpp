@@ -296,6 +296,19 @@ TEST_F(PredictionTest, for_a_store_of_two_drives_measures_them_with_the_shares_t
   EXPECT_EQ(read_whole(kept), before) << "what another store would start from";
 }
 
+TEST_F(PredictionTest, of_a_start_that_trains_no_step_changes_no_offers_of_the_report) {
+  const auto offers_after = [&](const std::string& state, const std::vector<std::string>& how) {
+    std::vector<std::string> more = {"--set", "sluice.placement.state=" + state, "--set", "sluice.host_memory=8MiB"};
+    more.insert(more.end(), how.begin(), how.end());
+    EXPECT_EQ(train("run", more).exit_code, 0);
+    return read_whole(file("run/would_help.json"));
+  };
+  const std::string before = offers_after("nvme", {"--steps", "3"});
+  EXPECT_THAT(before, testing::HasSubstr("step_ms"));
+  EXPECT_EQ(offers_after("host", {"--resume", "--steps", "3"}), before);
+  EXPECT_NE(offers_after("host", {"--resume", "--steps", "4"}), before);
+}
+
 TEST_F(PredictionTest, from_a_file_that_is_wrong_is_refused_before_anything_is_made) {
   std::ofstream(file("machine.json")) << R"({"read_gb_per_s": 1})";
   const Ended ended = train("run");

@@ -1,0 +1,27 @@
+#include "app/override_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "app/device_kinds.h"
+
+namespace sluice {
+
+// --set first: an option that fills a list replaces what is there.
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides, std::string_view of) {
+  command
+      .add_option("--set", overrides,
+                  fmt::format("In place of the {}'s value of this key; more keys, each with a --set of its own", of))
+      ->option_text("PATH.TO.KEY=VALUE")
+      ->allow_extra_args(false);
+  const auto choose = [&overrides](const std::string& device) { overrides.push_back("sluice.device=" + device); };
+  command
+      .add_option_function<std::string>("--device", choose,
+                                        fmt::format("Where to compute, in place of the {}'s sluice.device", of))
+      ->check([](const std::string& text) {
+        return device_kinds().contains(text) ? "" : text + " is no device: allowed are auto, cuda and cpu";
+      });
+}
+
+}  // namespace sluice
