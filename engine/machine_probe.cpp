@@ -9,11 +9,13 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "core/checksum.h"
 #include "core/clock.h"
+#include "core/median.h"
 #include "core/topology.h"
 #include "cpu_adam/adam_out_of_place.h"
 #include "cpu_adam/adam_sums.h"
@@ -59,10 +61,10 @@ class Drives {
     for (const ScratchFile& file : files_) whole += file.bytes();
     // The first write of a block costs more than the next ones, and is not what is measured: large blocks will do.
     run(BareOp::kWrite, {.bytes = whole, .block_bytes = std::max(block_bytes_, kFillingBlockBytes), .depth = depth_});
-    speeds.write_gb_per_s = run(BareOp::kWrite, measured());
-    speeds.read_gb_per_s = run(BareOp::kRead, measured());
+    speeds.write_gb_per_s = median_of_runs(BareOp::kWrite, measured());
+    speeds.read_gb_per_s = median_of_runs(BareOp::kRead, measured());
     // No more than both alone: where other work slowed these down and has ended since, it would be.
-    const double mixed_gb_per_s = run(BareOp::kAlternate, measured());
+    const double mixed_gb_per_s = median_of_runs(BareOp::kAlternate, measured());
     speeds.mixed_gb_per_s = std::min(mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
     speeds.read_request_us = request_us(BareOp::kRead, speeds.read_gb_per_s);
     speeds.write_request_us = request_us(BareOp::kWrite, speeds.write_gb_per_s);
@@ -81,8 +83,16 @@ class Drives {
     constexpr int64_t kBytes = 16 * kKiB;
     const auto bytes = static_cast<double>(kBytes * std::ssize(files_));
     const int depth = std::min(depth_, in_flight_limit(Lane::kRead, 0));
-    const double small_gb_per_s = run(op, {.block_bytes = kBytes, .limit_ns = kProbeNs, .depth = depth});
+    const double small_gb_per_s = median_of_runs(op, {.block_bytes = kBytes, .limit_ns = kProbeNs, .depth = depth});
     return std::max(0.0, bytes / small_gb_per_s - bytes / gb_per_s) / 1e3;
+  }
+  // A drive or a core may be away for a moment: what one run meets decides nothing.
+  double median_of_runs(BareOp op, Pass pass) {
+    constexpr int kRuns = 3;
+    pass.limit_ns /= kRuns;
+    std::vector<double> gb_per_s;
+    for (int i = 0; i < kRuns; ++i) gb_per_s.push_back(run(op, pass));
+    return median(std::move(gb_per_s));
   }
   double run(BareOp op, const Pass& pass) {
     BareRun run{.op = op,
