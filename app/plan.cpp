@@ -220,7 +220,7 @@ void warn_of_little_room(const RunFolder& run, const RunSetup& setup, const Plan
 std::string_view source_of(const WorkspaceNeed& workspace, const std::optional<MachineSpeeds>& named) {
   if (workspace.from == WorkspaceNeed::From::kMeasured) return "measured";
   return is_elsewhere(named) ? "by the closed form: another machine's compute is not tried on this one"
-                             : "by the closed form: a micro-batch is too large to be tried here";
+                             : "by the closed form, with a margin: a micro-batch is too large to be tried here";
 }
 
 }  // namespace
