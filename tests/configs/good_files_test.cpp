@@ -145,6 +145,9 @@ TEST(GoodFiles, tensorboard_is_written_where_it_is_enabled_in_deepspeeds_folder)
   EXPECT_EQ(folder(R"({"enabled": false, "output_path": ""})"), "");
   EXPECT_EQ(folder(R"({"enabled": true, "output_path": ""})"), "./DeepSpeedJobName");
   EXPECT_EQ(folder("null"), "");
+  RunConfig of_root = parse(kDeepSpeeds);
+  of_root.tensorboard = "/";  // as a run has it that made "/" and "." absolute
+  EXPECT_EQ(parse(to_json(of_root)).tensorboard, "/.");
 }
 
 TEST(GoodFiles, drives_are_those_of_the_engines_section_before_those_of_the_offload) {
