@@ -131,8 +131,8 @@ FolderLock RunFolder::lock() const {
   }
   if (lock_file(held.file()) == EWOULDBLOCK) {
     throw ConfigError(
-        fmt::format("the folder {} is in use by another run: wait until that has ended; a new run needs a folder of "
-                    "its own",
+        fmt::format("the folder {} is in use by another run: wait until that has ended; a new run needs another "
+                    "folder",
                     folder_.string()));
   }
   struct stat ours {};

@@ -281,8 +281,8 @@ void Drive::lock() {
          advice.empty() ? with_folders("this file system has no locks: give a folder on a local drive") : advice);
   }
   throw ConfigError(
-      fmt::format("the store {} is in use by another run: wait until that has ended; a new run needs a folder of its "
-                  "own{}",
+      fmt::format("the store {} is in use by another run: wait until that has ended; a new run needs another "
+                  "folder{}",
                   name(), words_->folders));
 }
 

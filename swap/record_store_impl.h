@@ -51,7 +51,6 @@ struct RecordStore::Impl {
   bool find_writable();
   void refuse_records();
   void check_length() const;
-  void run_now(const Transfer& transfer, std::span<const Extent> extents);
   // A whole block of the first drive's file, by way of `block`.
   void run_block(IoOp op, int64_t offset);
 

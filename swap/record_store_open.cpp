@@ -17,17 +17,9 @@
 
 namespace sluice {
 
-void RecordStore::Impl::run_now(const Transfer& transfer, std::span<const Extent> extents) {
-  transfers.start(transfer, extents);
-  TransferEnd end;
-  while (transfers.poll({&end, 1}, Wait::kUntilOne) == 0) {
-  }
-  if (end.error) std::rethrow_exception(end.error);
-}
-
 void RecordStore::Impl::run_block(IoOp op, int64_t offset) {
   const Extent at{.offset = offset, .bytes = kStoreBlockBytes};
-  run_now({.op = op, .memory = block.data()}, {&at, 1});
+  transfers.run_now({.op = op, .memory = block.data()}, {&at, 1});
 }
 
 // The first drive's header is durable before any other drive's is written: cut off here, the store opens as empty, and
@@ -40,9 +32,9 @@ void RecordStore::Impl::write_headers() {
     write_identity(block.span(), identity, place);
     for (const int64_t offset : kIdentityOffset) {
       const Extent at{.drive = sync.drive, .offset = offset, .bytes = kStoreBlockBytes};
-      run_now({.op = IoOp::kWrite, .memory = block.data()}, {&at, 1});
+      transfers.run_now({.op = IoOp::kWrite, .memory = block.data()}, {&at, 1});
     }
-    run_now({.op = IoOp::kSync}, {&sync, 1});
+    transfers.run_now({.op = IoOp::kSync}, {&sync, 1});
   }
 }
 
@@ -55,8 +47,8 @@ void RecordStore::Impl::mend_headers(std::span<const DamagedHeader> damaged) {
     std::string end = "it is left as it is: the store is opened to be read";
     try {
       if (!refused()) {
-        run_now({.op = IoOp::kWrite, .memory = each.whole.data()}, {&at, 1});
-        run_now({.op = IoOp::kSync}, everywhere().subspan(drive, 1));
+        transfers.run_now({.op = IoOp::kWrite, .memory = each.whole.data()}, {&at, 1});
+        transfers.run_now({.op = IoOp::kSync}, everywhere().subspan(drive, 1));
         end = "it is mended";
       }
     } catch (const IoError& error) {

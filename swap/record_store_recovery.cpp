@@ -58,7 +58,7 @@ bool RecordStore::Impl::read_table(int area, const Superblock& superblock) {
   grow_table_buffer(bytes);
   read_caller_bytes = std::max(read_caller_bytes, bytes - table_payload_bytes(record_count(), 0));
   const Extent at{.offset = layout.table_offset(area), .bytes = round_up(bytes, kStoreBlockBytes)};
-  run_now({.op = IoOp::kRead, .memory = table.data()}, {&at, 1});
+  transfers.run_now({.op = IoOp::kRead, .memory = table.data()}, {&at, 1});
   return crc32c(0, table.span().first(static_cast<size_t>(bytes))) == superblock.table_crc;
 }
 
@@ -106,7 +106,7 @@ void RecordStore::Impl::burn_generation() {
   generation = std::max({generation, burnt[0], burnt[1]}) + (all_read ? 1 : kUnread);
   write_opening(block.span(), {.generation = generation, .opener = options.opener});
   run_block(IoOp::kWrite, kOpeningOffset[older_opening(burnt[0], burnt[1])]);
-  run_now({.op = IoOp::kSync}, everywhere().first(1));
+  transfers.run_now({.op = IoOp::kSync}, everywhere().first(1));
 }
 
 // The newest valid generation. The other one, when it is valid too, can be opened as long as nothing has been written:

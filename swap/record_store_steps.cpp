@@ -24,7 +24,7 @@ void RecordStore::Impl::verify_copies(int64_t step, const Verifying& verifying) 
     const RecordId record = record_at(i);
     const RecordLayout planes = layout.layout(record);
     if (planes.bytes > bytes.bytes()) bytes = AlignedBuffer(planes.bytes);
-    run_now({.op = IoOp::kRead, .memory = bytes.data()}, layout.extents(record, copy->slot).span());
+    transfers.run_now({.op = IoOp::kRead, .memory = bytes.data()}, layout.extents(record, copy->slot).span());
     const auto found = sums_of(planes, record, bytes.data());
     for (size_t plane = 0; plane < static_cast<size_t>(planes.plane_count); ++plane) {
       if (found[plane] == copy->crc[plane]) continue;
@@ -115,7 +115,7 @@ void RecordStore::Impl::give_up(int area) {
   write_given_up(block.span(), fingerprint);
   try {
     run_block(IoOp::kWrite, kSuperblockOffset[area]);
-    run_now({.op = IoOp::kSync}, everywhere().first(1));
+    transfers.run_now({.op = IoOp::kSync}, everywhere().first(1));
   } catch (const IoError&) {  // the newer step may still be what a crash leaves: nothing is written into its slots
     failed = std::current_exception();
     throw;

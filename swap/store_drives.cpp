@@ -189,11 +189,7 @@ class BlockReader {
       return into.span();
     }
     const Extent at{.offset = offset, .bytes = kStoreBlockBytes};
-    transfers_.start({.op = IoOp::kRead, .memory = into.data()}, {&at, 1});
-    TransferEnd end;
-    while (transfers_.poll({&end, 1}, Wait::kUntilOne) == 0) {
-    }
-    if (end.error) std::rethrow_exception(end.error);
+    transfers_.run_now({.op = IoOp::kRead, .memory = into.data()}, {&at, 1});
     return into.span();
   }
 

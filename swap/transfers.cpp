@@ -217,6 +217,15 @@ size_t Transfers::take_ended(std::span<TransferEnd> ends) {
   return count;
 }
 
+void Transfers::run_now(const Transfer& transfer, std::span<const Extent> extents) {
+  SLUICE_CHECK(in_flight() == 0, "other transfers are in flight");
+  start(transfer, extents);
+  TransferEnd end;
+  while (poll({&end, 1}, Wait::kUntilOne) == 0) {
+  }
+  if (end.error) std::rethrow_exception(end.error);
+}
+
 size_t Transfers::poll(std::span<TransferEnd> ends, Wait wait) {
   for (;;) {
     fill_queue();

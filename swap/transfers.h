@@ -45,6 +45,8 @@ class Transfers {
   void start_failed(const Transfer& transfer, const std::exception_ptr& error);
   // Pushes what was started, reports what has ended. An interrupt ends the wait.
   size_t poll(std::span<TransferEnd> ends, Wait wait);
+  // From its start to its end, with nothing else in flight. Throws its error.
+  void run_now(const Transfer& transfer, std::span<const Extent> extents);
   void interrupt() { queue_->interrupt(); }
   int in_flight() const { return kMaxTransfers - static_cast<int>(free_.size()); }
   const IoQueue& queue() const { return *queue_; }
