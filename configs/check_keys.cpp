@@ -29,7 +29,7 @@ bool asks_nothing(const Json& value) {
   if (!value.is_object()) return value.is_null();
   if (value.empty()) return true;
   const auto enabled = value.find("enabled");
-  return enabled != value.end() && *enabled == false;
+  return enabled != value.end() && (*enabled == false || enabled->is_null());
 }
 
 class KeyCheck {

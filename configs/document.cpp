@@ -98,6 +98,8 @@ void apply_override(Json& document, const std::string& override_text) {
   if (equals == std::string::npos || path.empty() || path.front() == '.' || path.back() == '.') {
     throw ConfigError(fmt::format("--set {}: not path.to.key=value", override_text));
   }
+  if (std::ranges::count(path, '.') >= kDeepest)
+    throw ConfigError(fmt::format("--set {}...: values within values, deeper than {}", path.substr(0, 64), kDeepest));
   Json* at = &document;
   size_t from = 0;
   for (size_t dot = path.find('.'); dot != std::string::npos; from = dot + 1, dot = path.find('.', from)) {

@@ -59,7 +59,7 @@ double learning_rate_at(const ScheduleConfig& schedule, double constant, int64_t
 
 std::optional<double> rate_after_end(const ScheduleConfig& schedule, double constant, int64_t steps) {
   const bool ends = schedule.kind == ScheduleKind::kWarmupDecay || schedule.kind == ScheduleKind::kWarmupCosine;
-  if (!ends || steps <= schedule.total_steps + 1) return std::nullopt;  // the first step has no place in it
+  if (!ends || steps - 1 <= schedule.total_steps) return std::nullopt;  // the first step has no place in it
   return learning_rate_at(schedule, constant, schedule.total_steps + 1);
 }
 

@@ -15,7 +15,8 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 28;  // keeps products of sizes within 64 bits
+// They keep products of sizes within 64 bits.
+constexpr int64_t kMaxMicroBatchTokens = int64_t{1} << 28, kMaxScores = int64_t{1} << 54;
 
 Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
   config.validate();
@@ -31,11 +32,16 @@ Gpt2Options filled(const Gpt2Config& config, Gpt2Options options) {
                       std::to_string(options.sequence) + " tokens: at most " + std::to_string(kMaxMicroBatchTokens) +
                       " tokens");
   }
+  const int64_t tokens = options.batch * options.sequence;
+  if (config.n_head * options.sequence > kMaxScores / tokens) {
+    throw ConfigError("a micro-batch of " + std::to_string(tokens) + " tokens in sequences of " +
+                      std::to_string(options.sequence) + ", with " + std::to_string(config.n_head) +
+                      " heads: at most " + std::to_string(kMaxScores) + " scores of attention");
+  }
   if (options.loss_tile_tokens < 0) {
     throw ConfigError("sluice.loss_tile_tokens is " + std::to_string(options.loss_tile_tokens) +
                       ": 1 or more, or 0 for the default");
   }
-  const int64_t tokens = options.batch * options.sequence;
   if (options.loss_tile_tokens == 0) {
     options.loss_tile_tokens = default_loss_tile_tokens(head_grain(options.device), config.vocab_size, tokens);
   }

@@ -36,19 +36,33 @@ constexpr Key integer(std::string_view name) {
 }
 
 template <auto kMember>
+bool set_integer_or_null(Gpt2Config& config, const Json& value) {
+  const int64_t none = Gpt2Config().*kMember;
+  const std::optional<int64_t> number = value.is_null() ? none : integer_of(value);
+  if (!number || (!value.is_null() && *number <= none)) return false;
+  config.*kMember = *number;
+  return true;
+}
+
+template <auto kMember>
+Json integer_or_null_of(const Gpt2Config& config) {
+  return config.*kMember == Gpt2Config().*kMember ? Json(nullptr) : Json(config.*kMember);
+}
+
+template <auto kMember>
 constexpr Key integer_or_null(std::string_view name, std::string_view allowed) {
-  return {name, allowed,
+  return {name, allowed, set_integer_or_null<kMember>, integer_or_null_of<kMember>};
+}
+
+// Hugging Face's may be a list, of which the first counts.
+template <auto kMember>
+constexpr Key token_id(std::string_view name) {
+  return {name, "an integer or null",
           [](Gpt2Config& config, const Json& value) {
-            const Json& first = value.is_array() && !value.empty() ? value.front() : value;
-            const int64_t none = Gpt2Config().*kMember;
-            const std::optional<int64_t> number = first.is_null() ? none : integer_of(first);
-            if (!number || (!first.is_null() && *number <= none)) return false;
-            config.*kMember = *number;
-            return true;
+            const bool is_list = value.is_array() && !value.empty();
+            return set_integer_or_null<kMember>(config, is_list ? value.front() : value);
           },
-          [](const Gpt2Config& config) {
-            return config.*kMember == Gpt2Config().*kMember ? Json(nullptr) : Json(config.*kMember);
-          }};
+          integer_or_null_of<kMember>};
 }
 
 template <auto kMember>
@@ -113,8 +127,8 @@ constexpr Key kKeys[] = {
     number<&Gpt2Config::resid_pdrop>("resid_pdrop", "0"),
     number<&Gpt2Config::embd_pdrop>("embd_pdrop", "0"),
     number<&Gpt2Config::attn_pdrop>("attn_pdrop", "0"),
-    integer_or_null<&Gpt2Config::bos_token_id>("bos_token_id", "an integer or null"),
-    integer_or_null<&Gpt2Config::eos_token_id>("eos_token_id", "an integer or null"),
+    token_id<&Gpt2Config::bos_token_id>("bos_token_id"),
+    token_id<&Gpt2Config::eos_token_id>("eos_token_id"),
     only_false("scale_attn_by_inverse_layer_idx"),
     only_false("reorder_and_upcast_attn"),
     only_false("add_cross_attention"),

@@ -415,6 +415,9 @@ TEST(BadFiles, an_override_that_is_none_is_refused) {
   EXPECT_EQ(error_of(kGood, {"=3"}), "--set =3: not path.to.key=value");
   EXPECT_EQ(error_of(kGood, {"data.sequence_length.x=3"}),
             "--set data.sequence_length.x=3: \"data.sequence_length\" is not an object");
+  std::string deep = "a";
+  for (int level = 0; level < 100'000; ++level) deep += ".a";
+  EXPECT_THAT(error_of(kGood, {deep + "=3"}), testing::EndsWith("...: values within values, deeper than 32"));
 }
 
 TEST(BadFiles, a_text_with_a_byte_0_is_refused) {

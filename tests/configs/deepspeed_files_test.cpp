@@ -119,6 +119,17 @@ TEST(DeepSpeedFiles, a_key_that_is_not_there_is_refused_unless_it_asks_for_nothi
   }
 }
 
+TEST(DeepSpeedFiles, a_section_that_is_not_there_is_refused_unless_it_is_empty_or_not_enabled) {
+  EXPECT_EQ(refusal_of(kBatch, {"amp={}"}), "no error");
+  EXPECT_EQ(refusal_of(kBatch, {"amp.enabled=auto"}), "no error");
+  EXPECT_EQ(refusal_of(kBatch, {"amp.enabled=null"}), "no error");
+  EXPECT_THAT(refusal_of(kBatch, {"amp.enabled=true"}), HasSubstr("not supported yet: \"amp\""));
+  EXPECT_THAT(refusal_of(kBatch, {"amp.enabled=yes"}), HasSubstr("not supported yet: \"amp\""));
+  EXPECT_THAT(refusal_of(kBatch, {"amp.opt_level=O1"}), HasSubstr("not supported yet: \"amp\""));
+  EXPECT_EQ(refusal_of(kBatch, {"compile.passes=[]"}), "no error");
+  EXPECT_THAT(refusal_of(kBatch, {R"(compile.passes=["prefetch"])"}), HasSubstr("not supported yet"));
+}
+
 TEST(DeepSpeedFiles, an_older_name_of_a_key_that_is_not_needed_loads_too) {
   for (const char* key : {"seq_parallel_communication_data_type", "seq_parallel_comm_data_type"})
     EXPECT_EQ(refusal_of(kBatch, {as_override(key, "fp32")}), "no error");
@@ -200,13 +211,15 @@ TEST(DeepSpeedFiles, an_auto_that_the_trainer_has_not_either_is_refused_with_wha
 TEST(DeepSpeedFiles, accelerates_auto_of_stages_and_devices_is_not_needed) {
   const RunConfig config = read(kBatch + R"(, "gradient_clipping": 1, "zero_optimization": {"stage": "auto",
       "stage3_gather_16bit_weights_on_model_save": "auto",
-      "offload_optimizer": {"device": "auto", "nvme_path": "auto"}, "offload_param": {"device": "auto"}})");
+      "offload_optimizer": {"device": "auto", "nvme_path": "auto"},
+      "offload_param": {"device": "auto", "nvme_path": "auto"}})");
   EXPECT_THAT(config.sluice.nvme, IsEmpty());
   EXPECT_THAT(config.notes, Contains("\"zero_optimization.stage\" \"auto\" is not needed: no stage is needed, one rank "
                                      "has all"));
   EXPECT_THAT(config.notes, Contains("\"zero_optimization.offload_optimizer.device\" \"auto\" is not needed: the "
                                      "budgets decide"));
   EXPECT_THAT(config.notes, Contains(HasSubstr("offload_optimizer.nvme_path\" \"auto\" is not needed: sluice.nvme")));
+  EXPECT_THAT(config.notes, Contains(HasSubstr("offload_param.nvme_path\" \"auto\" is not needed: sluice.nvme")));
 }
 
 TEST(DeepSpeedFiles, one_that_says_nothing_of_clipping_is_told_what_that_means) {

@@ -111,7 +111,7 @@ TEST(OptimizerSection, reads_back_as_it_was_written) {
                                with("Adam", R"({"weight_decay": 0.5})"),
                                with("Adam", R"({"weight_decay": 0.5, "adam_w_mode": false})"),
                                with("Adagrad", R"({"eps": 1e-9})"),
-                               with("Lion", R"({"weight_decay": 0.3})"),
+                               with("Lion", R"({"weight_decay": 0.3, "betas": [0.5, 0.75]})"),
                                with("SGD", R"({"momentum": 0.9})")};
   for (const RunConfig& config : configs) {
     const RunConfig again = parse_config(to_json(config), "again", {});
@@ -119,6 +119,9 @@ TEST(OptimizerSection, reads_back_as_it_was_written) {
     EXPECT_EQ(again.optimizer.kind, config.optimizer.kind);
     EXPECT_EQ(again.optimizer.weight_decay, config.optimizer.weight_decay);
     EXPECT_EQ(again.optimizer.momentum, config.optimizer.momentum);
+    EXPECT_EQ(again.optimizer.beta1, config.optimizer.beta1);
+    EXPECT_EQ(again.optimizer.beta2, config.optimizer.beta2);
+    EXPECT_EQ(again.optimizer.epsilon, config.optimizer.epsilon);
     EXPECT_THAT(again.notes, IsEmpty());
   }
 }

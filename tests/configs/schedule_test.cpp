@@ -93,6 +93,44 @@ TEST(Schedule, reads_back_as_it_was_written) {
   }
 }
 
+TEST(Schedule, a_decay_of_one_step_has_a_step_at_the_largest_rate_and_then_none) {
+  const RunConfig config =
+      with_scheduler(9, R"({"type": "WarmupDecayLR", "params": {"warmup_num_steps": 2, "total_num_steps": 3}})");
+  const double rates[] = {0, 0, 0.001, 0.001, 0, 0};
+  for (int64_t applied = 0; applied < std::ssize(rates); ++applied) {
+    EXPECT_NEAR(learning_rate_at(config.schedule, 9, applied), rates[applied], 1e-15) << applied;
+  }
+}
+
+// The rates of the first twelve steps and of the one without a place are the schedule's own.
+TEST(Schedule, that_ends_before_the_run_does_tells_the_rate_of_all_further_steps) {
+  const auto rate_after = [](const std::string& scheduler, int64_t steps) {
+    const RunConfig config = with_scheduler(0.5, scheduler);
+    return rate_after_end(config.schedule, config.optimizer.learning_rate, steps);
+  };
+  const std::string ends = R"({"warmup_num_steps": 4, "total_num_steps": 12)",
+                    decay = R"({"type": "WarmupDecayLR", "params": )" + ends + R"(, "warmup_min_lr": 0.125}})",
+                    cosine = R"({"type": "WarmupCosineLR", "params": )" + ends + R"(, "cos_min_ratio": 0.25}})";
+  for (const std::string& scheduler : {decay, cosine}) {
+    EXPECT_EQ(rate_after(scheduler, 12), std::nullopt);
+    EXPECT_EQ(rate_after(scheduler, 13), std::nullopt);
+    EXPECT_NEAR(rate_after(scheduler, 14).value_or(-1), 0.125, 1e-15) << scheduler;
+  }
+  EXPECT_EQ(rate_after(R"({"type": "WarmupLR", "params": {"warmup_num_steps": 4}})", 1000), std::nullopt);
+  const std::string endless = R"({"type": "WarmupDecayLR", "params": {"total_num_steps": 9223372036854775807}})";
+  EXPECT_EQ(rate_after(endless, 1000), std::nullopt);
+  EXPECT_EQ(rate_after("{}", 1000), std::nullopt);
+}
+
+TEST(Schedule, sets_the_rate_of_every_group_too) {
+  const std::vector<std::string> overrides{R"(optimizer.param_groups=[{"params": ["*"]}])",
+                                           R"(scheduler={"type": "WarmupLR", "params": {"warmup_max_lr": 0.25}})"};
+  const RunConfig config =
+      parse_config(R"({"model": {}, "data": {"sequence_length": 8}, "train_batch_size": 1})", "run.json", overrides);
+  ASSERT_EQ(config.param_groups.size(), 1u);
+  EXPECT_EQ(config.param_groups[0].optimizer.learning_rate, 0.25);
+}
+
 TEST(Schedule, without_one_the_rate_is_constant) { EXPECT_EQ(learning_rate_at({}, 9, 7), 9); }
 
 // WarmupLR and WarmupCosineLR rise to the optimizer's rate; WarmupDecayLR has a default of its own.

@@ -93,6 +93,93 @@ TEST_F(DatasetTest, sample_i_takes_its_tokens_and_the_last_part_is_for_validatio
   EXPECT_NEAR(dataset.validation_unigram_nats(std::vector<int64_t>{2}), std::log(4.0), 1e-12);
 }
 
+TEST_F(DatasetTest, a_part_of_a_token_is_not_held_back_for_validation) {
+  folder_.write("text/a.txt", std::string(99, 'a'));
+  data_.validation_fraction = 0.168;  // 16.8 of 100 tokens
+  EXPECT_EQ(prepare().validation_samples(), 3);
+  data_ = {.path = data_.path, .sequence_length = 1};
+  EXPECT_EQ(prepare().validation_samples(), 0);
+  EXPECT_EQ(prepare().training_samples(), 99);
+}
+
+TEST_F(DatasetTest, the_entropy_of_validation_is_that_of_the_targets) {
+  folder_.write("text/a.txt", "xxxxxaaaa");
+  data_.validation_fraction = 0.5;  // a a a a and the end
+  EXPECT_NEAR(prepare().validation_unigram_nats(std::vector<int64_t>{0}),
+              0.75 * std::log(4.0 / 3) + 0.25 * std::log(4.0), 1e-12);
+}
+
+TEST_F(DatasetTest, a_changed_text_has_the_vocabulary_that_it_alone_would_have) {
+  data_.tokenizer = TokenizerKind::kSentencePiece;
+  data_.vocab_size = 300;
+  folder_.write("text/a.txt", made_up_code(300));
+  const std::string before(prepare().tokenizer().model());
+  std::string other = made_up_code(300);
+  std::ranges::replace(other, 'e', 'q');
+  folder_.write("text/a.txt", other);
+  const std::string after(prepare().tokenizer().model());
+  EXPECT_NE(after, before);
+  std::filesystem::remove_all(folder_.path() / "run");
+  EXPECT_EQ(prepare().tokenizer().model(), after);
+}
+
+TEST_F(DatasetTest, a_cache_of_another_kind_or_version_is_not_taken) {
+  write_checked(folder_.path() / "cache", 7, "content")->publish();
+  EXPECT_EQ(read_checked(folder_.path() / "cache").value().bytes, "content");
+  const std::string whole = read_whole(folder_.path() / "cache");
+  for (const size_t at : {size_t{0}, size_t{8}}) {  // of the magic and of the version, under a sum that is right
+    std::string other = whole;
+    other[at] ^= 2;
+    const uint32_t crc = crc32c(0, std::as_bytes(std::span(other).first(28)));
+    std::memcpy(other.data() + 28, &crc, sizeof crc);
+    folder_.write("cache", other);
+    EXPECT_FALSE(read_checked(folder_.path() / "cache")) << at;
+  }
+}
+
+TEST_F(DatasetTest, a_cache_with_a_byte_changed_missing_or_too_many_is_not_taken) {
+  write_checked(folder_.path() / "cache", 7, "content")->publish();
+  const std::string whole = read_whole(folder_.path() / "cache");
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string other = whole;
+    other[at] ^= 1;
+    folder_.write("cache", other);
+    EXPECT_FALSE(read_checked(folder_.path() / "cache")) << at;
+    folder_.write("cache", whole.substr(0, at));
+    EXPECT_FALSE(read_checked(folder_.path() / "cache")) << at;
+  }
+  folder_.write("cache", whole + "more");
+  EXPECT_FALSE(read_checked(folder_.path() / "cache"));
+}
+
+// A run that is killed as it keeps both files may leave the new tokenizer beside the tokens of the old one.
+TEST_F(DatasetTest, tokens_of_another_tokenizer_beside_it_are_made_anew) {
+  folder_.write("text/a.txt", made_up_code(300));
+  data_.tokenizer = TokenizerKind::kSentencePiece;
+  data_.vocab_size = 300;
+  prepare();
+  const std::string older = read_whole(cached("tokens.cache"));
+  data_.vocab_size = 310;
+  prepare();
+  const std::string newer = read_whole(cached("tokens.cache"));
+  ASSERT_NE(newer, older);
+  for (const CacheUse use : {CacheUse::kIfUnchanged, CacheUse::kWithoutText}) {
+    use_ = use;
+    folder_.write("run/tokens.cache", older);
+    prepare();
+    EXPECT_EQ(read_whole(cached("tokens.cache")), newer);
+  }
+}
+
+TEST_F(DatasetTest, the_byte_tokenizers_tokens_are_the_same_whatever_vocabulary_is_named) {
+  folder_.write("text/a.txt", "some text");
+  prepare();
+  EXPECT_TRUE(tokenized());
+  data_.vocab_size = 300;
+  prepare();
+  EXPECT_FALSE(tokenized());
+}
+
 TEST_F(DatasetTest, a_second_run_takes_the_cache_and_a_changed_text_makes_it_anew) {
   folder_.write("text/a.txt", "some text");
   const uint32_t fingerprint = prepare().fingerprint();
@@ -280,6 +367,12 @@ TEST_F(DatasetTest, the_tokenizer_alone_comes_from_the_cache) {
   EXPECT_EQ(load_tokenizer(data_, folder_.path() / "run")->model(), dataset.tokenizer().model());
   EXPECT_THAT(message_of<ConfigError>([&] { load_tokenizer(data_, folder_.path()); }),
               HasSubstr("tokenizer.cache is missing"));
+  DataOptions others = data_;
+  others.tokenizer = TokenizerKind::kIds;
+  EXPECT_THROW(load_tokenizer(others, folder_.path() / "run"), ConfigError) << "of as many ids";
+  const uint32_t settings = read_checked(cached("tokenizer.cache")).value().fingerprint;
+  write_checked(cached("tokenizer.cache"), settings, "cut")->publish();
+  EXPECT_THROW(load_tokenizer(data_, folder_.path() / "run"), ConfigError);
 }
 
 TEST_F(DatasetTest, too_little_text_and_bad_options_are_refused) {
@@ -294,10 +387,25 @@ TEST_F(DatasetTest, too_little_text_and_bad_options_are_refused) {
   EXPECT_EQ(refusal(), "data.vocab_size is 299: sentencepiece takes 300 to 1000000 entries");
   data_ = {.path = data_.path, .sequence_length = 1, .validation_fraction = 1};
   EXPECT_EQ(refusal(), "data.validation_fraction is 1: allowed is 0 <= fraction < 1");
+  data_ = {.path = data_.path, .sequence_length = 1, .validation_fraction = -0.1};
+  EXPECT_EQ(refusal(), "data.validation_fraction is -0.1: allowed is 0 <= fraction < 1");
+  data_ = {.path = data_.path, .tokenizer = TokenizerKind::kIds, .sequence_length = 1};
+  EXPECT_EQ(refusal(), "data.vocab_size is 0: the tokenizer's number of ids is 1 or more");
   data_ = {.sequence_length = 1};
   EXPECT_EQ(refusal(), "data.path is not given: name a file or a folder of UTF-8 text there, or with --data PATH");
   data_ = {.tokenizer = TokenizerKind::kIds, .vocab_size = 5, .sequence_length = 1};
   EXPECT_EQ(refusal(), "data.path is not given: name a NumPy file of token ids there, or with --data PATH");
+}
+
+TEST(DataOptions, take_the_smallest_and_the_largest_vocabulary_of_each_tokenizer) {
+  const auto with = [](TokenizerKind kind, int64_t vocabulary) {
+    return DataOptions{.path = "text", .tokenizer = kind, .vocab_size = vocabulary, .sequence_length = 1};
+  };
+  EXPECT_NO_THROW(validate(with(TokenizerKind::kByte, 256)));
+  EXPECT_NO_THROW(validate(with(TokenizerKind::kIds, 1)));
+  EXPECT_NO_THROW(validate(with(TokenizerKind::kSentencePiece, 300)));
+  EXPECT_NO_THROW(validate(with(TokenizerKind::kSentencePiece, kMaxSentencePieceVocabulary)));
+  EXPECT_THROW(validate(with(TokenizerKind::kSentencePiece, kMaxSentencePieceVocabulary + 1)), ConfigError);
 }
 
 TEST(Unigram, is_the_entropy_of_the_counts) {

@@ -9,6 +9,7 @@
 
 #include "core/errors.h"
 #include "data/dataset.h"
+#include "data/token_source.h"
 #include "tests/data/data_support.h"
 
 namespace sluice {
@@ -84,6 +85,52 @@ TEST_F(IdFileTest, an_id_that_the_vocabulary_has_not_is_refused_with_its_place) 
   EXPECT_THAT(refusal(), HasSubstr("the id 18446744073709551615 in place 0"));
 }
 
+TEST_F(IdFileTest, an_id_beyond_the_first_block_is_refused_with_its_place_in_the_file) {
+  std::vector<uint32_t> ids(200'001);
+  ids[150'000] = 100'000;
+  write("<u4", ids);
+  EXPECT_THAT(refusal(), HasSubstr("the id 100000 in place 150000 is none of 0 to 99999"));
+}
+
+// Also those of a block that is not the last.
+TEST_F(IdFileTest, every_id_counts_in_the_fingerprint) {
+  std::vector<uint16_t> ids(200'001);
+  std::set<uint32_t> fingerprints;
+  for (const size_t changed : {size_t{0}, size_t{70'000}, size_t{200'000}}) {
+    ++ids[changed];
+    write("<u2", ids);
+    fingerprints.insert(IdFile::open(path_, 100).fingerprint());
+  }
+  EXPECT_EQ(fingerprints.size(), 3u);
+}
+
+TEST_F(IdFileTest, reading_tells_how_far_it_is) {
+  write("<u2", std::vector<uint16_t>(200'001));
+  std::vector<int64_t> done;
+  const IdFile file = IdFile::open(path_, 100, [&](int64_t bytes, int64_t total) {
+    EXPECT_EQ(total, 400'002);
+    done.push_back(bytes);
+  });
+  EXPECT_EQ(file.bytes(), 400'002);
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+  EXPECT_EQ(done.size(), 4u);
+  EXPECT_EQ(done.back(), 400'002);
+}
+
+TEST_F(IdFileTest, a_header_beyond_all_headers_is_refused_before_it_is_read) {
+  std::string file = numpy_file<uint16_t>("<u2", {3, 1, 2});
+  file[6] = 2;
+  file.insert(10, 2, '\x7F');  // its length: 2 GB
+  folder_.write("ids.npy", file);
+  EXPECT_THAT(refusal(), HasSubstr("has a damaged header"));
+}
+
+TEST_F(IdFileTest, a_folder_of_text_is_no_file_of_ids_before_it_is_opened_either) {
+  const DataOptions ids{.path = folder_.path(), .tokenizer = TokenizerKind::kIds}, text{.path = folder_.path()};
+  EXPECT_THAT(message_of<ConfigError>([&] { check_is_there(ids); }), HasSubstr("is no file of token ids"));
+  EXPECT_NO_THROW(check_is_there(text));
+}
+
 TEST_F(IdFileTest, what_is_no_such_file_is_refused_with_how_to_write_one) {
   const auto both_refuse = [&](const std::string& what) {
     for (const std::string& message : {refusal(), message_of<ConfigError>([&] { IdFile::check_is_there(path_); })}) {
@@ -154,6 +201,7 @@ TEST(IdTokenizer, reads_and_shows_numbers) {
   EXPECT_EQ(ids, (std::vector<int32_t>{12, 99, 0}));
   EXPECT_EQ(tokenizer->decode(ids), " 12 99 0");
   EXPECT_EQ(tokenizer->end_of_document(), std::nullopt);
+  EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{100}), std::logic_error);
   for (const char* text : {"100", "-1", "12a", "the", "99999999999"}) {
     EXPECT_THAT(message_of<ConfigError>([&] { tokenizer->encode(text, ids); }),
                 AllOf(HasSubstr(text), HasSubstr("is no id"), HasSubstr("0 to 99")));

@@ -32,11 +32,14 @@ TEST(PermutedIndex, changes_with_seed_and_round_and_with_nothing_else) {
   EXPECT_NE(permutation(1000, 1, 0), permutation(1000, 2, 0));
   EXPECT_NE(permutation(1000, 1, 0), permutation(1000, 1, 1));
   EXPECT_NE(permutation(1000, 1, 0), permutation(1000, uint64_t{1} << 32 | 1, 0)) << "high bits of the seed count";
+  EXPECT_NE(permutation(1000, 1, 0), permutation(1000, 1, uint64_t{1} << 32)) << "and those of the round";
 }
 
 // A run that is resumed by a later version goes on with the samples that it has not seen.
 TEST(PermutedIndex, is_the_same_in_every_version) {
   EXPECT_EQ(permutation(10, 7, 0), (std::vector<int64_t>{3, 7, 2, 8, 9, 4, 6, 1, 5, 0}));
+  EXPECT_EQ(permutation(16, 7, 0), (std::vector<int64_t>{3, 7, 13, 8, 11, 4, 14, 1, 5, 0, 6, 9, 10, 2, 15, 12}))
+      << "a power of two";
   constexpr int64_t kCount = 12'869'789;
   EXPECT_EQ(permuted_index(0, kCount, 42, 3), 9'631'038);
   EXPECT_EQ(permuted_index(1, kCount, 42, 3), 2'845'277);
@@ -57,6 +60,11 @@ TEST(PermutedIndex, every_index_lands_everywhere_equally_often) {
   for (const int64_t count : hits)
     chi_square += (static_cast<double>(count) - expected) * (static_cast<double>(count) - expected) / expected;
   EXPECT_LT(chi_square, 510);
+}
+
+TEST(PermutedIndex, of_a_place_that_is_not_there_is_refused) {
+  EXPECT_THROW(permuted_index(5, 5, 1, 0), std::logic_error);
+  EXPECT_THROW(permuted_index(-1, 5, 1, 0), std::logic_error);
 }
 
 TEST(PermutedIndex, large_counts_stay_inside) {
@@ -101,6 +109,13 @@ TEST(SampleOrder, without_shuffle_samples_come_in_order_in_every_epoch) {
   for (int64_t position = 0; position < 12; ++position) EXPECT_EQ(order.sample_at(position), expected[position]);
   EXPECT_EQ(order.epoch_of(5), 0);
   EXPECT_EQ(order.epoch_of(6), 1);
+}
+
+TEST(SampleOrder, text_of_one_batch_is_an_epoch) {
+  const SampleOrder order({.samples = 4, .batch_size = 4});
+  EXPECT_EQ(order.steps_per_epoch(), 1);
+  EXPECT_EQ(order.epoch_of(4), 1);
+  EXPECT_THROW(SampleOrder({.samples = 4, .batch_size = 0}), std::logic_error);
 }
 
 TEST(SampleOrder, less_text_than_one_batch_is_refused) {

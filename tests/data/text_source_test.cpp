@@ -36,6 +36,7 @@ TEST(TextSource, a_folder_gives_its_text_files_in_order_of_their_paths_and_count
   folder.write(".git/config", "h");
   folder.write("a/__pycache__/x.py", "x");
   folder.write("site-packages/x.py", "x");
+  folder.write("dist-packages/x.py", "x");
   std::filesystem::create_symlink("/etc", folder.path() / "link");
   std::filesystem::create_symlink(folder.path() / "b.txt", folder.path() / "c.txt");
   const TextSource source = TextSource::open(folder.path());
@@ -45,7 +46,7 @@ TEST(TextSource, a_folder_gives_its_text_files_in_order_of_their_paths_and_count
   EXPECT_EQ(source.skipped().links, 2);
   EXPECT_EQ(source.skipped().empty, 1);
   EXPECT_EQ(source.skipped().not_text, 2);
-  EXPECT_EQ(source.skipped().installed, 2);
+  EXPECT_EQ(source.skipped().installed, 3);
   EXPECT_THAT(source.skipped().describe(), HasSubstr("2 symbolic links, 1 empty, 2 not UTF-8 text"));
 }
 
@@ -157,6 +158,15 @@ TEST(TextSource, a_pipe_is_refused_and_not_waited_for) {
   const std::string pipe = (folder.path() / "pipe").string();
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(message_of<ConfigError>([&] { TextSource::open(pipe); }), HasSubstr(pipe + " is no file and no folder"));
+}
+
+TEST(TextSource, a_pipe_in_a_folder_is_left_out_and_not_waited_for) {
+  const TempFolder folder;
+  folder.write("a.txt", "a");
+  ASSERT_EQ(mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
+  const TextSource source = TextSource::open(folder.path());
+  EXPECT_THAT(names_in(source), ElementsAre("a.txt"));
+  EXPECT_EQ(source.skipped().not_text, 1);
 }
 
 TEST(TextSource, tells_how_much_it_has_read) {

@@ -84,6 +84,29 @@ TEST_F(TokenStreamTest, what_was_written_is_read_within_blocks_and_over_their_en
 
 TEST_F(TokenStreamTest, a_stream_may_be_empty) { EXPECT_EQ(write_and_open(256, 0).size(), 0); }
 
+TEST_F(TokenStreamTest, an_id_that_its_width_does_not_hold_is_refused) {
+  TokenWriter narrow(file_, 65536, 9);
+  EXPECT_THROW(narrow.append(std::vector<int32_t>{65536}), std::logic_error);
+  EXPECT_THROW(narrow.append(std::vector<int32_t>{-1}), std::logic_error);
+}
+
+TEST_F(TokenStreamTest, a_file_with_more_behind_it_is_not_whole) {
+  write_and_open(256, 10);
+  std::ofstream(file_, std::ios::binary | std::ios::app) << "more";
+  EXPECT_FALSE(TokenStream::open(file_, 9));
+}
+
+// Under a sum that is right.
+TEST_F(TokenStreamTest, a_file_of_another_kind_is_not_taken) {
+  write_and_open(256, 10);
+  std::string other = read_whole(file_);
+  other[0] ^= 2;
+  const uint32_t crc = crc32c(0, std::as_bytes(std::span(other).first(kHeaderOfTokens - 4)));
+  std::memcpy(other.data() + kHeaderOfTokens - 4, &crc, sizeof crc);
+  std::ofstream(file_, std::ios::binary) << other;
+  EXPECT_FALSE(TokenStream::open(file_, 9));
+}
+
 TEST_F(TokenStreamTest, what_it_was_made_from_is_compared_where_that_is_known) {
   EXPECT_EQ(write_and_open(256, 10).fingerprint(), 9u);
   EXPECT_FALSE(TokenStream::open(file_, 8));

@@ -145,6 +145,39 @@ TEST(SentencePiece, a_text_without_words_is_refused_with_what_to_do) {
               testing::AllOf(testing::HasSubstr("data.vocab_size is 400"), testing::HasSubstr("\"byte\"")));
 }
 
+// The trainer itself ends the process, or passes such lines over.
+TEST(SentencePiece, a_text_too_short_or_of_empty_lines_alone_is_refused) {
+  const TempFolder folder;
+  for (const std::string& content :
+       {std::string(100, '\n'), std::string("ab cd ef\n"), made_up_code(9).substr(0, 63)}) {
+    const TextSource text = TextSource::open(folder.write("short.txt", content));
+    EXPECT_THAT(message_of<ConfigError>([&] { train_sentencepiece(text, 400); }),
+                testing::HasSubstr("data.vocab_size is 400"));
+  }
+}
+
+TEST(SentencePiece, a_text_of_one_long_line_is_learnt_from_too) {
+  const TempFolder folder;
+  std::string text = made_up_code(1000);
+  std::ranges::replace(text, '\n', ' ');
+  const std::string model = train_sentencepiece(TextSource::open(folder.write("line.txt", text)), 400);
+  EXPECT_LT(ids_of(*make_sentencepiece_tokenizer(model), text).size(), text.size() / 2);
+}
+
+TEST(SentencePiece, a_text_for_fewer_entries_than_are_asked_for_gives_those) {
+  const TempFolder folder;
+  const TextSource text = TextSource::open(folder.write("code.py", made_up_code(30)));
+  const auto tokenizer = make_sentencepiece_tokenizer(train_sentencepiece(text, 20'000));
+  EXPECT_GE(tokenizer->vocabulary_size(), 300);
+  EXPECT_LT(tokenizer->vocabulary_size(), 20'000);
+}
+
+TEST(SentencePiece, the_unknown_and_the_end_of_a_document_are_the_first_ids) {
+  const auto tokenizer = trained_on_code(320);
+  EXPECT_EQ(tokenizer->end_of_document(), 1);
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{1, 0, 1}), "\xEF\xBF\xBD");
+}
+
 TEST(SentencePiece, a_damaged_model_is_refused) {
   EXPECT_THROW(make_sentencepiece_tokenizer("not a model"), CorruptionError);
   EXPECT_THROW(make_sentencepiece_tokenizer(""), CorruptionError);

@@ -119,6 +119,82 @@ TEST(Gradients, are_zero_and_so_is_the_loss_without_a_target) {
   }
 }
 
+TEST(Gradients, are_times_the_loss_scale_and_the_loss_is_not) {
+  const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
+  for (const Gpt2Tiling& tiling : {Gpt2Tiling{}, Gpt2Tiling{2, 3}}) {
+    MemoryModel model = load("tied", Precision::kFp32, 0, tiling), scaled = load("tied", Precision::kFp32, 0, tiling);
+    scaled.set_loss_scale(1024);
+    EXPECT_EQ(scaled.train(micro_batch(ids, targets, 0)), model.train(micro_batch(ids, targets, 0)));
+    for (const char* name :
+         {"transformer.wte.weight", "transformer.h.0.attn.c_attn.weight", "transformer.ln_f.weight"}) {
+      std::vector<float> wanted = model.gradient(name);
+      for (float& value : wanted) value *= 1024;
+      EXPECT_LT(distance(scaled.gradient(name), wanted), 1e-6) << name;
+    }
+  }
+}
+
+struct OwnModel {
+  Gpt2Config config;
+  Gpt2Options options{.precision = Precision::kFp32, .batch = 2, .sequence = 16};
+  MemoryModel make() const { return {config, options, Gpt2(config, options).initial_values(1)}; }
+};
+OwnModel own_model(int64_t vocabulary) {
+  OwnModel own;
+  own.config.vocab_size = vocabulary, own.config.n_positions = 16, own.config.n_embd = 8, own.config.n_layer = 1;
+  own.config.n_head = 2, own.config.initializer_range = 1;
+  return own;
+}
+
+// The softmax takes a few of a loss tile's tokens at a time: 13 of so large a vocabulary.
+TEST(Gradients, of_a_large_vocabulary_are_those_of_token_after_token) {
+  constexpr int64_t kVocabulary = 40'000;
+  std::vector<int64_t> ids(32), targets(32);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int64_t>(i * 1237 % kVocabulary), targets[i] = static_cast<int64_t>(i * 7919 % kVocabulary);
+  }
+  const Gpt2Tokens tokens{.batch = 2, .sequence = 16, .ids = ids, .targets = targets, .logits = {}};
+  OwnModel one_by_one = own_model(kVocabulary);
+  one_by_one.options.loss_tile_tokens = 1;
+  MemoryModel wanted = one_by_one.make();
+  const double loss = wanted.train(tokens);
+  for (const int64_t tiles : {1, 3}) {
+    OwnModel at_once = own_model(kVocabulary);
+    at_once.config.tiling.embedding = tiles;
+    MemoryModel model = at_once.make();
+    EXPECT_NEAR(model.evaluate(tokens) / loss, 1, 1e-5);
+    EXPECT_NEAR(model.train(tokens) / loss, 1, 1e-5);
+    for (const char* name : {"transformer.wte.weight", "transformer.h.0.mlp.c_fc.weight", "transformer.ln_f.weight"}) {
+      EXPECT_LT(distance(model.gradient(name), wanted.gradient(name)), 1e-3) << name << " " << tiles;
+    }
+  }
+}
+
+// Scores are then as of queries of twice the size: a head has four features.
+TEST(Attention, without_a_scale_is_that_of_larger_queries_with_it) {
+  std::vector<int64_t> ids(32), targets(32);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int64_t>(i * 7 % 50), targets[i] = static_cast<int64_t>(i * 11 % 50);
+  }
+  const Gpt2Tokens tokens{.batch = 2, .sequence = 16, .ids = ids, .targets = targets, .logits = {}};
+  const OwnModel scaled = own_model(50);
+  OwnModel unscaled = scaled;
+  unscaled.config.scale_attn_weights = false;
+  const ParameterSource values = Gpt2(scaled.config, scaled.options).initial_values(1);
+  MemoryModel larger(scaled.config, scaled.options,
+                     [&](const Parameter& parameter, int64_t first, std::span<float> into) {
+                       values(parameter, first, into);
+                       if (parameter.name != "transformer.h.0.attn.c_attn.weight") return;
+                       for (size_t i = 0; i < into.size(); ++i) {
+                         if ((first + static_cast<int64_t>(i)) % 24 < 8)
+                           into[i] *= 2;  // of a row: queries, keys and values
+                       }
+                     });
+  const double wanted = larger.evaluate(tokens);
+  EXPECT_NEAR(unscaled.make().evaluate(tokens) / wanted, 1, 1e-6);
+  EXPECT_GT(std::abs(scaled.make().evaluate(tokens) / wanted - 1), 1e-4);
+}
+
 TEST(Gradients, and_losses_keep_their_bits_from_run_to_run_and_in_a_workspace) {
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {

@@ -1,6 +1,7 @@
 #include "models/gpt2.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,8 @@
 #include "core/errors.h"
 #include "libtorch/process.h"
 #include "models/gpt2_timing.h"
+#include "models/gpt2_visits.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
@@ -59,6 +62,7 @@ TEST(Gpt2, starts_from_values_that_depend_on_seed_name_and_element_alone) {
   };
   EXPECT_NEAR(deviation(whole), 0.02, 0.001);
   EXPECT_NEAR(deviation(values("transformer.h.1.mlp.c_proj.weight", 1, 0, 288 * 72)), 0.02 / std::sqrt(6.0), 0.001);
+  EXPECT_NEAR(deviation(values("transformer.h.1.attn.c_proj.weight", 1, 0, 72 * 72)), 0.02 / std::sqrt(6.0), 0.001);
   // The same in every version: a run that is begun anew is compared with older ones.
   EXPECT_FLOAT_EQ(whole[0], -0.000914133804f);
   EXPECT_FLOAT_EQ(values("transformer.h.1.mlp.c_proj.weight", 1, 0, 2)[1], -0.00576441101f);
@@ -79,11 +83,109 @@ TEST(Gpt2, refuses_what_it_cannot_train) {
   EXPECT_THROW(model.compute({.ids = ids, .targets = targets}), ConfigError);
 }
 
+TEST(Gpt2, takes_sequences_up_to_its_positions_and_as_many_as_products_of_sizes_can_be_of) {
+  EXPECT_NO_THROW(Gpt2(small(), {.sequence = 40}));
+  EXPECT_THROW(Gpt2(small(), {.sequence = -1}), ConfigError);
+  constexpr int64_t kMost = (int64_t{1} << 28) / 40;
+  EXPECT_NO_THROW(Gpt2(small(), {.batch = kMost}));
+  EXPECT_THROW(Gpt2(small(), {.batch = kMost + 1}), ConfigError);
+  Gpt2Config many_heads = small();
+  many_heads.n_embd = many_heads.n_head = 1 << 18;
+  many_heads.n_positions = 1 << 26;
+  EXPECT_THAT(message_of<ConfigError>([&] { Gpt2(many_heads, {.batch = 4}); }),
+              ::testing::HasSubstr("scores of attention"));
+}
+
+TEST(Gpt2, refuses_batches_and_prompts_that_are_none) {
+  Gpt2 model(small(), {.batch = 2, .sequence = 3});
+  const std::vector<int64_t> ids(12, 330);
+  const auto some = [&](size_t count) { return std::span(ids).first(count); };
+  EXPECT_THROW(model.compute({.ids = some(12), .targets = some(6)}), ConfigError);
+  EXPECT_THROW(model.compute({.ids = {}, .targets = {}}), ConfigError);
+  std::vector<float> logits(331);
+  EXPECT_NO_THROW(model.next_token_logits(some(3), logits));
+  EXPECT_THROW(model.next_token_logits(some(4), logits), ConfigError);
+  EXPECT_THROW(model.next_token_logits({}, logits), ConfigError);
+  EXPECT_THROW(model.next_token_logits(std::vector<int64_t>{331}, logits), ConfigError);
+}
+
+TEST(Gpt2Config, takes_the_last_value_of_each_limit) {
+  const auto is_taken = [](const auto& change) {
+    Gpt2Config config;
+    change(config);
+    try {
+      config.validate();
+    } catch (const ConfigError&) {
+      return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(is_taken([](Gpt2Config& c) { c.n_layer = 1 << 14; }));
+  EXPECT_FALSE(is_taken([](Gpt2Config& c) { c.n_layer = (1 << 14) + 1; }));
+  EXPECT_TRUE(is_taken([](Gpt2Config& c) { c.activation_function = "gelu_pytorch_tanh"; }));
+  EXPECT_TRUE(is_taken([](Gpt2Config& c) { c.initializer_range = 0; }));
+  EXPECT_FALSE(is_taken([](Gpt2Config& c) { c.initializer_range = -0.1; }));
+}
+
+TEST(Gpt2Config, gives_a_heads_second_product_a_quarter_of_its_tiles_as_near_as_may_be) {
+  const auto tiles = [](int64_t of_a_head) {
+    Gpt2Config config;
+    config.n_embd = 64, config.n_head = 4, config.tiling.linear = 4 * of_a_head;
+    const auto [input, output] = config.product_tiles();
+    return std::pair(input, output);
+  };
+  EXPECT_EQ(tiles(2), std::pair(int64_t{1}, int64_t{1}));
+  EXPECT_EQ(tiles(5), std::pair(int64_t{4}, int64_t{1}));
+  EXPECT_EQ(tiles(6), std::pair(int64_t{4}, int64_t{2}));
+  EXPECT_EQ(tiles(7), std::pair(int64_t{5}, int64_t{2}));
+  EXPECT_EQ(tiles(100), std::pair(int64_t{16}, int64_t{16})) << "a head has no more features";
+}
+
 TEST(Gpt2, makes_a_loss_tile_of_about_eight_mi_logits) {
   Gpt2Config config;
   EXPECT_EQ(Gpt2(config, {.batch = 4, .sequence = 256}).options().loss_tile_tokens, (8 << 20) / 50257);
   EXPECT_EQ(Gpt2(small(), {.batch = 2}).options().loss_tile_tokens, 80);
   EXPECT_EQ(Gpt2(small(), {.batch = 2, .loss_tile_tokens = 7}).options().loss_tile_tokens, 7);
+  EXPECT_EQ(Gpt2(small(), {.batch = 2, .loss_tile_tokens = 1000}).options().loss_tile_tokens, 80);
+  EXPECT_THROW(Gpt2(small(), {.batch = 2, .loss_tile_tokens = -1}), ConfigError);
+  const Gpt2Options on_gpu{.batch = 4, .sequence = 512, .device = DeviceKind::kCuda};
+  EXPECT_EQ(Gpt2(config, on_gpu).options().loss_tile_tokens, (64 << 20) / 50257);
+  config.vocab_size = 1 << 24;
+  EXPECT_EQ(Gpt2(config, {.batch = 4, .sequence = 256}).options().loss_tile_tokens, 1);
+}
+
+// None is none where one alone is too many, as a loop over none would not end.
+TEST(Grain, is_one_row_or_column_at_the_least) {
+  const HeadGrain grain{.loss_tile = 100, .softmax = 50, .gradient = 30};
+  EXPECT_EQ(default_loss_tile_tokens(grain, 10, 1000), 10);
+  EXPECT_EQ(default_loss_tile_tokens(grain, 101, 1000), 1);
+  EXPECT_EQ(softmax_rows(grain, 10), 5);
+  EXPECT_EQ(softmax_rows(grain, 51), 1);
+  EXPECT_EQ(head_gradient_rows(grain, 10), 3);
+  EXPECT_EQ(head_gradient_rows(grain, 31), 1);
+  EXPECT_EQ(product_columns(1 << 20, 1), 2);
+  EXPECT_EQ(product_columns(1, 1 << 20), 2) << "the larger of both";
+  EXPECT_EQ(product_columns(1 << 22, 1), 1);
+}
+
+TEST(TileRanges, follow_each_other_over_all_that_is_cut_and_differ_by_one_at_the_most) {
+  for (const auto& range_of : {tile_range, inner_tile_range}) {
+    for (int64_t count = 1; count <= 40; ++count) {
+      for (int64_t tiles = 1; tiles <= count; ++tiles) {
+        int64_t end = 0;
+        for (int64_t tile = 0; tile < tiles; ++tile) {
+          const TileRange range = range_of(count, tiles, tile);
+          ASSERT_EQ(range.first, end) << count << " " << tiles << " " << tile;
+          ASSERT_TRUE(range.size() == count / tiles || range.size() == count / tiles + 1);
+          end = range.end;
+        }
+        ASSERT_EQ(end, count) << tiles;
+        if (tiles > 1) {
+          ASSERT_GE(range_of(count, tiles, 1).size(), range_of(count, tiles, tiles - 1).size());
+        }
+      }
+    }
+  }
 }
 
 TEST(Workspace, is_the_same_each_time_it_is_measured) {
@@ -146,14 +248,16 @@ TEST(Trial, computes_one_block_of_each_kind_in_every_pass) {
 }
 
 TEST(VisitTimes, of_a_machine_of_known_speed_are_the_operations_of_training_and_of_recomputing) {
-  const Gpt2 model(small(), {.batch = 3, .sequence = 33});
+  Gpt2Config of_odd_width = small();
+  of_odd_width.n_inner = 100;
+  const Gpt2 model(of_odd_width, {.batch = 3, .sequence = 33});
   const std::vector<VisitTime> times = model.estimate_visits(2);
   double ms = 0;
   for (const VisitTime& time : times) ms += time.backward_ms;  // blocks are recomputed in it
   EXPECT_NEAR(ms, model.training_flops_per_token() * 3 * 33 / 2e12 * 1e3, 1e-9);
   EXPECT_NEAR(times[1].forward_ms * 3, times[1].backward_ms, 1e-12);
   for (const Gpt2Tiling& tiling : {Gpt2Tiling{2, 7}, Gpt2Tiling{8, 60}}) {
-    Gpt2Config config = small();
+    Gpt2Config config = of_odd_width;
     config.tiling = tiling;
     double in_tiles_ms = 0;
     for (const VisitTime& time : Gpt2(config, {.batch = 3, .sequence = 33}).estimate_visits(2)) {

@@ -59,7 +59,7 @@ class MemoryModel::Turn final : public VisitTurn {
   std::span<float> open_gradient(int weight) override {
     return model_.open_.at(weights_[static_cast<size_t>(weight)].parameter->name);
   }
-  double loss_scale() const override { return 1; }
+  double loss_scale() const override { return model_.loss_scale_; }
   void report_loss(const double* reported) override { loss = *reported; }
   double loss = 0;
 

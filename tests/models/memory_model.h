@@ -29,6 +29,7 @@ class MemoryModel {
   // where one is given. The input gradient shares its input's memory, as it may in the engine.
   double train(const Gpt2Tokens& tokens, Workspace* workspace = nullptr);
   double evaluate(const Gpt2Tokens& tokens);
+  void set_loss_scale(double scale) { loss_scale_ = scale; }        // of the backwards that follow
   std::vector<float> gradient(const std::string& parameter) const;  // of a whole one: its tiles put together
   const ModelSpec& spec() const { return model_.spec(); }
 
@@ -38,6 +39,7 @@ class MemoryModel {
   void run_visit(int visit, Pass pass, const Gpt2Tokens& tokens, double& loss);
 
   Gpt2 model_;
+  double loss_scale_ = 1;
   DType dtype_;
   Geometry geometry_;
   Gpt2Visits visits_;

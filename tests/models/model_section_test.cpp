@@ -58,7 +58,9 @@ TEST(ModelSection, keeps_its_tiling_and_an_exported_config_has_none) {
   EXPECT_EQ(section.config.tiling, (Gpt2Tiling{4, 8}));
   EXPECT_EQ(read_model_section(model_section_text(section)).config.tiling, section.config.tiling);
   EXPECT_EQ(config_json_text(section.config, DType::kFp32).find("tiling"), std::string::npos);
-  EXPECT_EQ(read_model_section(R"({"type": "gpt2", "tiling": {"embedding": 3}})").config.tiling, (Gpt2Tiling{1, 3}));
+  const ModelSection rows_alone = read_model_section(R"({"type": "gpt2", "tiling": {"embedding": 3}})");
+  EXPECT_EQ(rows_alone.config.tiling, (Gpt2Tiling{1, 3}));
+  EXPECT_EQ(read_model_section(model_section_text(rows_alone)).config.tiling, rows_alone.config.tiling);
   // More than heads and positions.
   EXPECT_EQ(read_model_section(R"({"type": "gpt2", "tiling": {"linear": 13, "embedding": 1025}})").config.tiling,
             (Gpt2Tiling{13, 1025}));
@@ -97,6 +99,7 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
        "model.layer_norm_epsilon is 1e+39: allowed is a number above 0 that fp32 holds"},
       {R"({"type": "gpt2", "layer_norm_epsilon": 1e-300})",
        "model.layer_norm_epsilon is 1e-300: a number above 0, 1.2e-38 at the least as in fp32"},
+      {R"({"type": "gpt2", "n_inner": [100, 7]})", "model.n_inner is [100,7]: allowed is a positive integer or null"},
       {R"({"type": "gpt2", "n_inner": 0})", "model.n_inner is 0: allowed is a positive integer or null (4 x n_embd)"},
       {R"({"type": "gpt2", "vocab_size": 1000000000000})",
        "model.vocab_size is 1000000000000: a positive integer, 67108864"},
@@ -122,6 +125,9 @@ TEST(ModelSection, is_refused_with_key_value_and_what_is_allowed) {
        "model.n_embd is 9223372036854775808: allowed is a positive integer"},
       {R"({"type": "gpt2", "n_inner": 18446744073709551615})", "model.n_inner is 18446744073709551615: "},
       {R"({"type": "gpt2", "tiling": {"linear": 18446744073709551615}})", "model.tiling is "},
+      {R"({"type": "gpt2", "add_cross_attention": null})", "model.add_cross_attention is null: allowed is false"},
+      {R"({"type": "gpt2", "model_type": "llama"})", "unknown key \"model.model_type\" (value \"llama\")"},
+      {R"({"path": ""})", "model.path is \"\": a Hugging Face folder"},
       {R"({"path": 3})", "model.path is 3: a Hugging Face folder"},
       {R"({"path": "/nowhere"})", "model.path: there is no /nowhere/config.json"},
   };
@@ -147,6 +153,7 @@ TEST(ModelSection, of_a_folder_refuses_dropout_and_the_named_override_mends_it) 
       read_model_section("{\"path\": \"" + path + R"(", "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})");
   EXPECT_EQ(section.config.vocab_size, 50);
   EXPECT_EQ(section.folder, path);
+  EXPECT_EQ(read_model_section(model_section_text(section)).folder, path);
 }
 
 TEST(ModelSection, of_a_folder_refuses_keys_that_may_change_the_forward) {
@@ -157,10 +164,40 @@ TEST(ModelSection, of_a_folder_refuses_keys_that_may_change_the_forward) {
             std::string::npos);
   folder.write("config.json", R"({"model_type": "gpt2", "add_cross_attention": true})");
   EXPECT_NE(refusal_of(section).find("add_cross_attention is true: allowed is false"), std::string::npos);
+  folder.write("config.json", R"({"model_type": "gpt2", "tiling": {"linear": 2}})");
+  EXPECT_NE(refusal_of(section).find("key \"tiling\" (value {\"linear\":2}) is not known"), std::string::npos);
+  folder.write("config.json", R"({"n_layer": 2})");
+  EXPECT_NE(refusal_of(section).find("model_type is missing: \"gpt2\" is what there is"), std::string::npos);
   folder.write("config.json", R"({"model_type": "llama"})");
   EXPECT_NE(refusal_of(section).find("model_type is \"llama\": \"gpt2\" is what there is"), std::string::npos);
   folder.write("config.json", R"({"model_type": "gpt2",)");
   EXPECT_NE(refusal_of(section).find("config.json is not JSON"), std::string::npos);
+}
+
+TEST(ModelSection, overrides_what_a_folder_has_and_could_not_be_taken) {
+  const TempFolder folder;
+  folder.write("config.json", R"({"model_type": "gpt2", "reorder_and_upcast_attn": true, "n_inner": 0})");
+  EXPECT_EQ(
+      refusal_of("{\"path\": \"" + folder.path().string() + R"(", "reorder_and_upcast_attn": false, "n_inner": null})"),
+      "nothing was refused");
+}
+
+TEST(ExportedConfig, names_the_type_of_its_tensors) {
+  const auto says = [](DType dtype, const std::string& name) {
+    return config_json_text({}, dtype).find("\"torch_dtype\": \"" + name + "\"") != std::string::npos;
+  };
+  EXPECT_TRUE(says(DType::kFp32, "float32"));
+  EXPECT_TRUE(says(DType::kFp16, "float16"));
+  EXPECT_TRUE(says(DType::kBf16, "bfloat16"));
+}
+
+TEST(ExportedConfig, is_known_again_until_another_program_has_saved_the_model) {
+  const std::string text = config_json_text({}, DType::kFp32);
+  EXPECT_TRUE(is_export(text));
+  EXPECT_FALSE(is_export("{\"transformers_version\": \"5.0.0\", " + text.substr(1)));
+  EXPECT_FALSE(is_export(R"({"model_type": "gpt2", "exported_by": "another"})"));
+  EXPECT_FALSE(is_export(R"({"model_type": "gpt2"})"));
+  EXPECT_FALSE(is_export("no JSON"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "models/safetensors.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <bit>
 #include <cerrno>
@@ -94,6 +95,15 @@ TEST(Safetensors, damaged_files_are_refused_by_name) {
        "tensor x: data_offsets is [0,8,8]"},
       {file_of(R"({"x":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", "12345678"), "tensor x: "},
       {file_of(good + std::string("\0garbage", 8), "12345678"), "its header is no JSON object"},
+      {file_of(good, "").substr(0, good.size() + 4), "its header would have"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[0],"data_offsets":[0]}})", ""), "tensor x: data_offsets is [0]"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,8]}})", "12345678"), "tensor x of shape [1]"},
+      {file_of(R"({"x":{"dtype":"I64","shape":[2],"data_offsets":[0,8]}})", "12345678"), "tensor x of shape [2]"},
+      // Whose product is right, as one of 64 bits.
+      {file_of(R"({"x":{"dtype":"F32","shape":[-2,-1],"data_offsets":[0,8]}})", "12345678"),
+       "tensor x of shape [-2, -1]"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", ""),
+       "tensor x of shape [4294967296, 4294967296]"},
       {file_of(good, "123456789"), "its tensors have 8 bytes, behind the header are 9"},
       {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                R"("y":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
@@ -109,6 +119,43 @@ TEST(Safetensors, damaged_files_are_refused_by_name) {
   }
   EXPECT_NE(message_of<ConfigError>([] { SafetensorsFile file("/nowhere/x"); }).find("/nowhere/x cannot be opened"),
             std::string::npos);
+}
+
+TEST(Safetensors, a_header_is_padded_to_eight_bytes_whatever_its_length) {
+  for (size_t length = 1; length <= 8; ++length) {
+    const std::vector<SafetensorsEntry> entries = {
+        {.name = std::string(length, 'x'), .dtype_name = {}, .dtype = DType::kFp32, .shape = {1}}};
+    EXPECT_EQ(safetensors_header(entries).size() % 8, 0u) << length;
+  }
+}
+
+TEST(Safetensors, a_tensor_without_elements_shares_its_place_with_the_next) {
+  const TempFolder folder;
+  const SafetensorsFile file(
+      folder.write("x.safetensors", file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                                            R"("none":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]}})",
+                                            "12345678")));
+  EXPECT_EQ(file.entries().size(), 2u);
+}
+
+TEST(Safetensors, elements_outside_a_tensor_are_not_read) {
+  const TempFolder folder;
+  const SafetensorsFile file(
+      folder.write("x.safetensors", file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                                            R"("y":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
+                                            "1234567812345678")));
+  std::vector<float> two(2);
+  EXPECT_NO_THROW(file.read(*file.find("x"), 0, two));
+  EXPECT_THROW(file.read(*file.find("x"), 1, two), std::logic_error);
+  EXPECT_THROW(file.read(*file.find("y"), -1, two), std::logic_error);
+}
+
+TEST(Safetensors, a_pipe_is_refused_and_not_waited_for) {
+  const TempFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(message_of<ConfigError>([&] { SafetensorsFile file(pipe); }),
+            pipe + ": not a whole safetensors file: it is no regular file");
 }
 
 TEST(Safetensors, a_file_that_shrinks_while_it_is_read_is_an_error) {
