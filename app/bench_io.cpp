@@ -118,8 +118,7 @@ void check_names(const IoArguments& arguments) {
 void check_sweep_room(const IoArguments& arguments) {
   const int64_t each = sweep_file_bytes(arguments);
   for (const fs::path& folder : arguments.options.folders) {
-    const auto shares = [&](const fs::path& other) { return count_file_systems(std::array{folder, other}) == 1; };
-    const int64_t files = std::ranges::count_if(arguments.options.folders, shares);
+    const int64_t files = count_beside(folder, arguments.options.folders);
     const int64_t needed = each * files, free = free_drive_bytes({&folder, 1});
     if (needed <= free) continue;
     throw ConfigError(fmt::format(

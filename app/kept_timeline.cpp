@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "core/errors.h"
 #include "core/pending_file.h"
 
 namespace sluice {
@@ -24,6 +25,10 @@ void KeptTimeline::after_step(const Engine& engine, int64_t number) {
     PendingFile pending(file_);
     engine.write_timeline(pending.temporary().string());
     pending.publish();
+  } catch (const IoError& failed) {
+    IoError::Details details = failed.details();
+    details.path = file_.string();  // it has no name yet
+    say(log_, LogLevel::kWarning, fmt::format("the step's timeline is not kept: {}", IoError(details).what()));
   } catch (const std::exception& failed) {
     say(log_, LogLevel::kWarning, fmt::format("the step's timeline is not kept: {}", failed.what()));
   }

@@ -28,11 +28,13 @@ RunConfig read_config(const TrainOptions& options) {
   return config;
 }
 
-// A file is in the place of the store's, and is none, or one whose header is damaged.
+// In the place of the store's file is something else, or one whose header is damaged.
 bool is_no_store(const fs::path& store) {
   std::error_code ignored;
   const fs::path file = store_path(store, 0);
-  return fs::is_regular_file(file, ignored) && !fs::is_empty(file, ignored) && !RecordStore::store_number(store);
+  if (!fs::exists(file, ignored) || fs::is_directory(file, ignored)) return false;
+  const bool is_begun = fs::is_regular_file(file, ignored) && fs::is_empty(file, ignored);
+  return !is_begun && !RecordStore::store_number(store);
 }
 
 // What keeps a run from being begun, and what to do about it.

@@ -239,10 +239,13 @@ void run_plan(const PlanCommand& command, Console& console) {
       is_elsewhere(named) ? estimate_workspace(setup) : find_workspace(setup, console.log());
   if (!is_elsewhere(named)) warn_of_no_drives(store_drives(setup.config), console.log());
   PlanOptions options = plan_options_for(setup, named, workspace.memory);
-  options.speeds = find_speeds(
-      setup, workspace,
-      {.machine = named, .folders = store_drives(setup.config), .waiting_ms = {}, .drive_count = options.drives},
-      console.log());
+  options.speeds = find_speeds(setup, workspace,
+                               {.machine = named,
+                                .folders = store_drives(setup.config),
+                                .waiting_ms = {},
+                                .drives = DriveFigures::kOfStoreThere,
+                                .drive_count = options.drives},
+                               console.log());
   if (what_if && !options.speeds) throw ConfigError("--what-if: no step time can be predicted here");
   PlanOptions longest = options;
   if (what_if) longest.micro_batches = std::max(options.micro_batches, what_if->micro_batches);

@@ -33,6 +33,9 @@ int64_t free_bytes(DeviceKind device) {
   return device == DeviceKind::kCuda ? first_gpu().free_bytes : available_host_bytes();
 }
 
+// What else runs there needs some.
+int64_t room_to_try(DeviceKind device) { return free_bytes(device) / 10 * 9; }
+
 MachineFacts this_machine(DeviceKind device) {
   return {.available_host_bytes = available_host_bytes(),
           .free_gpu_bytes = device == DeviceKind::kCuda ? free_bytes(device) : 0,
@@ -175,7 +178,7 @@ WorkspaceNeed estimate_workspace(const RunSetup& setup) {
 }
 
 WorkspaceNeed find_workspace(RunSetup& setup, const Log& log) {
-  if (setup.model.bytes_to_measure_memory() <= free_bytes(setup.device)) {
+  if (setup.model.bytes_to_measure_memory() <= room_to_try(setup.device)) {
     say_what_trial_takes(setup, log);
     return {.memory = setup.model.measure_memory(), .from = WorkspaceNeed::From::kMeasured};
   }
@@ -193,7 +196,7 @@ std::optional<std::vector<VisitTime>> time_visits(RunSetup& setup, const Workspa
     return std::nullopt;
   };
   if (workspace.from != WorkspaceNeed::From::kMeasured) return say_why("a micro-batch is too large to be tried here");
-  const int64_t needed = setup.model.bytes_to_measure_visits(workspace.memory), free = free_bytes(setup.device);
+  const int64_t needed = setup.model.bytes_to_measure_visits(workspace.memory), free = room_to_try(setup.device);
   if (needed <= free) return setup.model.measure_visits(workspace.memory);
   return say_why(fmt::format("timing its blocks takes {} of the device's memory, and {} are free", format_bytes(needed),
                              format_bytes(free)));
@@ -281,8 +284,24 @@ EngineOptions engine_options(const RunSetup& setup, const PlanOptions& plan, con
   return options;
 }
 
+namespace {
+
+// Another model, of the same shapes, would be read from the store as well: what it says would be wrong.
+void check_overrides(const RunFolder& folder, std::span<const std::string> overrides) {
+  for (const std::string& each : overrides) {
+    if (each.starts_with("sluice.")) continue;
+    throw ConfigError(
+        fmt::format("--set {}: {} is read as the run that it is: \"sluice.device_memory\" and others of \"sluice\" can "
+                    "be set",
+                    each, folder.path().string()));
+  }
+}
+
+}  // namespace
+
 FoundRun find_run(const RunFolder& folder, RunFolder::For what, std::span<const std::string> overrides,
                   const Log& log) {
+  check_overrides(folder, overrides);
   RunConfig config = folder.load(what, overrides);
   config.sluice.trace.clear();  // of the training
   config.model = without_folder(config.model);

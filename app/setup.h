@@ -44,10 +44,11 @@ struct WorkspaceNeed {
   ComputeMemory memory;
   enum class From { kMeasured, kClosedForm } from = From::kMeasured;
 };
-// The log hears of it before it takes long. The closed form comes with a margin for its error: training takes no more.
+// The log hears of it before it takes long. The closed form comes with a margin for its error.
 WorkspaceNeed find_workspace(RunSetup& setup, const Log& log);
 WorkspaceNeed estimate_workspace(const RunSetup& setup);  // the closed form as it is
-// What its visits take, measured. nullopt: that would take more memory than is free, which the log hears of.
+// What its visits take, measured. nullopt: that would take more memory than is free, or finding the workspace would
+// have; the log hears of it.
 std::optional<std::vector<VisitTime>> time_visits(RunSetup& setup, const WorkspaceNeed& workspace, const Log& log);
 
 PlanOptions plan_options(const RunSetup& setup, const ComputeMemory& memory);

@@ -66,19 +66,20 @@ std::vector<uint32_t> weights_in(const std::vector<fs::path>& folders) {
 // This machine's speeds for a run, and where they are kept.
 class ThisMachine {
  public:
-  ThisMachine(const RunSetup& setup, const std::vector<fs::path>& folders, const Log& log) : setup_(setup), log_(log) {
-    for (const fs::path& folder : folders) folders_.push_back(existing_part(folder));
-    weights_ = weights_in(folders);
+  ThisMachine(const RunSetup& setup, const SpeedsWanted& wanted, const Log& log)
+      : setup_(setup), drives_(wanted.drives), log_(log) {
+    for (const fs::path& folder : wanted.folders) folders_.push_back(existing_part(folder));
+    if (drives_ == DriveFigures::kOfStoreThere) weights_ = weights_in(wanted.folders);
     key_ = key_of(setup, folders_);
   }
 
-  std::optional<MachineSpeeds> speeds(DriveFigures drives) {
+  std::optional<MachineSpeeds> speeds() {
     const auto kept = cache_.find(key_);
     const std::optional<MachineSpeeds> found = kept ? kept->speeds : measured();
     if (!found) return std::nullopt;
     constexpr std::chrono::hours kServes{1};
     const bool is_old = kept && (kept->age > kServes || kept->age < -kServes);
-    const bool serves = !kept || (!is_old && drives == DriveFigures::kKept);
+    const bool serves = !kept || (!is_old && drives_ != DriveFigures::kMeasuredNow);
     return serves && weights_.empty() ? found : with_drives_measured(*found);
   }
 
@@ -134,6 +135,7 @@ class ThisMachine {
   }
 
   const RunSetup& setup_;
+  DriveFigures drives_;
   const Log& log_;
   std::vector<fs::path> folders_;
   std::vector<uint32_t> weights_;  // of the drives; empty: as their speeds
@@ -177,9 +179,8 @@ std::optional<StepSpeeds> find_speeds(RunSetup& setup, const WorkspaceNeed& work
   } else {
     return std::nullopt;
   }
-  const std::optional<MachineSpeeds> machine = wanted.machine
-                                                   ? with_drives(*wanted.machine, drives)
-                                                   : ThisMachine(setup, wanted.folders, log).speeds(wanted.drives);
+  const std::optional<MachineSpeeds> machine =
+      wanted.machine ? with_drives(*wanted.machine, drives) : ThisMachine(setup, wanted, log).speeds();
   if (!machine) return std::nullopt;
   StepSpeeds speeds{.machine = *machine, .visits = std::move(visits)};
   if (wanted.waiting_ms) speeds.machine.compute_cores = 0;

@@ -11,7 +11,9 @@
 namespace sluice {
 
 // A drive's speed changes with what else it does: what was kept serves for an hour, or not at all.
-enum class DriveFigures : uint8_t { kKept, kMeasuredNow };
+// kOfStoreThere: of a store on several drives that is in the folders, measured now with the shares that it gives them,
+// and kept for no other; where none is there, as kKept.
+enum class DriveFigures : uint8_t { kKept, kMeasuredNow, kOfStoreThere };
 
 struct SpeedsWanted {
   std::optional<MachineSpeeds> machine;        // that --machine names; nullopt: this machine's

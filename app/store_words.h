@@ -13,10 +13,12 @@ inline constexpr StoreWords kRunWords{
     .go_on = "go on from the last committed step (--resume)",
     .start_over = "start over with a new store (--overwrite)",
 };
-// Of a run that is read: the command has no option for its folders.
+// Of a run that is read, by commands that begin none and go on with none.
 inline constexpr StoreWords kReadRunWords = [] {
   StoreWords words = kRunWords;
   words.folders = "";
+  words.go_on = "go on from the last committed step (train --resume)";
+  words.start_over = "start over with a new store (train --overwrite)";
   return words;
 }();
 // Of drives that are measured, by whatever command, and of stores in scratch folders, which nobody goes on with.

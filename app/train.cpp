@@ -142,10 +142,11 @@ void Training::make_the_plan() {
   const WorkspaceNeed workspace = find_workspace(setup_, console_.log());
   plan_options_ = plan_options(setup_, workspace.memory);
   say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());
+  const auto figures = opening_.goes_on() ? DriveFigures::kOfStoreThere : DriveFigures::kKept;
   const Plan in_order = make_plan(setup_.model.spec(), *plan_options_);  // throws where nothing fits
   if (!opening_.goes_on()) check_free_space(stores, drive_needs(in_order));
-  plan_options_->speeds =
-      find_speeds(setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}}, console_.log());
+  plan_options_->speeds = find_speeds(
+      setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}, .drives = figures}, console_.log());
   if (!plan_options_->speeds) return;
   // For a large model these take seconds: while the text is read and the store is made, and no longer.
   constexpr auto kAtOnce = std::launch::async | std::launch::deferred;  // later where no thread can be had

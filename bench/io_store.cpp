@@ -112,7 +112,9 @@ IoStore::~IoStore() {
 // long, weighing before and writing after, is done without names. Each process has folders of its own.
 void IoStore::make_store() {
   std::vector<std::filesystem::path> files;
-  for (const std::filesystem::path& drive : options_.folders) files.push_back(store_path(drive, 0));
+  for (const std::filesystem::path& drive : options_.folders) {
+    files.push_back(store_path(drive / "sluice-bench-XXXXXX", 0));  // in a new folder: what is there keeps its room
+  }
   const std::vector<uint32_t> weights =
       weights_for(store_options(options_.folders), files, file_bytes_of(geometry_, Precision::kBf16, {}));
   std::optional<SignalsHeld> held(std::in_place);  // while files have names

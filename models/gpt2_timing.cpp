@@ -30,58 +30,72 @@ std::unique_ptr<Device> make_filled_device(DeviceKind kind, int64_t bytes) {
   return device;
 }
 
+// What is timed: of each kind as many visits as caches do not hold.
+struct TimedVisits {
+  std::vector<std::vector<int>> lists;  // of visits of one kind
+  std::vector<size_t> list_of;          // each visit's, in `lists`
+  int64_t bytes = 0;                    // of the device, with the workspace
+};
+
+int64_t graph_place_bytes(const ComputeMemory& memory, int visit) {
+  return round_up(memory.graph_bytes[static_cast<size_t>(visit)], kDeviceAlignmentBytes);
+}
+int64_t workspace_place_bytes(const ComputeMemory& memory) {
+  return round_up(memory.workspace_bytes, kDeviceAlignmentBytes);
+}
+
+TimedVisits timed_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {
+  const Gpt2Layout& layout = probe.visits.layout();
+  const Geometry geometry = geometry_of(probe);
+  TimedVisits timed;
+  std::vector<int64_t> list_bytes;
+  for (int visit = 0; visit < static_cast<int>(layout.roles.size()); ++visit) {
+    const int first = layout.first_like(visit);
+    const size_t list = first < visit ? timed.list_of[static_cast<size_t>(first)] : timed.lists.size();
+    timed.list_of.push_back(list);
+    if (first == visit) {
+      timed.lists.emplace_back();
+      list_bytes.push_back(0);
+    }
+    if (list_bytes[list] >= kMoreThanCachesBytes) continue;
+    timed.lists[list].push_back(visit);
+    list_bytes[list] += StandInTurn::bytes(turn_of(probe, geometry, visit)) + graph_place_bytes(memory, visit);
+  }
+  timed.bytes = workspace_place_bytes(memory) + *std::ranges::max_element(list_bytes);
+  return timed;
+}
+
 class Timing {
  public:
-  // `alike`: visits of one kind, which take turns: what they work on is not in the caches, as in a step.
-  Timing(const Gpt2Probe& probe, const ComputeMemory& memory, std::vector<std::vector<int>> alike)
+  Timing(const Gpt2Probe& probe, const ComputeMemory& memory)
       : probe_(probe),
+        memory_(memory),
         geometry_(geometry_of(probe)),
-        graph_bytes_(memory.graph_bytes),
-        workspace_bytes_(round_up(memory.workspace_bytes, kDeviceAlignmentBytes)),
-        alike_(std::move(alike)),
-        bytes_(workspace_bytes_ + keep_what_fits()),
+        timed_(timed_visits(probe, memory)),
+        device_(make_filled_device(probe.options.device, timed_.bytes)),
+        wait_(*device_),
+        visits_(std::span(device_->memory(), static_cast<size_t>(workspace_place_bytes(memory))),
+                device_->compute_stream()),
         zeros_(static_cast<size_t>(probe.options.batch * probe.options.sequence), 0) {}
 
-  int64_t bytes() const { return bytes_; }  // of the device, which times() takes
-
-  // Of each of the lists in `alike`.
+  // Of every visit.
   std::vector<VisitTime> times() {
-    device_ = make_filled_device(probe_.options.device, bytes_);
-    wait_.emplace(*device_);
-    visits_.emplace(std::span(device_->memory(), static_cast<size_t>(workspace_bytes_)), device_->compute_stream());
-    std::vector<VisitTime> times;
-    for (const std::vector<int>& visits : alike_) times.push_back(time(visits));
+    std::vector<VisitTime> of_lists, times;
+    for (const std::vector<int>& visits : timed_.lists) of_lists.push_back(time(visits));
+    for (const size_t list : timed_.list_of) times.push_back(of_lists[list]);
     return times;
   }
 
  private:
-  StandInTurn::Of turn_of(int visit) const { return sluice::turn_of(probe_, geometry_, visit); }
-  int64_t graph_of(int visit) const { return graph_bytes_[static_cast<size_t>(visit)]; }
-  int64_t bytes_for(int visit) const {
-    return StandInTurn::bytes(turn_of(visit)) + round_up(graph_of(visit), kDeviceAlignmentBytes);
-  }
-
-  // Of each kind as many visits as caches do not hold; returns the largest kind's bytes.
-  int64_t keep_what_fits() {
-    int64_t largest = 0;
-    for (std::vector<int>& visits : alike_) {
-      int64_t bytes = 0;
-      size_t kept = 0;
-      while (kept < visits.size() && bytes < kMoreThanCachesBytes) bytes += bytes_for(visits[kept++]);
-      visits.resize(kept);
-      largest = std::max(largest, bytes);
-    }
-    return largest;
-  }
-
+  // Those of a list take turns: what they work on is not in the caches, as in a step.
   VisitTime time(const std::vector<int>& visits) {
     std::vector<Practised> turns;
-    std::byte* at = device_->memory() + workspace_bytes_;
+    std::byte* at = device_->memory() + workspace_place_bytes(memory_);
     for (const int visit : visits) {
-      const StandInTurn::Of of = turn_of(visit);
-      turns.push_back(
-          {visit, PracticeTurn(of, *device_, at), {at + StandInTurn::bytes(of), static_cast<size_t>(graph_of(visit))}});
-      at += bytes_for(visit);
+      const StandInTurn::Of of = turn_of(probe_, geometry_, visit);
+      const auto graph_bytes = static_cast<size_t>(memory_.graph_bytes[static_cast<size_t>(visit)]);
+      turns.push_back({visit, PracticeTurn(of, *device_, at), {at + StandInTurn::bytes(of), graph_bytes}});
+      at += StandInTurn::bytes(of) + graph_place_bytes(memory_, visit);
     }
     const bool sink = turns.front().turn.outputs().empty(), keeps = !turns.front().graph.empty();
     using enum Graph;
@@ -105,7 +119,7 @@ class Timing {
 
   // Of each of these passes, which every visit runs one after the other.
   std::vector<double> medians_ms(std::vector<Practised>& turns, const std::vector<Pass>& passes, Graph keeping) {
-    const VisitScope scope(*visits_);
+    const VisitScope scope(visits_);
     const Gpt2Tokens tokens{.batch = probe_.options.batch,
                             .sequence = probe_.options.sequence,
                             .ids = zeros_,
@@ -119,7 +133,7 @@ class Timing {
         const int64_t from = now_ns();
         turn.begin(passes[pass], keeping == Graph::kKept ? graph : std::span<std::byte>());
         probe_.visits.run(visit, turn, tokens);
-        wait_->for_compute();
+        wait_.for_compute();
         runs_ms[pass].push_back(static_cast<double>(now_ns() - from) / 1e6);
       }
     }
@@ -129,15 +143,13 @@ class Timing {
   }
 
   const Gpt2Probe& probe_;
+  const ComputeMemory& memory_;
   Geometry geometry_;
-  std::vector<int64_t> graph_bytes_;
-  int64_t workspace_bytes_;
-  std::vector<std::vector<int>> alike_;
-  int64_t bytes_;
-  std::vector<int64_t> zeros_;
+  TimedVisits timed_;
   std::unique_ptr<Device> device_;
-  std::optional<DeviceWait> wait_;
-  std::optional<VisitMemory> visits_;
+  DeviceWait wait_;
+  VisitMemory visits_;
+  std::vector<int64_t> zeros_;
 };
 
 }  // namespace
@@ -147,35 +159,12 @@ bool are_enough_runs(int64_t runs, int64_t took_ns) {
   return runs > 0 && took_ns >= (runs < kFewestRuns ? kOnceWillDoNs : kLongEnoughNs);
 }
 
-namespace {
-
-struct Alike {
-  std::vector<std::vector<int>> lists;
-  std::vector<size_t> list_of;  // each visit's, in `lists`
-};
-Alike alike_in(const Gpt2Layout& layout) {
-  Alike alike;
-  for (int visit = 0; visit < static_cast<int>(layout.roles.size()); ++visit) {
-    const int first = layout.first_like(visit);
-    alike.list_of.push_back(first < visit ? alike.list_of[static_cast<size_t>(first)] : alike.lists.size());
-    if (first == visit) alike.lists.emplace_back();
-    alike.lists[alike.list_of.back()].push_back(visit);
-  }
-  return alike;
-}
-
-}  // namespace
-
 std::vector<VisitTime> time_gpt2_visits(const Gpt2Probe& probe, const ComputeMemory& memory) {
-  Alike alike = alike_in(probe.visits.layout());
-  const std::vector<VisitTime> of_lists = Timing(probe, memory, std::move(alike.lists)).times();
-  std::vector<VisitTime> times;
-  for (const size_t list : alike.list_of) times.push_back(of_lists[list]);
-  return times;
+  return Timing(probe, memory).times();
 }
 
 int64_t bytes_to_time_gpt2(const Gpt2Probe& probe, const ComputeMemory& memory) {
-  return Timing(probe, memory, alike_in(probe.visits.layout()).lists).bytes();
+  return timed_visits(probe, memory).bytes;
 }
 
 std::vector<VisitTime> estimate_gpt2_visits(const Gpt2Layout& layout, const Gpt2Config& config,

@@ -105,10 +105,7 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes, con
 int64_t scratch_bytes_in(std::span<const std::filesystem::path> folders, int64_t most_bytes) {
   int64_t bytes = std::min(most_bytes, most_file_bytes());
   for (const std::filesystem::path& folder : folders) {
-    const int64_t files = std::ranges::count_if(folders, [&](const std::filesystem::path& other) {
-      return count_file_systems(std::array{folder, other}) == 1;
-    });
-    bytes = std::min(bytes, free_drive_bytes({&folder, 1}) / (2 * std::max<int64_t>(files, 1)));
+    bytes = std::min(bytes, free_drive_bytes({&folder, 1}) / (2 * count_beside(folder, folders)));
   }
   return bytes / kMiB * kMiB;
 }
@@ -165,7 +162,7 @@ class BareLoop {
     int64_t share_bytes = 0, started_bytes = 0;
     int64_t requests = 0;                     // started
     int64_t read_from = 0, written_from = 0;  // the next request, in the range
-    int64_t in_flight = 0;
+    int64_t in_flight = 0, ended_ns = 0;
     std::deque<int64_t> free_blocks;  // of memory, that no request in flight has: the one that rested longest first
   };
 
@@ -174,11 +171,14 @@ class BareLoop {
     std::array<IoCompletion, 64> done;
     for (submit(); ended_bytes_ < started_bytes_; submit()) {
       const size_t count = queue_.poll(done, Wait::kUntilOne);
-      for (size_t i = 0; i < count; ++i) finish(done[i]);
-      if (run_.clock() - begin_ns > run_.limit_ns) stop();
+      const int64_t now = run_.clock();
+      for (size_t i = 0; i < count; ++i) finish(done[i], now);
+      if (now - begin_ns > run_.limit_ns) stop();
     }
     BareEnd end{.bytes = ended_bytes_, .ns = run_.clock() - begin_ns};
-    for (const Progress& at : progress_) end.range_bytes.push_back(at.started_bytes);
+    for (const Progress& at : progress_) {
+      end.range_gb_per_s.push_back(BareEnd{.bytes = at.started_bytes, .ns = at.ended_ns - begin_ns}.gb_per_s());
+    }
     return end;
   }
 
@@ -249,12 +249,13 @@ class BareLoop {
     started_bytes_ += bytes;
   }
 
-  void finish(const IoCompletion& completion) {
+  void finish(const IoCompletion& completion, int64_t now) {
     const auto block = static_cast<int64_t>(completion.tag);
     const auto range = static_cast<size_t>(block / blocks_);
     const int64_t bytes = block_bytes_[static_cast<size_t>(block)];
     progress_[range].free_blocks.push_back(block);
     --progress_[range].in_flight;
+    progress_[range].ended_ns = now;
     ended_bytes_ += bytes;
     check_whole(completion, bytes, run_.ranges[range].path);
   }

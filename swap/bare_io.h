@@ -64,7 +64,7 @@ struct BareRun {
 };
 struct BareEnd {
   int64_t bytes = 0, ns = 0;
-  std::vector<int64_t> range_bytes{};  // of each
+  std::vector<double> range_gb_per_s{};  // of each, until its own last request had ended
   double gb_per_s() const { return ns > 0 ? static_cast<double>(bytes) / static_cast<double>(ns) : 0; }
 };
 // Nothing else may be in flight on the queue. Throws IoError for a request that fails or comes up short. However this

@@ -5,6 +5,8 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -76,6 +78,13 @@ void warn_of_no_drives(std::span<const fs::path> folders, const Log& log) {
 int count_file_systems(std::span<const fs::path> folders) {
   const auto found = file_systems_of(folders);
   return found ? static_cast<int>(found->size()) : 0;
+}
+
+int64_t count_beside(const fs::path& folder, std::span<const fs::path> folders) {
+  const int64_t beside = std::ranges::count_if(folders, [&](const fs::path& other) {
+    return count_file_systems(std::array{folder, other}) == 1;
+  });
+  return std::max<int64_t>(beside, 1);
 }
 
 int64_t free_drive_bytes(std::span<const fs::path> folders) {

@@ -20,6 +20,8 @@ void warn_of_no_drives(std::span<const std::filesystem::path> folders, const Log
 
 // On how many file systems they are; 0 where one does not tell.
 int count_file_systems(std::span<const std::filesystem::path> folders);
+// How many of these are on the file system of `folder`, which is one of them; 1 where it does not tell.
+int64_t count_beside(const std::filesystem::path& folder, std::span<const std::filesystem::path> folders);
 // What their file systems can still take together; one that several are on counts once. Of a folder that is not there
 // the nearest one above it. INT64_MAX where a file system does not tell.
 int64_t free_drive_bytes(std::span<const std::filesystem::path> folders);

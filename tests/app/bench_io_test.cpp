@@ -264,9 +264,11 @@ TEST_F(BenchIo, fills_a_drive_with_too_little_room_as_training_does_and_says_so)
   const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 16 * kMiB);
   if (!small.reason().empty()) GTEST_SKIP() << small.reason();
   const std::string both = file("small") + "," + file("large");
+  std::ofstream(file("small/sluice-0.swap")) << std::string(4 * kMiB, 'x');  // is somebody's, and stays
   const Ended ended =
       sluice({"bench", "io", "--path", both, "--size", "32MiB", "--rounds", "1", "--throttle", "0.2,0.2"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_EQ(fs::file_size(file("small/sluice-0.swap")), 4u * kMiB);
   EXPECT_THAT(ended.err, HasSubstr("too little room in " + file("small")));
 }
 

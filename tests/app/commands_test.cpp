@@ -240,6 +240,10 @@ TEST_F(CommandsTest, a_run_is_read_with_other_budgets_than_it_was_trained_with) 
     EXPECT_EQ(ended.exit_code, 2);
     EXPECT_THAT(ended.err, testing::HasSubstr("sluice.device_memory 4096"));
   }
+  std::vector<std::string> other_heads = generate;
+  other_heads.insert(other_heads.end(), {"--set", "model.n_head=6"});  // of the same shapes
+  EXPECT_EQ(sluice(other_heads).exit_code, 2);
+  EXPECT_THAT(sluice(other_heads).err, testing::HasSubstr("--set model.n_head=6: "));
 }
 
 TEST_F(CommandsTest, generating_changes_nothing_of_the_run) {

@@ -157,7 +157,7 @@ TEST_F(DriveTest, a_full_disk_under_the_runs_folder_ends_the_run_and_it_goes_on_
   EXPECT_EQ(full.exit_code, 1) << full.err;
   EXPECT_THAT(full.last_error_line(),
               AllOf(HasSubstr(file("run/metrics.jsonl")), HasSubstr("No space left"), HasSubstr("--resume")));
-  EXPECT_THAT(full.err, HasSubstr("the step's timeline is not kept"));
+  EXPECT_THAT(full.err, AllOf(HasSubstr("the step's timeline is not kept"), HasSubstr(file("run/timeline.json"))));
   const std::string last = std::to_string(metrics("run").size());
   disk.resize(64 * kMiB);
   std::vector<std::string> resume = steps;

@@ -218,9 +218,12 @@ TEST_F(PredictionTest, of_another_machine_says_of_budgets_that_are_too_small_tha
 }
 
 TEST_F(PredictionTest, of_a_micro_batch_that_is_too_large_to_be_tried_is_none_and_its_workspace_has_room_for_an_error) {
-  const std::vector<std::string> large = {
-      "plan",  "@run.json", "--set", "train_micro_batch_size_per_gpu=1000000", "--set", "sluice.device_memory=4TiB",
-      "--json"};
+  const std::vector<std::string> large = {"plan",  "@run.json",
+                                          "--set", "train_micro_batch_size_per_gpu=1000000",
+                                          "--set", "model.n_embd=7200",
+                                          "--set", "sluice.device_memory=100TiB",
+                                          "--set", "sluice.host_memory=1TiB",
+                                          "--json"};
   const Ended here = sluice(large);
   ASSERT_EQ(here.exit_code, 0) << here.err;
   EXPECT_THAT(here.err, testing::HasSubstr("no step time is predicted: a micro-batch is too large to be tried here"));
@@ -234,7 +237,8 @@ TEST_F(PredictionTest, of_a_micro_batch_that_is_too_large_to_be_tried_is_none_an
 TEST_F(PredictionTest, of_blocks_that_are_too_large_to_be_timed_is_none_and_the_plan_is_still_made) {
   if (SLUICE_IS_SANITIZED) GTEST_SKIP() << "measuring a vocabulary of gigabytes takes a sanitizer minutes";
   constexpr int64_t kVocabulary = 64 * kMiB;
-  const int64_t width = 3 * (available_host_bytes() / (3 * kVocabulary * (2 + 4)) * 5 / 4);  // bf16 and open gradients
+  // A quarter more than there is, of weights in bf16 and open gradients.
+  const int64_t width = round_up(available_host_bytes() / 4 * 5 / (kVocabulary * (2 + 4)) + 1, 3);
   std::vector<std::string> command = {"plan",  "@run.json",
                                       "--set", "train_micro_batch_size_per_gpu=1",
                                       "--set", "data.sequence_length=2",
@@ -294,6 +298,9 @@ TEST_F(PredictionTest, for_a_store_of_two_drives_measures_them_with_the_shares_t
   const std::string before = read_whole(kept);
   EXPECT_THAT(train_here("run", {"--set", drives, "--steps", "2", "--resume"}).err, measures_shares);
   EXPECT_EQ(read_whole(kept), before) << "what another store would start from";
+  const Ended anew = train_here("run", {"--set", drives, "--steps", "1", "--overwrite"});
+  EXPECT_EQ(anew.exit_code, 0) << anew.err;
+  EXPECT_THAT(anew.err, testing::Not(measures_shares)) << "its store gets shares of its own";
 }
 
 TEST_F(PredictionTest, of_a_start_that_trains_no_step_changes_no_offers_of_the_report) {
