@@ -113,7 +113,7 @@ IoStore::~IoStore() {
 void IoStore::make_store() {
   std::vector<std::filesystem::path> files;
   for (const std::filesystem::path& drive : options_.folders) {
-    files.push_back(store_path(drive / "sluice-bench-XXXXXX", 0));  // in a new folder: what is there keeps its room
+    files.push_back(store_path(ScratchFolder::pattern_in(drive), 0));  // what is there keeps its room
   }
   const std::vector<uint32_t> weights =
       weights_for(store_options(options_.folders), files, file_bytes_of(geometry_, Precision::kBf16, {}));

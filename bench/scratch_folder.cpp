@@ -131,9 +131,13 @@ fs::path without_scratch(const fs::path& folder) {
   return is_scratch ? folder.parent_path() : folder;
 }
 
+fs::path ScratchFolder::pattern_in(const fs::path& parent) {
+  return (parent / kScratchPrefix).string().append(kScratchLetters);
+}
+
 ScratchFolder::ScratchFolder(const fs::path& parent) : parent_(parent) {
   constexpr int kTries = 10;
-  const std::string pattern = (parent_.path() / kScratchPrefix).string().append(kScratchLetters);
+  const std::string pattern = pattern_in(parent_.path()).string();
   std::string name = pattern;
   for (int tries = 1; mkdtemp(name.data()) == nullptr; ++tries) {
     if (errno != ENOENT || tries == kTries) refuse(pattern, errno, parent_.advice());

@@ -66,6 +66,9 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
+  // The path of none that is there.
+  static std::filesystem::path pattern_in(const std::filesystem::path& parent);
+
   const std::filesystem::path& path() const { return path_; }
   // Removes the names now. Files that are open live on without one, until they are closed or the process ends, however
   // that may be.

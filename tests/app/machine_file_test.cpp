@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "core/errors.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -30,12 +31,7 @@ class MachineFile : public testing::Test {
  protected:
   std::string error_of(const std::string& text) const {
     std::ofstream(path_) << text;
-    try {
-      read_machine(path_);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
+    return message_or<ConfigError>("", [this] { read_machine(path_); });
   }
   std::string with(const std::string& from, const std::string& to) const {
     std::string text = machine_text(kSpeeds, "{}");

@@ -272,7 +272,7 @@ TEST_F(RefusalsTest, folders_of_one_drive_share_its_space_and_several_drives_add
   EXPECT_TRUE(fs::is_empty(file("one")));
 }
 
-// It is too small to be measured, so all drives are to take the same.
+// Its headers and tables alone do not fit.
 TEST_F(RefusalsTest, a_drive_too_small_for_the_least_of_a_store_is_refused_before_anything_is_made) {
   const int64_t needed = json_of(sluice({"plan", "@run.json", "--json"}).out)["disk_bytes"];
   const MountedDrive large(MountedDrive::Kind::kMemory, file("large"), round_up(needed * 2, 4096));

@@ -7,17 +7,13 @@
 
 #include "configs/run_config.h"
 #include "core/errors.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice {
 namespace {
 
 std::string error_of(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse_config(text, "run.json", overrides);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_or<ConfigError>("no error", [&] { parse_config(text, "run.json", overrides); });
 }
 
 const std::string kGood =

@@ -9,6 +9,7 @@
 #include "configs/keys.h"
 #include "configs/run_config.h"
 #include "core/errors.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice {
 namespace {
@@ -25,12 +26,7 @@ RunConfig read(const std::string& keys, const std::vector<std::string>& override
                       overrides);
 }
 std::string refusal_of(const std::string& keys, const std::vector<std::string>& overrides = {}) {
-  try {
-    read(keys, overrides);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_or<ConfigError>("no error", [&] { read(keys, overrides); });
 }
 const std::string kBatch = R"("train_batch_size": 2)";
 

@@ -8,6 +8,7 @@
 
 #include "configs/run_config.h"
 #include "core/errors.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice {
 namespace {
@@ -18,12 +19,7 @@ using testing::StartsWith;
 constexpr const char* kTaken = "taken";
 
 std::string answer_to(const std::string& text, const std::vector<std::string>& overrides) {
-  try {
-    parse_config(text, "run.json", overrides);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return kTaken;
+  return message_or<ConfigError>(kTaken, [&] { parse_config(text, "run.json", overrides); });
 }
 std::string answer_to(const std::vector<std::string>& overrides) {
   return answer_to(

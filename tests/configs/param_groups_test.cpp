@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "core/errors.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice {
 namespace {
@@ -14,12 +15,7 @@ constexpr std::string_view kNames[] = {"wte.weight", "h.0.ln_1.weight", "h.0.ln_
                                        "h.0.c_fc.bias"};
 
 std::string refusal(const std::vector<ParamGroupConfig>& groups) {
-  try {
-    match_groups(groups, kNames);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "taken";
+  return message_or<ConfigError>("taken", [&] { match_groups(groups, kNames); });
 }
 
 TEST(ParamGroups, take_what_matches_and_no_group_before_them_has_taken) {

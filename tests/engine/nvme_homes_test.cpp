@@ -8,6 +8,7 @@
 
 #include "tests/engine/engine_fixture.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
@@ -265,12 +266,9 @@ class WrongScratch : public ::testing::Test {
     Engine engine(model_, options, toy_source());
     for (int64_t number = 1; number <= 2; ++number) engine.train_step(1e-2, toy_compute(model_, number));
     faults->list = {{.nth = faults->reads + 2, .wrong_byte = 5}};
-    try {
+    return message_or<CorruptionError>("trained on", [&] {
       for (int64_t number = 3; number <= 4; ++number) engine.train_step(1e-2, toy_compute(model_, number));
-    } catch (const CorruptionError& error) {
-      return error.what();
-    }
-    return "trained on";
+    });
   }
   ReferenceOptions reference_{.micro_batches = 2};
   ModelSpec model_ = toy_model({.visits = 4}, Precision::kBf16);

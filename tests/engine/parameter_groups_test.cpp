@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
@@ -25,12 +26,7 @@ std::vector<std::pair<int64_t, int>> runs(const ParameterGroups& groups, int par
 }
 
 std::string refusal(const std::vector<ParameterGroup>& groups) {
-  try {
-    const ParameterGroups made(geometry(), {}, groups);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "taken";
+  return message_or<ConfigError>("taken", [&] { ParameterGroups(geometry(), {}, groups); });
 }
 
 TEST(ParameterGroups, are_runs_of_elements_and_padding_goes_with_the_parameter_before_it) {

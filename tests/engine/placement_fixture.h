@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 
@@ -32,12 +33,7 @@ class Variation : public ::testing::Test {
   }
 
   std::string refusal(const EngineOptions& options) const {
-    try {
-      const Engine engine(model_, options, toy_source());
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "opened";
+    return message_or<ConfigError>("opened", [&] { Engine(model_, options, toy_source()); });
   }
 
   static void all_on_nvme(EngineOptions& o) {

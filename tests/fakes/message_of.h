@@ -12,6 +12,17 @@
 
 namespace sluice {
 
+// Runs `act`, which may throw Error, and gives its message; else these words.
+template <class Error, class Act>
+std::string message_or(std::string otherwise, const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return otherwise;
+}
+
 // Runs `act`, which must throw Error, and gives its message.
 template <class Error, class Act>
 std::string message_of(const Act& act) {

@@ -14,18 +14,14 @@
 #include "libtorch/compute_device.h"
 #include "libtorch/visit_memory.h"
 #include "offload/gpu.h"
+#include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
 namespace {
 
 template <class Call>
 std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const DeviceError& error) {
-    return error.what();
-  }
-  return "";
+  return message_or<DeviceError>("", call);
 }
 
 TEST(CudaModule, loads_without_a_driver_or_says_what_is_missing) {

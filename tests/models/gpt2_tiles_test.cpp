@@ -14,6 +14,7 @@
 #include "libtorch/process.h"
 #include "models/gpt2.h"
 #include "models/hugging_face.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
@@ -202,12 +203,7 @@ TEST(Tiles, of_a_part_are_as_many_as_are_wanted_or_as_it_can_be_cut_into) {
 }
 
 std::string refusal_of(Gpt2Tiling tiling) {
-  try {
-    config_in(tiling, kFewHeads).validate();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return message_or<ConfigError>("", [&] { config_in(tiling, kFewHeads).validate(); });
 }
 
 TEST(Tiles, are_refused_beyond_the_hidden_features_and_the_vocabulary_alone) {

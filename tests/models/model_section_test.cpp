@@ -5,18 +5,14 @@
 
 #include "core/errors.h"
 #include "models/hugging_face.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
 namespace {
 
 std::string refusal_of(const std::string& section) {
-  try {
-    read_model_section(section);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+  return message_or<ConfigError>("nothing was refused", [&] { read_model_section(section); });
 }
 
 TEST(ModelSection, takes_the_names_and_defaults_of_hugging_face) {

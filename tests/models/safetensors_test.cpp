@@ -13,6 +13,7 @@
 
 #include "core/errors.h"
 #include "models/hugging_face.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/stalled_writes.h"
 #include "tests/fakes/temp_folder.h"
 
@@ -22,16 +23,6 @@ namespace {
 std::string file_of(const std::string& header, const std::string& data) {
   const uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
-}
-
-template <class Error, class Act>
-std::string message_of(const Act& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Safetensors, written_header_reads_back) {
@@ -114,7 +105,7 @@ TEST(Safetensors, damaged_files_are_refused_by_name) {
   };
   for (const auto& [content, message] : cases) {
     const std::string path = folder.write("x.safetensors", content);
-    const std::string error = message_of<ConfigError>([&] { SafetensorsFile file(path); });
+    const std::string error = message_or<ConfigError>("nothing was thrown", [&] { SafetensorsFile file(path); });
     EXPECT_NE(error.find(path + ": not a whole safetensors file: " + message), std::string::npos) << error;
   }
   EXPECT_NE(message_of<ConfigError>([] { SafetensorsFile file("/nowhere/x"); }).find("/nowhere/x cannot be opened"),
@@ -215,7 +206,7 @@ class WrongFolder : public ::testing::Test {
     std::string data(static_cast<size_t>(bytes), '\0');
     std::memcpy(data.data() + 4 * 3, &fourth_, 4);
     folder_.write("model.safetensors", safetensors_header(entries_) + data);
-    return message_of<ConfigError>([&] { hugging_face_source(folder_.path().string(), model_); });
+    return message_or<ConfigError>("nothing was thrown", [&] { hugging_face_source(folder_.path().string(), model_); });
   }
   TempFolder folder_;
   Gpt2 model_;

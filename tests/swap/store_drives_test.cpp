@@ -44,12 +44,7 @@ class StoreDrives : public testing::TestWithParam<IoBackend> {
     return RecordStore::open(run_.geometry, run_.identity, with);
   }
   std::string refusal(const StoreOptions& with) const {
-    try {
-      open(with);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "not refused";
+    return message_or<ConfigError>("not refused", [&] { open(with); });
   }
   void make_two() const { write_step(*create(options({1, 1})), run_, 0); }
   void make_two_and_be_killed() const { leave_as_if_killed(create(options({1, 1})), std::array{file(0), file(1)}); }

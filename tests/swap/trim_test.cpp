@@ -38,12 +38,7 @@ class Trim : public testing::Test {
   }
   std::vector<TrimmedStore> trim() { return trim_stores({&folder_.path(), 1}, number(folder_.path())); }
   static std::string refusal(std::span<const std::filesystem::path> folders, std::optional<uint64_t> number = {}) {
-    try {
-      trim_stores(folders, number);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "not refused";
+    return message_or<ConfigError>("not refused", [&] { trim_stores(folders, number); });
   }
   std::string refusal() { return refusal({&folder_.path(), 1}); }
 
