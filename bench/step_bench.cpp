@@ -73,13 +73,22 @@ class StepBench {
     return static_cast<double>(now_ns() - begin) / 1e6;
   }
 
+  // Short ones several times: what else the machine does for a moment would be most of one.
   void replay(LaneGroup resource) {
+    constexpr int kMost = 5;
+    constexpr double kEnoughMs = 500;
+    double ms = 0;
+    for (int i = 0; i < kMost && ms < kEnoughMs; ++i) ms += replay_once(resource);
+  }
+
+  double replay_once(LaneGroup resource) {
     if (bench_.between) bench_.between();
     const auto which = static_cast<size_t>(resource);
     const Replay end = engine_.replay(resource, compute_);
     figures_.replays[which].lanes = end.lanes;
     replays_ms_[which].push_back(end.ms);
     ceilings_ms_[which].push_back(ceilings_.ms(resource, end));
+    return end.ms;
   }
 
   StepFigures finished() {

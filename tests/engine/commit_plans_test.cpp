@@ -219,17 +219,28 @@ TEST_F(Commits, auto_commits_as_rarely_in_plans_of_many_pieces) {
   EXPECT_GT(rarer, 0);
 }
 
-TEST_F(Commits, auto_updates_nothing_early_where_that_is_predicted_to_be_shorter_and_speculative_always_does) {
+// Weights at home on NVMe that are updated early are read once more.
+TEST_F(Commits, auto_updates_nothing_early_where_that_is_predicted_to_be_clearly_shorter_and_speculative_always_does) {
   PlanOptions wish = options();
   wish.commit_interval = 1;
   wish.placement.state = wish.placement.weights = {{HomeKind::kNvme, 1}};
-  // Weights at home on NVMe that are updated early are read once more, beside a forward that takes longer than all
-  // else.
   wish.speeds->machine.read_gb_per_s = wish.speeds->machine.mixed_gb_per_s = 0.001;
-  wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = 1000, .backward_ms = 0.001});
-  const Plan plan = make_plan(model_, wish);
-  EXPECT_FALSE(plan.any_speculated());
-  wish.update = UpdateMode::kSpeculative;
+  const auto step_ms = [&](UpdateMode update) {
+    PlanOptions like = wish;
+    like.update = update;
+    const Plan plan = make_plan(model_, like);
+    EXPECT_EQ(plan.any_speculated(), update == UpdateMode::kSpeculative);
+    return predict(model_, plan, *wish.speeds, unclipped_kind(plan)).step_ms;
+  };
+  const auto with_forwards_of = [&](double ms) {
+    wish.speeds->visits.assign(model_.visits.size(), {.forward_ms = ms, .backward_ms = 0.001});
+    return step_ms(UpdateMode::kDeferred) / step_ms(UpdateMode::kSpeculative);
+  };
+  EXPECT_LT(with_forwards_of(1), 0.9);
+  EXPECT_FALSE(make_plan(model_, wish).any_speculated());
+  const double nearly_as_long = with_forwards_of(1000);
+  EXPECT_LT(nearly_as_long, 1);
+  EXPECT_GT(nearly_as_long, 0.99);
   EXPECT_TRUE(make_plan(model_, wish).any_speculated());
 }
 
