@@ -59,6 +59,7 @@ def configuration(row, drive):
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
         "bf16": {"enabled": row.get("precision", "bf16") == "bf16"},
         "sluice": {
+            "device": "cpu",
             "device_memory": "512MiB",
             "host_memory": f"{row.get('host', 1024)}MiB",
             "nvme": [drive],

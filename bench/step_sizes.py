@@ -34,7 +34,7 @@ def configuration(layers, drive, homes, clipping=1.0, update="auto"):
         "gradient_clipping": clipping,
         "bf16": {"enabled": True},
         "sluice": {
-            "device_memory": "512MiB", "nvme": [drive], "commit_interval": 1, "update": update,
+            "device": "cpu", "device_memory": "512MiB", "nvme": [drive], "commit_interval": 1, "update": update,
             **homes,
         },
     }  # fmt: skip

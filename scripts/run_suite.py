@@ -75,10 +75,11 @@ class Suite:
         self.small = arguments.small or self.device == "cpu"
         self.failed = []
         about = {"device": self.device, "torch": read(HERE / "torch_version"), "commit": read(HERE / "commit")}
+        about["small"] = self.small
         self.results = self.results_before(about) | about | {"machine": self.run(["info"]).stdout}
 
     def results_before(self, about):
-        """Parts that ran here before, of the same build on the same kind of device: --only goes on with them."""
+        """Parts that ran here before, of this build, size and kind of device: --only goes on with them."""
         file = self.out / "results.json"
         before = json.loads(file.read_text()) if file.exists() else {}
         return before if all(before.get(key) == value for key, value in about.items()) else {}
@@ -125,8 +126,8 @@ class Suite:
 
     def environment(self, name):
         """Stores go to the drive. Whole runs that are killed and resumed compute where the rest of the suite does."""
-        folder = {"TMPDIR": str(self.drive())}
-        return os.environ | folder | ({"SLUICE_TEST_DEVICE": self.device} if name == "app_kill_test" else {})
+        settings = {"TMPDIR": str(self.drive()), "OMP_WAIT_POLICY": "passive"}
+        return os.environ | settings | ({"SLUICE_TEST_DEVICE": self.device} if name == "app_kill_test" else {})
 
     def test(self, name, only):
         report = self.out / f"{name}.xml"
@@ -146,6 +147,8 @@ class Suite:
         skipped = [case.find("skipped") for case in cases if case.find("skipped") is not None]
         reasons = sorted({last_line(reason.get("message", "")) for reason in skipped})
         counts = {"passed": len(cases) - len(failed) - len(skipped), "skipped": len(skipped), "reasons": reasons}
+        if not cases:
+            return {**counts, **self.fail(name, f"it has no test {only}")}
         if status != 0 or failed:
             return {**counts, **self.fail(name, f"{', '.join(failed) or f'ended with {status}'}; see {log.name}")}
         if self.device == "cuda" and any(reason.startswith("no GPU") for reason in reasons):

@@ -14,5 +14,4 @@ wanted=$(<"$here/torch_version")
 [[ $found == "$wanted" ]] || die "$TORCH_DIR is torch $found, and these programs need $wanted"
 
 export LD_LIBRARY_PATH=$TORCH_DIR/lib:$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export OMP_WAIT_POLICY=passive
 exec python3 "$here/run_suite.py" "$@"

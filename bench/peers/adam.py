@@ -4,8 +4,8 @@
 usage: adam.py --sluice build/release/sluice [--elements 33554432] [--threads 1,2] [--reps 5]
 
 All do the same work on as many parameters: bf16 gradient in, clip, AdamW, bf16 weights out ("sequence"); "kernel" is
-the optimizer's own call on fp32 gradients. One JSON line for each thread count and variant; sluice runs before and
-after the others of a repetition, each thread count in a process of its own. Needs torch and, for DeepSpeed,
+the optimizer's own call on fp32 gradients. One JSON line for each thread count and variant; in each
+repetition sluice runs first, and each thread count is a process of its own. Needs torch and, for DeepSpeed,
 `deepspeed ninja py-cpuinfo` and DS_ACCELERATOR=cpu.
 """
 import argparse

@@ -7,8 +7,10 @@ Each run is a process of its own; a figure is the median over the rounds of the 
 record at home on NVMe, a commit every step, 512 MiB of device and 1 GiB of host memory, weights in host memory and as a
 copy on the device; "sluice-host" has no copy there but of blocks whose graphs are kept, "sluice-nvme" keeps the weights
 on NVMe. "sluice-budgets" has the same budgets and commits and says nothing of homes, as people's configurations do: the
-planner chooses them. "plain" and "zero": train_torch.py; "zero" is left out where deepspeed is not installed. The
-folders made below --drive are removed.
+planner chooses them. All of these keep a block's graph where the device budget has room for it and checkpoint its
+activations elsewhere; "sluice-recompute" is sluice-host with every block checkpointed. "plain" and "zero":
+train_torch.py, every block checkpointed; "plain-graphs": none. "zero" is left out where deepspeed is not installed. All
+compute on the CPU. The folders made below --drive are removed.
 """
 import argparse
 import importlib.util
@@ -32,8 +34,9 @@ parser.add_argument("--warm", type=int, default=3, help="first steps that do not
 parser.add_argument("--shapes", nargs="+", choices=list(shapes.SHAPES), default=["25M", "124M"])
 parser.add_argument("--accumulation", nargs="+", type=int, default=[1, 4], help="micro-batches in a step")
 PLACEMENTS = {"sluice": dict(state="nvme", weights="host+device"), "sluice-host": dict(state="nvme", weights="host"),
-              "sluice-nvme": dict(state="nvme", weights="nvme"), "sluice-budgets": {}}
-ENGINES = [*PLACEMENTS, "plain", "zero"]
+              "sluice-recompute": dict(state="nvme", weights="host"), "sluice-nvme": dict(state="nvme", weights="nvme"),
+              "sluice-budgets": {}}
+ENGINES = [*PLACEMENTS, "plain", "plain-graphs", "zero"]
 parser.add_argument("--clipping", type=float, default=shapes.CLIPPING,
                     help="the largest norm of a step's gradients: 1 engages in every one of these first steps")
 parser.add_argument("--engines", nargs="+", choices=ENGINES,
@@ -42,7 +45,7 @@ parser.add_argument("--json", action="store_true", help="one JSON line for each 
 options = parser.parse_args()
 
 
-def run_sluice(folder, shape, accumulation, placement):
+def run_sluice(engine, folder, shape, accumulation):
     size = shapes.SHAPES[shape]
     config = dict(
         model=dict(type="gpt2", n_layer=size["layers"], n_embd=size["width"], n_head=size["heads"],
@@ -52,7 +55,8 @@ def run_sluice(folder, shape, accumulation, placement):
         optimizer=dict(type="AdamW", params=dict(lr=shapes.LEARNING_RATE, betas=list(shapes.BETAS),
                                                  eps=shapes.EPSILON, weight_decay=shapes.WEIGHT_DECAY)),
         gradient_clipping=options.clipping, bf16=dict(enabled=True),
-        sluice=dict(device_memory="512MiB", host_memory="1GiB", commit_interval=1, placement=placement))
+        sluice=dict(device="cpu", device_memory="512MiB", host_memory="1GiB", commit_interval=1,
+                    recompute="always" if engine == "sluice-recompute" else "auto", placement=PLACEMENTS[engine]))
     with open(os.path.join(folder, "run.json"), "w") as file:
         json.dump(config, file)
     with open(os.path.join(folder, "text.txt"), "w") as file:
@@ -71,9 +75,10 @@ def run_sluice(folder, shape, accumulation, placement):
 
 
 def run_peer(engine, folder, shape, accumulation):
-    command = [sys.executable, os.path.join(here, "train_torch.py"), "--engine", engine, "--folder", folder, "--shape",
+    name, _, graphs = engine.partition("-")
+    command = [sys.executable, os.path.join(here, "train_torch.py"), "--engine", name, "--folder", folder, "--shape",
                shape, "--accumulation", str(accumulation), "--steps", str(options.steps), "--warm", str(options.warm),
-               "--clipping", str(options.clipping)]
+               "--clipping", str(options.clipping)] + (["--keep-graphs"] if graphs else [])
     ended = subprocess.run(command, capture_output=True, text=True)
     lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
     if not lines:
@@ -85,7 +90,7 @@ def run(engine, shape, accumulation):
     folder = tempfile.mkdtemp(prefix="sluice-peers-", dir=options.drive)
     try:
         if engine in PLACEMENTS:
-            return run_sluice(folder, shape, accumulation, PLACEMENTS[engine])
+            return run_sluice(engine, folder, shape, accumulation)
         return run_peer(engine, folder, shape, accumulation)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -108,6 +113,6 @@ for shape in options.shapes:
             if options.json:
                 print(json.dumps(row), flush=True)
                 continue
-            print(f"{shape:>5} x {accumulation}  {engine:<12} {row['step_ms']:8.0f} ms "
+            print(f"{shape:>5} x {accumulation}  {engine:<16} {row['step_ms']:8.0f} ms "
                   f"({row['step_ms_least']:.0f} to {row['step_ms_most']:.0f})  peak {row['peak_bytes'] / 2**30:5.2f} GiB  "
                   f"loss {row['first_loss']:.3f} -> {row['last_loss']:.3f}  load {row['load']:.1f}", flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains one shape, activations checkpointed block by block, and prints one JSON line.
+"""Trains one shape, activations checkpointed block by block unless --keep-graphs is given, and prints one JSON line.
 
 plain: PyTorch with everything in memory: bf16 weights, fp32 masters, fused AdamW, clipping by global norm.
 zero:  DeepSpeed's ZeRO-3 with optimizer state and parameters in a folder on NVMe (ZeRO-Infinity), with the settings that

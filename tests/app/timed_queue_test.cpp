@@ -56,11 +56,16 @@ TEST_F(ThrottledQueue, is_interrupted_while_it_holds_a_completion_back) {
 }
 
 TEST_F(ThrottledQueue, remembers_an_interrupt_once) {
-  submit(20);
+  submit(1e7);
   queue_->interrupt();
   queue_->interrupt();
   EXPECT_EQ(wait(), 0u);
+  const TempFolder elsewhere;
+  const int at_once = open((elsewhere.path() / "file").c_str(), O_RDWR | O_CREAT, 0644);
+  queue_->submit(
+      {.op = IoOp::kRead, .file = at_once, .memory = memory_.data(), .bytes = kBlock, .offset = 0, .tag = 8});
   EXPECT_EQ(wait(), 1u);
+  close(at_once);
   queue_->interrupt();
   EXPECT_EQ(wait(), 0u);
 }

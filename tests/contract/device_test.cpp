@@ -110,7 +110,7 @@ TEST_P(EveryDevice, copies_of_a_lane_end_in_the_order_of_starting_and_move_every
   EXPECT_EQ(std::memcmp(from.data(), back.data(), from.size()), 0);
 }
 
-TEST_P(EveryDevice, both_lanes_and_compute_run_beside_each_other) {
+TEST_P(EveryDevice, copies_both_ways_and_compute_started_together_all_end_and_move_their_bytes) {
   device_->register_host(host_.span());
   std::memset(host_.at(0), 5, 64 * kKiB);
   device_->zero(device_->memory() + 64 * kKiB, 64 * kKiB);

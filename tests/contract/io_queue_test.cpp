@@ -16,6 +16,7 @@
 #include "core/bytes.h"
 #include "tests/fakes/counting_new.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -28,14 +29,16 @@ enum class Kind { kUring, kUringRegistered, kThreads, kWrapped };
 
 class Queue : public testing::TestWithParam<Kind> {
  protected:
-  Queue() {
+  void SetUp() override {
+    if (GetParam() == Kind::kUring || GetParam() == Kind::kUringRegistered) skip_without_uring();
+    if (IsSkipped()) return;
     file_ = open((folder_.path() / "file").c_str(), O_RDWR | O_CREAT | O_DIRECT, 0644);
     EXPECT_EQ(ftruncate(file_, 64 * kBlock), 0);
     queue_ = make();
   }
-  ~Queue() override {
+  void TearDown() override {
     queue_.reset();
-    close(file_);
+    if (file_ >= 0) close(file_);
   }
 
   std::unique_ptr<IoQueue> make() {

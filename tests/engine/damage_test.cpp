@@ -14,6 +14,7 @@
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/faulty_queue.h"
 #include "tests/fakes/flip_byte.h"
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/message_of.h"
 
 namespace sluice::testing {
@@ -159,7 +160,7 @@ TEST_F(Damage, of_both_superblocks_is_no_reason_to_begin_a_run_anew_that_had_beg
 }
 
 TEST_F(Damage, a_failing_request_stops_the_run_with_its_error_and_a_resume_ends_the_same) {
-  for (IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
+  for (const IoBackend backend : backends_here()) {
     for (int64_t nth = 3; nth < 400; nth += 37) {
       for (IoOp op : {IoOp::kRead, IoOp::kWrite, IoOp::kSync}) {
         EngineOptions with = options();

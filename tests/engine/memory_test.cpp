@@ -3,6 +3,7 @@
 
 #include "tests/engine/engine_fixture.h"
 #include "tests/fakes/counting_new.h"
+#include "tests/fakes/io_backends.h"
 
 namespace sluice::testing {
 namespace {
@@ -26,7 +27,7 @@ TEST(Memory, nothing_is_allocated_in_a_step) {
   const ReferenceOptions reference{.micro_batches = 2, .max_norm = 1};
   const ModelSpec model = toy_model({.visits = 6, .shape = ToyShape::kBoth}, Precision::kBf16);
   for (HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
-    for (IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
+    for (const IoBackend backend : backends_here()) {
       TempFolder folder;
       EngineOptions options = engine_options(folder, reference);
       put_records(options.plan, home);

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "tests/engine/placement_fixture.h"
+#include "tests/fakes/io_backends.h"
 
 namespace sluice::testing {
 namespace {
@@ -42,7 +43,7 @@ TEST_F(Variation, shares_of_homes_change_no_bit) {
 }
 
 TEST_F(Variation, backends_queue_depths_and_update_threads_change_no_bit) {
-  for (IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
+  for (const IoBackend backend : backends_here()) {
     for (int depth : {1, 2, 64}) {
       for (int threads : {1, 2}) {
         expect_same([&](EngineOptions& o) {

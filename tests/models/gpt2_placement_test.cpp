@@ -1,6 +1,7 @@
 // Where the bytes of a GPT-2 rest changes no bit of its training.
 #include <fmt/format.h>
 
+#include "tests/fakes/io_backends.h"
 #include "tests/models/placement_fixture.h"
 
 namespace sluice::testing {
@@ -69,7 +70,7 @@ TEST_F(FiveLayersInBf16, train_to_the_same_bits_with_state_on_the_device) {
 TEST_F(FiveLayersInBf16, train_to_the_same_bits_in_small_budgets_whatever_moves_the_bytes) {
   expect_same(in_small_budgets);
   expect_same(in_smallest_budgets());
-  for (const IoBackend backend : {IoBackend::kUring, IoBackend::kThreads}) {
+  for (const IoBackend backend : backends_here()) {
     for (const int threads : {1, 2}) {
       expect_same([&](EngineOptions& o) {
         in_small_budgets(o);

@@ -299,8 +299,8 @@ TEST(Tiles, train_blocks_of_eight_times_the_device_budget_to_the_bits_of_large_b
 
 void expect_same_bits_after_a_commit(Gpt2Tiling tiling, int64_t heads) {
   Training straight(tiling, heads);
-  straight.open(OpenMode::kCreate);
   straight.options().plan.commit_interval = 1;
+  straight.open(OpenMode::kCreate);
   const Steps wanted = straight.train(4);
   Training run(tiling, heads);
   run.options().plan.commit_interval = 1;

@@ -22,6 +22,7 @@
 #include "swap/store_format.h"
 #include "swap/uring_buffers.h"
 #include "tests/fakes/forbidden_call.h"
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/test_store.h"
 
@@ -30,14 +31,19 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(UringQueue, auto_takes_it_where_it_works) {
+class UringQueue : public testing::Test {
+ protected:
+  void SetUp() override { skip_without_uring(); }
+};
+
+TEST_F(UringQueue, auto_takes_it_where_it_works) {
   EXPECT_THAT(make_io_queue({.depth = 3})->describe(), HasSubstr("io_uring, depth 3, unregistered"));
   const AlignedBuffer page(4096);
   const auto with_memory = make_io_queue({.depth = 4, .memory = {page.span()}});
   EXPECT_THAT(explain_io_backend(), HasSubstr(with_memory->describe()));
 }
 
-TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_it_fails) {
+TEST(ForbiddenUringQueue, auto_falls_back_and_says_why_and_naming_it_fails) {
   std::thread([] {
     forbid({.number = SYS_io_uring_setup, .error_number = EPERM});
     LogLines lines;
@@ -55,14 +61,14 @@ TEST(UringQueue, where_it_is_forbidden_auto_falls_back_and_says_why_and_naming_i
   }).join();
 }
 
-TEST(UringQueue, without_a_file_left_says_which_limit_that_is) {
+TEST_F(UringQueue, without_a_file_left_says_which_limit_that_is) {
   std::thread([] {
     forbid({.number = SYS_eventfd2, .error_number = EMFILE});
     EXPECT_THAT(message_of<IoError>([] { make_io_queue({.backend = IoBackend::kUring}); }), HasSubstr("ulimit -n"));
   }).join();
 }
 
-TEST(UringQueue, memory_that_the_kernel_does_not_register_is_used_all_the_same) {
+TEST_F(UringQueue, memory_that_the_kernel_does_not_register_is_used_all_the_same) {
   TempFolder folder;
   const int file = open((folder.path() / "file").c_str(), O_RDWR | O_CREAT, 0644);
   ASSERT_EQ(ftruncate(file, 8192), 0);
@@ -81,7 +87,7 @@ TEST(UringQueue, memory_that_the_kernel_does_not_register_is_used_all_the_same) 
   close(file);
 }
 
-TEST(UringQueue, a_request_may_cross_from_one_registered_piece_into_the_next) {
+TEST_F(UringQueue, a_request_may_cross_from_one_registered_piece_into_the_next) {
   TempFolder folder;
   const int file = open((folder.path() / "file").c_str(), O_RDWR | O_CREAT | O_DIRECT, 0644);
   const Arena arena(UringBuffers::kMostBytes + 2 * kMiB);
@@ -143,7 +149,7 @@ TEST(UringBuffers, no_piece_has_whole_large_pages_and_others) {
   }
 }
 
-TEST(UringQueue, an_interrupt_ends_a_wait_for_a_request_that_does_not_come) {
+TEST_F(UringQueue, an_interrupt_ends_a_wait_for_a_request_that_does_not_come) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
   std::array<std::byte, 5> memory{};
@@ -168,7 +174,7 @@ char state_of(pid_t thread) {
   return state;
 }
 
-TEST(UringQueue, its_end_sleeps_while_it_waits_though_an_interrupt_is_pending) {
+TEST_F(UringQueue, its_end_sleeps_while_it_waits_though_an_interrupt_is_pending) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
   std::array<std::byte, 5> memory{};

@@ -9,6 +9,7 @@
 
 #include "swap/record_store.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -16,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-class FaultyStore : public testing::TestWithParam<IoBackend> {
+class FaultyStore : public OnEachBackend {
  protected:
   StoreOptions options() {
     return {.folder = folder_.path(),
@@ -333,7 +334,7 @@ TEST_P(FaultyStore, what_has_ended_is_told_before_the_error_of_the_queue_that_ca
 }
 
 INSTANTIATE_TEST_SUITE_P(backends, FaultyStore, testing::Values(IoBackend::kUring, IoBackend::kThreads),
-                         [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
+                         name_of_backend);
 
 }  // namespace
 }  // namespace sluice

@@ -11,6 +11,7 @@
 
 #include "swap/record_store.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int64_t kLastStep = 8;
 
-class KilledStore : public testing::TestWithParam<IoBackend> {
+class KilledStore : public OnEachBackend {
  protected:
   StoreOptions options(std::shared_ptr<Faults> faults) {
     return {.folder = folder_.path(),
@@ -114,7 +115,7 @@ TEST_P(KilledStore, between_a_table_and_its_superblock_the_step_before_opens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(backends, KilledStore, testing::Values(IoBackend::kUring, IoBackend::kThreads),
-                         [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
+                         name_of_backend);
 
 }  // namespace
 }  // namespace sluice

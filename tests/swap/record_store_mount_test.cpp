@@ -8,6 +8,7 @@
 
 #include "core/bytes.h"
 #include "swap/record_store.h"
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
@@ -18,9 +19,10 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
-class StoreOnAMount : public testing::TestWithParam<IoBackend> {
+class StoreOnAMount : public OnEachBackend {
  protected:
   void SetUp() override {
+    OnEachBackend::SetUp();
     if (!drive_.reason().empty()) GTEST_SKIP() << drive_.reason();
   }
   std::filesystem::path file() const { return drive_.path() / "sluice-0.swap"; }
@@ -119,7 +121,7 @@ TEST_P(StoreOnAMount, a_file_with_holes_that_was_cut_short_is_never_committed_to
 }
 
 INSTANTIATE_TEST_SUITE_P(backends, StoreOnAMount, testing::Values(IoBackend::kUring, IoBackend::kThreads),
-                         [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
+                         name_of_backend);
 
 }  // namespace
 }  // namespace sluice

@@ -17,6 +17,7 @@
 #include "swap/store_format.h"
 #include "tests/fakes/cached_pages.h"
 #include "tests/fakes/counting_new.h"
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/test_store.h"
 
@@ -26,7 +27,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class StoreSpace : public testing::TestWithParam<IoBackend> {
+class StoreSpace : public OnEachBackend {
  protected:
   StoreOptions options(const std::filesystem::path& folder) {
     return {.folder = folder, .queue = {.backend = GetParam(), .depth = 16}, .block_bytes = 8192};
@@ -186,7 +187,7 @@ TEST_P(StoreSpace, its_tables_count_the_callers_bytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(backends, StoreSpace, testing::Values(IoBackend::kUring, IoBackend::kThreads),
-                         [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
+                         name_of_backend);
 
 }  // namespace
 }  // namespace sluice

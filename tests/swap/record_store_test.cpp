@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/fakes/io_backends.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -11,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class Store : public testing::TestWithParam<IoBackend> {
+class Store : public OnEachBackend {
  protected:
   StoreOptions options() {
     return {.folder = folder_.path() / "store",
@@ -113,8 +114,7 @@ TEST_P(Store, a_record_given_up_is_read_as_it_was_committed) {
   expect_step(*open(), run_, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(backends, Store, testing::Values(IoBackend::kUring, IoBackend::kThreads),
-                         [](const auto& backend) { return backend.param == IoBackend::kUring ? "uring" : "threads"; });
+INSTANTIATE_TEST_SUITE_P(backends, Store, testing::Values(IoBackend::kUring, IoBackend::kThreads), name_of_backend);
 
 }  // namespace
 }  // namespace sluice
