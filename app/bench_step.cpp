@@ -71,7 +71,7 @@ std::string moved_words(LaneGroup resource, const StepLanes& lanes) {
 std::string ceiling_words(LaneGroup resource) {
   switch (resource) {
     case LaneGroup::kNvme:
-      return "requests of 1 MiB, 32 under way, reads and writes as mixed";
+      return "requests of the store's size and depth, reads and writes as mixed";
     case LaneGroup::kCpu:
       return "AdamW and its checksums, nothing else";
     case LaneGroup::kCopies:
@@ -208,7 +208,7 @@ Measured measure(const BenchStepCommand& command, Console& console) {
   warn_of_no_drives(drives, console.log());
   PlanOptions plan = plan_options(setup, workspace.memory);
   if (command.compute_ms_per_visit) plan.graph_bytes.clear();  // a wait computes nothing that could be kept
-  check_free_space(drives, drive_needs(make_plan(setup.model.spec(), plan)));
+  check_free_space(drives, drive_needs(make_plan(setup.model.spec(), plan)), StoreThere::kStays);
   plan.speeds = find_speeds(setup, workspace,
                             {.machine = named,
                              .folders = drives,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/run_folder.h"
+#include "bench/scratch_folder.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "swap/drive.h"
@@ -40,9 +41,11 @@ void check_together(std::span<const fs::path> folders, std::span<const FileSyste
 
 }  // namespace
 
-void check_free_space(std::span<const fs::path> folders, const DriveNeeds& needs) {
+void check_free_space(std::span<const fs::path> folders, const DriveNeeds& needs, StoreThere there) {
   std::vector<fs::path> files;
-  for (const fs::path& folder : folders) files.push_back(store_path(folder, 0));
+  for (const fs::path& folder : folders) {
+    files.push_back(there == StoreThere::kReplaced ? store_path(folder, 0) : ScratchFolder::pattern_in(folder));
+  }
   check_together(folders, rooms_for(files, needs.even));
   const std::vector<FileSystemRoom> rooms = rooms_for(files, needs.least);
   const auto small = std::ranges::find_if(rooms, &FileSystemRoom::is_too_small);

@@ -16,10 +16,12 @@ struct DriveNeeds {
 };
 DriveNeeds drive_needs(const Plan& plan);
 
+// Of a store that is in these folders already: a new one takes its place, and its room, or is made beside it.
+enum class StoreThere : uint8_t { kReplaced, kStays };
 // Throws ConfigError (bytes needed, bytes free, folders) where such a store cannot be made in these folders, one for
-// each drive, whose last parts may not be there yet. Folders of one file system share its space; the files of a store
-// that is there count as free. How much each of several drives takes follows from their speeds, which are measured as
-// the store is made, and from their room: this looks at the sum, and at what each drive holds at the least.
-void check_free_space(std::span<const std::filesystem::path> folders, const DriveNeeds& needs);
+// each drive, whose last parts may not be there yet. Folders of one file system share its space. How much each of
+// several drives takes follows from their speeds, which are measured as the store is made, and from their room: this
+// looks at the sum, and at what each drive holds at the least.
+void check_free_space(std::span<const std::filesystem::path> folders, const DriveNeeds& needs, StoreThere there);
 
 }  // namespace sluice

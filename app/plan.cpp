@@ -211,7 +211,7 @@ void warn_of_little_room(const RunFolder& run, const RunSetup& setup, const Plan
   const std::vector<std::filesystem::path> folders = run.stores(setup.config);
   if (std::ssize(folders) != plan.options.drives) return;  // another machine's
   try {
-    check_free_space(folders, drive_needs(plan));
+    check_free_space(folders, drive_needs(plan), StoreThere::kReplaced);
   } catch (const ConfigError& refusal) {
     say(log, LogLevel::kWarning, fmt::format("no run can be begun with this plan here: {}", refusal.what()));
   }

@@ -144,7 +144,7 @@ void Training::make_the_plan() {
   say_what_planning_takes(setup_.model.spec(), *plan_options_, console_.log());
   const auto figures = opening_.goes_on() ? DriveFigures::kOfStoreThere : DriveFigures::kKept;
   const Plan in_order = make_plan(setup_.model.spec(), *plan_options_);  // throws where nothing fits
-  if (!opening_.goes_on()) check_free_space(stores, drive_needs(in_order));
+  if (!opening_.goes_on()) check_free_space(stores, drive_needs(in_order), StoreThere::kReplaced);
   plan_options_->speeds = find_speeds(
       setup_, workspace, {.machine = machine_, .folders = stores, .waiting_ms = {}, .drives = figures}, console_.log());
   if (!plan_options_->speeds) return;

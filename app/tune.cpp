@@ -247,7 +247,7 @@ std::vector<Trial> Tuning::make_trials(const TuneSearch& search) {
   for (const TuneCandidate& candidate : worth_trying(search, command_.trials)) {
     RunSetup& setup = *setups_[candidate.settings.batching];
     trials.push_back(make_trial(candidate, setup, options_of(space_, candidate.settings, base_)));
-    check_free_space(drives_, trials.back().needs);
+    check_free_space(drives_, trials.back().needs, StoreThere::kStays);
   }
   return trials;
 }

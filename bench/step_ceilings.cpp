@@ -26,10 +26,10 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kRequestBytes = kMiB, kHalfBytes = 256 * kMiB;  // halves of the files: what is read, what is written
-constexpr int kDepth = 32;
-constexpr int64_t kUpdateElements = 4 * kMiB;                      // of a thread: more than its caches hold
-constexpr int kSweeps = 3;                                         // of which the median is taken
+constexpr int64_t kHalfBytes = 256 * kMiB;     // of all files, where there is room: what is read, and what is written
+constexpr int64_t kBufferBytes = 64 * kMiB;    // of a drive's requests in flight, at the most
+constexpr int64_t kUpdateElements = 4 * kMiB;  // of a thread: more than its caches hold
+constexpr int kSweeps = 3;                     // of which the median is taken
 constexpr int64_t kCopyBytes = 4 * kMiB, kColdBytes = 128 * kMiB;  // no cache holds that much
 
 double ms_since(int64_t begin_ns) { return static_cast<double>(now_ns() - begin_ns) / 1e6; }
@@ -96,20 +96,18 @@ struct StepCeilings::Impl {
         threads(std::max(1, options.update_threads)),
         gpu(is_gpu(options.device)),
         step(adam_step(options.adam, 1, 1.0)),
-        buffers(kDepth * kRequestBytes),
+        request_bytes(options.store.block_bytes),
+        in_flight(static_cast<int>(std::clamp<int64_t>(kBufferBytes / request_bytes, 1, options.store.queue.depth))),
+        buffers(std::ssize(options.store.folders()) * in_flight * request_bytes),
         copied(the_plan),
         copied_host(copied.up.in_host + copied.down.in_host),
         device(make_device(options.device, copied.up.on_device + copied.down.on_device)),
-        queue(options.store.make_queue({.backend = options.store.queue.backend,
-                                        .depth = kDepth,
-                                        .files = static_cast<int>(options.store.folders().size()),
-                                        .memory = {buffers.span()},
-                                        .log = nullptr,
-                                        .words = options.store.words})) {
+        queue(make_queue(options.store)) {
     const auto folders = options.store.folders();
-    BareRun fill{.op = BareOp::kWrite, .depth = kDepth, .memory = buffers.span()};
+    half_bytes = half_bytes_in(folders);
+    BareRun fill{.op = BareOp::kWrite, .block_bytes = request_bytes, .depth = in_flight, .memory = buffers.span()};
     for (const auto& folder : folders) {
-      drives.push_back({.scratch = ScratchFile(folder, 2 * half_bytes_of(folders.size()), *options.store.words)});
+      drives.push_back({.scratch = ScratchFile(folder, 2 * half_bytes, *options.store.words)});
       fill.ranges.push_back(drives.back().scratch.whole());
       fill.bytes += drives.back().scratch.bytes();
     }
@@ -123,8 +121,17 @@ struct StepCeilings::Impl {
     ScratchFile scratch;
     int64_t reads = 0, writes = 0;  // begun: each goes through its half of the file, again and again
   };
-  static int64_t half_bytes_of(size_t drives) {
-    return kHalfBytes / static_cast<int64_t>(drives) / kRequestBytes * kRequestBytes;
+  std::unique_ptr<IoQueue> make_queue(const StoreOptions& store) const {
+    IoQueueOptions wanted = store.queue_for(static_cast<int>(store.folders().size()));
+    wanted.depth = in_flight * static_cast<int>(store.folders().size());
+    wanted.memory = {buffers.span()};
+    wanted.log = nullptr;
+    return store.make_queue(wanted);
+  }
+  // Of each drive's file: whole requests, one at the least.
+  int64_t half_bytes_in(std::span<const std::filesystem::path> folders) const {
+    const int64_t bytes = scratch_bytes_in(folders, 2 * kHalfBytes / std::ssize(folders)) / 2;
+    return std::max<int64_t>(1, bytes / request_bytes) * request_bytes;
   }
 
   void transfer(int64_t read_bytes, int64_t write_bytes);
@@ -143,10 +150,13 @@ struct StepCeilings::Impl {
   int threads;
   bool gpu;  // computes, and updates what is at home in its memory
   AdamStep step;
+  int64_t request_bytes;
+  int in_flight;  // on each drive
   Arena buffers;
   CopiedBytes copied;
   Arena copied_host;
   std::unique_ptr<Device> device;
+  int64_t half_bytes = 0;
   std::vector<Drive> drives;
   std::vector<std::unique_ptr<UpdatedMemory>> updated;
   std::unique_ptr<IoQueue> queue;  // last: its end waits for what uses the buffers
@@ -155,11 +165,10 @@ struct StepCeilings::Impl {
 // Reads and writes side by side, spread evenly. Every request has a buffer of its own, and every drive as many buffers
 // as the others: a faster one takes more requests.
 void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
-  const int64_t reads = read_bytes / kRequestBytes, writes = write_bytes / kRequestBytes, all = reads + writes;
-  std::array<IoCompletion, kDepth> done;
-  std::vector<size_t> free_buffers(kDepth);
+  const int64_t reads = read_bytes / request_bytes, writes = write_bytes / request_bytes, all = reads + writes;
+  std::array<IoCompletion, 64> done;
+  std::vector<size_t> free_buffers(drives.size() * static_cast<size_t>(in_flight));
   std::iota(free_buffers.begin(), free_buffers.end(), size_t{0});
-  const int64_t half_bytes = half_bytes_of(drives.size());
   int64_t read = 0, written = 0;
   for (int64_t ended = 0; ended < all;) {
     for (; read + written < all && !free_buffers.empty();) {
@@ -169,18 +178,18 @@ void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
       free_buffers.pop_back();
       Drive& drive = drives[buffer % drives.size()];
       const int64_t number = is_read ? drive.reads++ : drive.writes++;
-      const int64_t offset = (is_read ? 0 : half_bytes) + number * kRequestBytes % half_bytes;
+      const int64_t offset = (is_read ? 0 : half_bytes) + number * request_bytes % half_bytes;
       queue->submit({.op = is_read ? IoOp::kRead : IoOp::kWrite,
                      .file = drive.scratch.file(),
-                     .memory = buffers.at(static_cast<int64_t>(buffer) * kRequestBytes),
-                     .bytes = static_cast<uint32_t>(kRequestBytes),
+                     .memory = buffers.at(static_cast<int64_t>(buffer) * request_bytes),
+                     .bytes = static_cast<uint32_t>(request_bytes),
                      .offset = static_cast<uint64_t>(offset),
                      .tag = buffer});
     }
     queue->flush();
     const size_t count = queue->poll(done, Wait::kUntilOne);
     for (size_t i = 0; i < count; ++i) {
-      check_whole(done[i], kRequestBytes, drives[done[i].tag % drives.size()].scratch.path());
+      check_whole(done[i], request_bytes, drives[done[i].tag % drives.size()].scratch.path());
       free_buffers.push_back(done[i].tag);
     }
     ended += static_cast<int64_t>(count);
@@ -192,11 +201,11 @@ double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
   if (wanted == 0) return 0;
   // As much as the halves hold, in the same proportion, and a request where there is less.
   const double share =
-      std::min(1.0, static_cast<double>(kHalfBytes) /
+      std::min(1.0, static_cast<double>(half_bytes * std::ssize(drives)) /
                         static_cast<double>(std::max(replayed[Lane::kRead].bytes, replayed[Lane::kWrite].bytes)));
   const auto part = [&](int64_t bytes) {
-    const auto whole = static_cast<int64_t>(static_cast<double>(bytes) * share) / kRequestBytes * kRequestBytes;
-    return bytes > 0 ? std::max(whole, kRequestBytes) : 0;
+    const auto whole = static_cast<int64_t>(static_cast<double>(bytes) * share) / request_bytes * request_bytes;
+    return bytes > 0 ? std::max(whole, request_bytes) : 0;
   };
   const int64_t read_bytes = part(replayed[Lane::kRead].bytes), write_bytes = part(replayed[Lane::kWrite].bytes);
   const int64_t begin = now_ns();

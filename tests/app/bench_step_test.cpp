@@ -1,5 +1,9 @@
 // `sluice bench step`: what it prints and what it leaves behind.
+#include <fstream>
+
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
@@ -70,6 +74,21 @@ TEST_F(BenchStepTest, of_steps_that_run_twice_counts_everything_twice) {
   for (const auto& ms : {json["step_ms"], json["predicted_step_ms"], json["replay_ms"]["compute"]}) {
     EXPECT_GE(ms.get<double>(), 2 * kOnce);
   }
+}
+
+// Its own store lies beside the one that is there; beside both, half of the room that is left serves the ceilings.
+TEST_F(BenchStepTest, takes_the_room_that_a_drive_has_beside_the_store_that_is_there) {
+  const Ended planned = sluice({"plan", "@run.json", "--json", "--set", "sluice.placement.state=nvme"});
+  const int64_t needed = json_of(planned.out)["disk_bytes"];
+  const MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"), round_up(needed, 4096) + 16 * kMiB);
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::vector<std::string> short_run = {"--rounds", "1", "--steps", "1", "--compute-ms-per-visit", "1"};
+  EXPECT_EQ(bench(short_run).exit_code, 0);
+  std::ofstream(file("drive/sluice-0.swap")) << std::string(static_cast<size_t>(16 * kMiB + needed / 2), 'x');
+  const Ended refused = bench(short_run);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.last_error_line(), testing::HasSubstr("the drive is too small: the store needs"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(file("drive")), {}), 1);
 }
 
 TEST_F(BenchStepTest, runs_the_real_compute_and_removes_the_folder_it_made) {
