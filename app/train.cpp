@@ -9,11 +9,9 @@
 
 #include "app/batches.h"
 #include "app/carried.h"
-#include "app/commit_pace.h"
 #include "app/endurance.h"
 #include "app/folders_of_run.h"
 #include "app/free_space.h"
-#include "app/kept_timeline.h"
 #include "app/machine_file.h"
 #include "app/metrics.h"
 #include "app/opening.h"
@@ -22,11 +20,10 @@
 #include "app/setup.h"
 #include "app/signals.h"
 #include "app/speeds.h"
-#include "app/step_events.h"
+#include "app/step_loop.h"
 #include "app/step_predictions.h"
 #include "app/tokenizer_files.h"
 #include "app/what_if.h"
-#include "core/clock.h"
 #include "data/dataset.h"
 #include "data/sample_order.h"
 #include "data/token_source.h"
@@ -37,7 +34,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Everything of a run that lives while it trains. Members in dependency order.
+// Everything of a run that lives while it trains: what it begins with and ends with; its steps are StepLoop's. Members
+// in dependency order.
 class Training {
  public:
   Training(const TrainOptions& options, Console& console)
@@ -54,7 +52,7 @@ class Training {
     if (opening_.mode != OpenMode::kOpen) folders_.make_for_stores(opening_.stores(), console_.log());
     folders_.leave_signals_to(requests_.emplace());
     open_engine();
-    const int signal = train_steps();
+    const int signal = loop_->train(*requests_);
     requests_.reset();
     const TrainEnd end = finish(signal);
     engine_->close_trace();  // one that is incomplete is an error, but of a run that is committed
@@ -76,12 +74,8 @@ class Training {
   void predict_steps();
   void keep_offers(const Prediction& present);
   void save_would_help(const std::string& json);
-  int train_steps();
-  void make_room_for_metrics();
-  StepMetrics one_step(Batches& batches);
   TrainEnd finish(int signal);
   std::optional<Validation> validation_with(const Digests& digests);
-  void report_step(const StepMetrics& metrics);
   void print_sample();
   std::string endurance();
 
@@ -106,12 +100,9 @@ class Training {
   std::shared_future<Plan> plan_;           // valid where speeds are known, until the engine has it
   std::future<std::vector<Offer>> offers_;  // valid where speeds are known; ends before what it reads
   StepPredictions predictions_{{}};
-  std::unique_ptr<MetricsFile> metrics_;
-  std::optional<StepEvents> events_;
   bool is_new_store_ = false;  // this run has made it
-  int64_t steps_ = 0, first_step_ = 0;
-  int64_t began_ns_ = 0, ended_ns_ = 0;                   // of the steps
-  int64_t written_before_bytes_ = 0, written_bytes_ = 0;  // up to then
+  int64_t steps_ = 0;
+  std::optional<StepLoop> loop_;  // once there is an engine, and the folder is this run's
 };
 
 RunSetup Training::set_it_up() {
@@ -292,12 +283,18 @@ void Training::begin_records() {
   folder().remove_leftovers();
   folder().claim_store(opening_.stores(), opener_);
   folder().save(config);
-  first_step_ = engine_->step();
-  metrics_ = std::make_unique<MetricsFile>(folder().metrics_file(), first_step_, console_.log());
-  events_.emplace(config, first_step_, console_.log());
+  loop_.emplace(*engine_, LoopedRun{setup_, folder(), *data_, *order_},
+                StepLoop::Options{.steps = steps_,
+                                  .commits = plan_options_->commit_interval == 0 ? StepLoop::Commits::kPaced
+                                                                                 : StepLoop::Commits::kAsPlanned,
+                                  .carried = carried(),
+                                  .predictions = predictions_,
+                                  .clock = options_.clock},
+                console_);
   if (!is_new_store_) {
+    const int64_t step = loop_->first_step();
     say(console_.log(), LogLevel::kInfo,
-        fmt::format("resuming after step {}{}", first_step_, first_step_ == 0 ? ": no later one was committed" : ""));
+        fmt::format("resuming after step {}{}", step, step == 0 ? ": no later one was committed" : ""));
   }
 }
 
@@ -334,102 +331,23 @@ void Training::save_would_help(const std::string& json) {
   }
 }
 
-StepMetrics Training::one_step(Batches& batches) {
-  const int64_t began = now_ns();
-  const int64_t position = engine_->step() * batch().train;
-  const TokenBatches tokens =
-      batches.fill(Batches::Part::kTraining, batch().train, [&](int64_t j) { return order_->sample_at(position + j); });
-  StepMetrics metrics;
-  const RunConfig& config = setup_.config;
-  metrics.learning_rate = learning_rate_at(config.schedule, config.optimizer.learning_rate, engine_->applied_steps());
-  metrics.end = engine_->train_step(metrics.learning_rate, setup_.model.compute(tokens));
-  engine_->set_progress(position + batch().train, carried().bytes());
-  metrics.lanes = engine_->last_lanes();
-  metrics.predicted = predictions_.next(metrics.end);
-  metrics.device = setup_.device;
-  metrics.tokens = metrics.end.step * tokens_per_step();
-  const double seconds = static_cast<double>(now_ns() - began) / 1e9;
-  metrics.step_ms = seconds * 1e3;
-  metrics.samples_per_s = static_cast<double>(batch().train) / seconds;
-  metrics.tokens_per_s = static_cast<double>(tokens_per_step()) / seconds;
-  return metrics;
-}
-
-void Training::report_step(const StepMetrics& metrics) {
-  const int64_t step = metrics.end.step;
-  console_.progress(step, steps_, fmt::format("step {}/{}  loss {:.4f}", step, steps_, metrics.end.loss));
-  if (step % setup_.config.steps_per_print != 0 && step != first_step_ + 1 && step != steps_) return;
-  const double seconds = static_cast<double>(now_ns() - began_ns_) / 1e9;
-  const double average = static_cast<double>((step - first_step_) * batch().train) / seconds;
-  say(console_.log(), LogLevel::kInfo,
-      step_line(metrics,
-                {.steps = steps_,
-                 .average_samples_per_s = average,
-                 .flops_per_token = setup_.model.training_flops_per_token()},
-                engine_->ledger()));
-}
-
-// A step whose line would be lost is not begun, and the last one is committed.
-void Training::make_room_for_metrics() {
-  try {
-    metrics_->make_room();
-  } catch (const Error& error) {
-    console_.finish_progress();
-    if (engine_->step() > first_step_) {
-      say(console_.log(), LogLevel::kError,
-          fmt::format("no line can be written after step {}'s: committing, to end there: {}", engine_->step(),
-                      error.what()));
-      engine_->drain();
-    }
-    throw;
-  }
-}
-
-// Returns the signal that stopped it, or 0.
-int Training::train_steps() {
-  Batches batches(*data_, batch().train);
-  began_ns_ = now_ns();
-  written_before_bytes_ = engine_->written_bytes();
-  const bool paced = plan_options_->commit_interval == 0 && engine_->plan().commit_interval > kCommitRarely;
-  CommitPace pace(options_.clock());
-  KeptTimeline timeline(folder().timeline_file(), console_.log());
-  while (engine_->step() < steps_) {
-    if (paced && pace.is_due(options_.clock(), engine_->committed().step)) engine_->commit_beside_next_step();
-    make_room_for_metrics();
-    const StepMetrics metrics = one_step(batches);
-    metrics_->step(metrics, engine_->ledger());
-    events_->add(metrics);
-    report_step(metrics);
-    timeline.after_step(*engine_, metrics.end.step - first_step_);
-    if (requests_->signal() == 0) continue;
-    console_.finish_progress();
-    say(console_.log(), LogLevel::kInfo, fmt::format("stopping after step {}: committing", metrics.end.step));
-    engine_->drain();
-    return requests_->signal();
-  }
-  engine_->drain();
-  ended_ns_ = now_ns();
-  written_bytes_ = engine_->written_bytes();
-  console_.finish_progress();
-  return 0;
-}
-
 TrainEnd Training::finish(int signal) {
   TrainEnd end{.step = engine_->step(), .signal = signal, .digests = {}};
   if (signal != 0) return end;
   end.digests = engine_->digests();
-  if (first_step_ >= steps_) {
+  const int64_t first_step = loop_->first_step();
+  if (first_step >= steps_) {
     say(console_.log(), LogLevel::kInfo,
-        fmt::format("the run has {} steps already, and {} are asked for: nothing is left to train", first_step_,
+        fmt::format("the run has {} steps already, and {} are asked for: nothing is left to train", first_step,
                     steps_));
   }
   const std::optional<Validation> validation = validation_with(end.digests);
   console_.print(summary({.steps = end.step,
-                          .steps_here = end.step - first_step_,
-                          .first_loss = metrics_->first_loss(),
-                          .last_loss = metrics_->last_loss(),
+                          .steps_here = end.step - first_step,
+                          .first_loss = loop_->metrics().first_loss(),
+                          .last_loss = loop_->metrics().last_loss(),
                           .validation = validation,
-                          .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
+                          .seconds = loop_->seconds(),
                           .device = setup_.device,
                           .workspace_bytes = std::ssize(engine_->workspace()),
                           .workspace_peak_bytes = setup_.model.workspace_peak_bytes(),
@@ -454,19 +372,19 @@ std::optional<Validation> Training::validation_with(const Digests& digests) {
     validation = validate_run(*engine_, setup_.model, *data_, {.batch = batch(), .progress = progress});
     console_.finish_progress();
   } catch (...) {
-    metrics_->final_line(digests, {});
+    loop_->metrics().final_line(digests, {});
     throw;
   }
-  metrics_->final_line(digests, validation);
+  loop_->metrics().final_line(digests, validation);
   return validation;
 }
 
 // What steps like those of this process write; empty where there were none.
 std::string Training::endurance() {
   const Plan& plan = engine_->plan();
-  const std::optional<WriteRate> rate = rate_of({.steps = engine_->step() - first_step_,
-                                                 .bytes = written_bytes_ - written_before_bytes_,
-                                                 .seconds = static_cast<double>(ended_ns_ - began_ns_) / 1e9,
+  const std::optional<WriteRate> rate = rate_of({.steps = engine_->step() - loop_->first_step(),
+                                                 .bytes = loop_->written_bytes(),
+                                                 .seconds = loop_->seconds(),
                                                  .commit_interval = plan.commit_interval,
                                                  .planned_bytes_per_step = plan.written_bytes_per_step});
   if (!rate) return {};

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/errors.h"
 #include "swap/io_queue.h"
 #include "tests/fakes/message_of.h"
 
@@ -28,13 +29,13 @@ inline void skip_without_uring() {
   if (!why_no_uring().empty()) GTEST_SKIP() << why_no_uring();
 }
 
-class OnEachBackend : public testing::TestWithParam<IoBackend> {
+class OnEachBackend : public ::testing::TestWithParam<IoBackend> {
  protected:
   void SetUp() override {
     if (GetParam() == IoBackend::kUring) skip_without_uring();
   }
 };
-inline std::string name_of_backend(const testing::TestParamInfo<IoBackend>& backend) {
+inline std::string name_of_backend(const ::testing::TestParamInfo<IoBackend>& backend) {
   return backend.param == IoBackend::kUring ? "uring" : "threads";
 }
 
