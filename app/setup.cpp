@@ -118,6 +118,8 @@ std::string without_folder(const std::string& model) {
 
 fs::path folder_in(const std::string& model) { return Json::parse(model).value("path", std::string()); }
 
+namespace {
+
 void say_what_depth_is_taken(const SluiceConfig& sluice, const Log& log) {
   const int drives = std::max(1, static_cast<int>(sluice.nvme.size()));
   if (sluice.io_depth <= kMaxQueueDepth / drives) return;
@@ -126,8 +128,6 @@ void say_what_depth_is_taken(const SluiceConfig& sluice, const Log& log) {
           "\"sluice.io_depth\" is {}: each of the {} drives has {} requests in flight, as a queue has {} for all",
           sluice.io_depth, drives, kMaxQueueDepth / drives, kMaxQueueDepth));
 }
-
-namespace {
 
 // What the model refuses of its section, with the file that has it; a Hugging Face folder's keys are in its own.
 template <typename Make>

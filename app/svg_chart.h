@@ -8,7 +8,7 @@
 namespace sluice {
 
 std::string html_escaped(const std::string& text);
-// "12.3 ms", "1.20 s", "2:10 min".
+// "1.23 ms", "123 ms", "1.20 s", "2.2 min".
 std::string ms_words(double ms);
 
 struct ChartPoint {

@@ -132,7 +132,7 @@ Resources changed_resources(const Resources& present, std::span<const std::strin
       try {
         apply_word(word);
       } catch (const ConfigError& error) {
-        throw ConfigError(fmt::format("--what-if {}: {}", word.empty() ? text : word, error.what()));
+        throw ConfigError(fmt::format("--what-if {}: {}", word.empty() ? text : trimmed(word), error.what()));
       }
     }
   }

@@ -4,7 +4,8 @@
     python bench/figures.py --drive FOLDER --out FOLDER [--sluice build/release/sluice] [--peers PYTHON] [--only PART ...]
 
 Each part's output goes to OUT/PART.txt, with the command before it. Parts that need what is not here are passed over,
-and said to be: fio and aio, adam_peers and peers run with --peers, a Python that has torch, transformers and deepspeed.
+and said to be: fio needs the program and huge pages; aio, adam_peers and peers run with --peers, a Python that has
+torch, transformers and deepspeed.
 Needs up to 31 GB of the drive.
 """
 import argparse
@@ -40,7 +41,8 @@ def parts(options):
     yield "prediction", [python, HERE / "prediction.py", "--sluice", sluice, "--drive", drive]
     yield "commit_intervals", [python, HERE / "commit_intervals.py", "--sluice", sluice, "--drive", drive]
     side = [options.peers, HERE / "peers/side_by_side.py", "--sluice", sluice, "--drive", drive, "--rounds", "2"]
-    yield "peers", [*side, "--engines", "sluice-host", "sluice-nvme", "sluice-budgets", "plain", "zero"]
+    yield "peers", [*side, "--engines", "sluice-host", "sluice-recompute", "sluice-nvme", "sluice-budgets",
+                   "plain", "plain-graphs", "zero"]
     yield "peers_not_clipped", [*side, "--engines", "sluice-host", "sluice-budgets", "plain", "--clipping", "100"]
     yield "data_sheets", [python, HERE / "data_sheets.py", "--sluice", sluice]
 

@@ -42,8 +42,9 @@ constexpr int64_t kUpdatedElements = 4 * kMiB;    // by all threads: 56 MiB in b
 // The drives of a store, all at once, by its kind of queue.
 class Drives {
  public:
-  explicit Drives(const StoreOptions& store)
-      : memory_(std::max(kMemoryBytes, kLeastMemoryBytes * static_cast<int64_t>(store.folders().size()))),
+  Drives(const StoreOptions& store, const Clock& clock)
+      : clock_(clock),
+        memory_(std::max(kMemoryBytes, kLeastMemoryBytes * static_cast<int64_t>(store.folders().size()))),
         depth_(store.queue.depth),
         weights_(store.drive_weights) {
     for (const auto& folder : store.folders()) {
@@ -69,8 +70,8 @@ class Drives {
     speeds.mixed_gb_per_s = std::min(mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
     speeds.read_request_us = request_us(BareOp::kRead, speeds.read_gb_per_s);
     speeds.write_request_us = request_us(BareOp::kWrite, speeds.write_gb_per_s);
-    speeds.commit_ms = median_ns(kProbeNs, [this] { commit(); }) / 1e6;
-    speeds.transfer_us = median_ns(kProbeNs / 4, [this] { one(files_.front(), IoOp::kRead, 4096); }) / 1e3;
+    speeds.commit_ms = taken_ns(kProbeNs, [this] { commit(); }) / 1e6;
+    speeds.transfer_us = taken_ns(kProbeNs / 4, [this] { one(files_.front(), IoOp::kRead, 4096); }) / 1e3;
   }
 
  private:
@@ -101,7 +102,8 @@ class Drives {
                 .block_bytes = pass.block_bytes,
                 .depth = pass.depth,
                 .memory = memory_.span(),
-                .limit_ns = pass.limit_ns};
+                .limit_ns = pass.limit_ns,
+                .clock = clock_};
     for (const ScratchFile& file : files_) run.ranges.push_back(file.whole());
     // Each drive's own: a slow one ends its last requests long after the others.
     const std::vector<double> speeds = run_bare(*queue_, run).range_gb_per_s;
@@ -109,6 +111,9 @@ class Drives {
     return weights_.empty() ? all : all * share_of_speed(speeds, weights_);
   }
 
+  double taken_ns(int64_t limit_ns, const std::function<void()>& work) const {
+    return median_ns(limit_ns, work, clock_);
+  }
   // A table, a flush of every drive at once, a superblock, a flush of the first.
   void commit() {
     one(files_.front(), IoOp::kWrite, 4096);
@@ -130,6 +135,7 @@ class Drives {
     check_whole(done[0], bytes, file.path());
   }
 
+  const Clock clock_;
   std::vector<ScratchFile> files_;
   Arena memory_;
   int depth_;
@@ -266,7 +272,9 @@ double handover_us() {
 
 }  // namespace
 
-void probe_drives(const StoreOptions& store, MachineSpeeds& speeds) { Drives(store).measure(speeds); }
+void probe_drives(const StoreOptions& store, MachineSpeeds& speeds, const Clock& clock) {
+  Drives(store, clock).measure(speeds);
+}
 
 MachineSpeeds probe_machine(const MachineProbeOptions& options) {
   const auto topology = make_topology();

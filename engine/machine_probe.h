@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/dtype.h"
 #include "cpu_adam/adam.h"
 #include "engine/machine.h"
@@ -30,6 +31,6 @@ constexpr int kMachineProbeVersion = 4;
 MachineSpeeds probe_machine(const MachineProbeOptions& options);
 
 // The drives' part of it alone, about a second: what changes with what else a drive does. Throws IoError.
-void probe_drives(const StoreOptions& store, MachineSpeeds& speeds);
+void probe_drives(const StoreOptions& store, MachineSpeeds& speeds, const Clock& clock = now_ns);
 
 }  // namespace sluice

@@ -11,7 +11,6 @@
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"
-#include "tests/fakes/beside.h"
 #include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/mounted_drive.h"
 
@@ -158,21 +157,12 @@ TEST_F(BenchIo, throttles_a_folder_inside_of_another_as_its_own_drive) {
   EXPECT_LT(3 * std::stoi(weights[0][1]), std::stoi(weights[0][2])) << ended.out;
 }
 
-// SIGNAL COMMAND...: runs the command, sends it the signal once it writes to a file without a name, and ends as it
-// does.
-constexpr const char* kInterrupted = R"(
-  env --default-signal=INT,PIPE "${@:2}" &
-  until ls -l /proc/$!/fd 2>/dev/null | grep -q '/sluice-.*(deleted)' || ! kill -0 $!; do :; done
-  kill -s "$1" $!
-  wait $!)";
-
 // Weighing these two would take minutes.
 TEST_F(BenchIo, ends_at_once_when_it_is_interrupted_and_leaves_nothing_behind) {
   for (const auto& [signal, number] :
        {std::pair<std::string, int>("INT", SIGINT), {"TERM", SIGTERM}, {"PIPE", SIGPIPE}, {"KILL", SIGKILL}}) {
-    const Ended ended =
-        run_process({"bash", "-c", kInterrupted, "interrupted", signal, beside_this_program("sluice"), "bench", "io",
-                     "--path", file("a") + "," + file("b"), "--size", "16MiB", "--throttle", "0.001,0.001"});
+    const Ended ended = sluice_signalled(
+        signal, {"bench", "io", "--path", file("a") + "," + file("b"), "--size", "16MiB", "--throttle", "0.001,0.001"});
     EXPECT_EQ(ended.exit_code, 128 + number) << signal << ended.err;  // as a shell tells it
     EXPECT_THAT(ended.err, HasSubstr(file("b") + " was not there"));
     for (const char* folder : {"a", "b"}) {
@@ -232,7 +222,9 @@ TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
 
 TEST_F(BenchIo, refuses_what_it_cannot_measure) {
   for (const auto& [option, value] : std::vector<std::pair<std::string, std::string>>{{"--block", "5000"},
+                                                                                      {"--block", "68157440"},
                                                                                       {"--size", "1MiB"},
+                                                                                      {"--record", "1073741825"},
                                                                                       {"--pattern", "zigzag"},
                                                                                       {"--backend", "libaio"},
                                                                                       {"--depth", "0"},
@@ -244,6 +236,10 @@ TEST_F(BenchIo, refuses_what_it_cannot_measure) {
     EXPECT_EQ(ended.exit_code, 2) << option << " " << value;
     EXPECT_THAT(ended.err, HasSubstr(option));
   }
+  const Ended deep =
+      sluice({"bench", "io", "--path", file("a") + "," + file("b"), "--size", "16MiB", "--depth", "2049"});
+  EXPECT_EQ(deep.exit_code, 2);
+  EXPECT_THAT(deep.last_error_line(), HasSubstr("--depth is 2049: allowed are up to 4096 for all drives together"));
   for (const char* path : {"", ",", "@drive,", "@drive,,@drive"}) {
     const Ended nameless = sluice({"bench", "io", "--path", path, "--size", "16MiB"});
     EXPECT_EQ(nameless.exit_code, 2);
@@ -258,6 +254,11 @@ TEST_F(BenchIo, refuses_more_than_the_drive_has_room_for_before_it_makes_anythin
     EXPECT_THAT(ended.last_error_line(), testing::AllOf(HasSubstr("--size"), HasSubstr("are free in")));
     EXPECT_FALSE(fs::exists(file("drive")));
   }
+  const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 40 * kMiB);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  const Ended ended = sluice({"bench", "io", "--path", "@small", "--size", "24MiB"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(), HasSubstr("twice that is taken, and 40.0 MiB (41943040 bytes) are free"));
 }
 
 TEST_F(BenchIo, fills_a_drive_with_too_little_room_as_training_does_and_says_so) {

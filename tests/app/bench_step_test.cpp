@@ -1,4 +1,5 @@
 // `sluice bench step`: what it prints and what it leaves behind.
+#include <csignal>
 #include <fstream>
 
 #include "core/bytes.h"
@@ -97,6 +98,14 @@ TEST_F(BenchStepTest, runs_the_real_compute_and_removes_the_folder_it_made) {
   for (const char* words : {"step ", "nvme", "cpu", "copies", "compute", "overlap efficiency", "gradient norm"}) {
     EXPECT_THAT(ended.out, testing::HasSubstr(words));
   }
+  EXPECT_FALSE(fs::exists(file("drive")));
+}
+
+TEST_F(BenchStepTest, ends_by_a_signal_with_its_number_and_leaves_nothing_behind) {
+  const Ended ended =
+      sluice_signalled("INT", {"bench", "step", "@run.json", "--set", "sluice.nvme=[\"" + file("drive") + "\"]",
+                               "--machine", "@machine.json", "--rounds", "1000", "--compute-ms-per-visit", "10"});
+  EXPECT_EQ(ended.exit_code, 128 + SIGINT) << ended.err;
   EXPECT_FALSE(fs::exists(file("drive")));
 }
 

@@ -58,6 +58,18 @@ Ended CommandTest::sluice_program(const std::vector<std::string>& arguments) con
   return run_process(command);
 }
 
+Ended CommandTest::sluice_signalled(const std::string& signal, const std::vector<std::string>& arguments) const {
+  // SIGNAL COMMAND...: ends as the command does.
+  constexpr const char* kInterrupted = R"(
+    env --default-signal=INT,PIPE "${@:2}" &
+    until ls -l /proc/$!/fd 2>/dev/null | grep -q '/sluice-.*(deleted)' || ! kill -0 $!; do :; done
+    kill -s "$1" $!
+    wait $!)";
+  std::vector<std::string> command = {"bash", "-c", kInterrupted, "interrupted", signal, beside_this_program("sluice")};
+  std::ranges::move(with_files(arguments), std::back_inserter(command));
+  return run_process(command);
+}
+
 std::vector<std::string> CommandTest::train_here_command(const std::string& out, std::vector<std::string> more) const {
   std::vector<std::string> arguments = {"train", "@run.json", "--data", "@text.txt", "--out", "@" + out};
   if (std::ranges::find(more, "--steps") == more.end()) arguments.insert(arguments.end(), {"--steps", "6"});

@@ -29,6 +29,8 @@ class CommandTest : public testing::Test {
   Ended sluice_with(const CommandFault& fault, const std::vector<std::string>& arguments) const;
   // The same by the program itself, started anew.
   Ended sluice_program(const std::vector<std::string>& arguments) const;
+  // The same, sent the signal ("INT") once it writes to a file without a name.
+  Ended sluice_signalled(const std::string& signal, const std::vector<std::string>& arguments) const;
   // `sluice train run.json --data text.txt --out OUT --steps 6 --machine machine.json` and more: the machine of a file,
   // for to measure this one's takes longer than the run.
   Ended train(const std::string& out, std::vector<std::string> more = {}) const;

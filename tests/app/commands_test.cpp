@@ -1,6 +1,8 @@
 // plan, generate, checkpoint export and info by the real command.
 #include <sys/stat.h>
 
+#include <set>
+
 #include "core/bytes.h"
 #include "tests/app/command_fixture.h"
 #include "tests/fakes/beside.h"
@@ -39,6 +41,25 @@ TEST_F(CommandsTest, plan_as_json_has_the_numbers_of_the_table) {
   EXPECT_GT(plan["disk_bytes"], plan["parameters"].get<int64_t>() * 24);
   EXPECT_GT(plan["chunk_elements"], 0);
   EXPECT_FALSE(plan["moves_per_step"].empty());
+}
+
+TEST_F(CommandsTest, plan_as_json_counts_each_chunk_once_and_its_rates_follow_from_its_step) {
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--machine", "@machine.json", "--set",
+                              R"(endurance={"terabytes_written": 0.001, "days": 365})"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json plan = json_of(ended.out), homes = plan["homes"], endurance = plan["endurance"];
+  for (const char* group : {"weights", "state", "gradient"}) {
+    int64_t chunks = 0;
+    for (const Json& home : homes[group]) chunks += home["chunks"].get<int64_t>();
+    EXPECT_EQ(chunks, plan["chunks"].get<int64_t>()) << group;
+  }
+  EXPECT_EQ(homes["gradient"]["host"]["bytes"], homes["weights"]["host"]["bytes"]) << "both are bf16";
+  EXPECT_EQ(endurance["undone_bytes"], 0) << "of updates that wait";
+  const double steps_per_day = 24 * 3600e3 / plan["prediction"]["step_ms"].get<double>();
+  const double per_day = endurance["bytes_per_step"].get<double>() * steps_per_day;
+  EXPECT_NEAR(endurance["bytes_per_day"], per_day, per_day / 1e6);
+  EXPECT_LT(endurance["lasts_days"], 365);
+  EXPECT_EQ(endurance["too_short"], true);
 }
 
 TEST_F(CommandsTest, plan_as_json_names_no_home_of_gradients_where_none_are_kept) {
@@ -212,6 +233,9 @@ TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed)
   const std::string first = with_seed("1");
   EXPECT_EQ(with_seed("1"), first);
   EXPECT_NE(with_seed("2"), first);
+  // Where every token is as likely as any other, each is drawn anew.
+  const Ended any = sluice({"generate", "@run", "--prompt", "", "--tokens", "20", "--temperature", "1e9"});
+  EXPECT_GT((std::set<char>(any.out.begin(), any.out.end())).size(), 5u) << any.out;
 }
 
 TEST_F(CommandsTest, a_wrong_option_leads_to_the_help_of_its_command) {

@@ -29,6 +29,24 @@ TEST(EnduranceOf, a_drive_follows_from_bytes_a_step_and_seconds_a_step) {
   EXPECT_FALSE(endurance_of(kAsked, {.bytes_per_step = kGigabyte, .step_seconds = 60}, one_drive()).is_too_short);
 }
 
+// A step a day: 600 days.
+TEST(EnduranceOf, a_drive_that_lasts_as_long_as_asked_is_enough_and_its_words_are_days_up_to_two_years) {
+  const WriteRate rate{.bytes_per_step = 1000 * kGigabyte, .step_seconds = 86400};
+  EXPECT_FALSE(endurance_of({.terabytes_written = 600, .days = 600}, rate, one_drive()).is_too_short);
+  const EnduranceConfig longer{.terabytes_written = 600, .days = 601};
+  EXPECT_THAT(warning_of(longer, rate, one_drive()), HasSubstr("the drive lasts 600 days at this rate"));
+  WrittenDrives drive = one_drive();
+  drive.shares = WrittenDrives::Shares::kTakenAsEqual;
+  EXPECT_THAT(words_of(longer, rate, drive),
+              AllOf(HasSubstr("600 TB last 600 days"), testing::Not(HasSubstr("equally fast"))));
+}
+
+TEST(EnduranceOf, steps_whose_updates_are_undone_says_what_they_write_beside) {
+  const WriteRate rate{.bytes_per_step = kGigabyte, .step_seconds = 10, .undone_bytes = 3 << 20};
+  EXPECT_THAT(words_of({}, rate, one_drive()),
+              HasSubstr("; 3.0 MiB more in a step whose updates in the backward are undone\n"));
+}
+
 TEST(EnduranceOf, a_drive_that_has_taken_more_than_its_rating_is_over) {
   const WrittenDrives drives{
       .list = {{.wear = {.device = "nvme0n1", .written_bytes = 700'000 * kGigabyte, .used_percent = 117}}}};

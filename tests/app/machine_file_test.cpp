@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
+#include "app/speeds.h"
 #include "core/errors.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/test_store.h"
@@ -97,6 +99,8 @@ TEST_F(MachineFile, may_say_how_many_drives_there_are) {
   EXPECT_EQ(read_machine(path_).drives, 0);
   EXPECT_EQ(error_of(with("\"update_threads\": 3", "\"update_threads\": 3, \"drives\": 8")), "");
   EXPECT_EQ(read_machine(path_).drives, 8);
+  EXPECT_EQ(error_of(machine_text(read_machine(path_), "{}")), "");
+  EXPECT_EQ(read_machine(path_).drives, 8);
   EXPECT_THAT(error_of(with("\"update_threads\": 3", "\"update_threads\": 3, \"drives\": 1.5")),
               testing::HasSubstr("drives is 1.5: allowed is a whole number"));
 }
@@ -119,6 +123,29 @@ TEST_F(MachineFile, measured_before_is_found_by_what_it_was_measured_for) {
   std::filesystem::remove(cache.file(key));
   std::filesystem::create_symlink("/proc/self/mem", cache.file(key));  // opens, and cannot be read
   EXPECT_FALSE(cache.find(key));
+}
+
+TEST_F(MachineFile, is_kept_in_the_users_cache_and_not_where_the_command_happens_to_run) {
+  const char* const before = std::getenv("HOME");
+  const std::string home = before == nullptr ? "" : before;
+  setenv("HOME", folder_.path().c_str(), 1);
+  for (const auto& [cache, kept_in] : {std::pair(std::string("cache"), folder_.path() / ".cache"),
+                                       std::pair((folder_.path() / "mine").string(), folder_.path() / "mine")}) {
+    setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+    EXPECT_EQ(MachineCache().file("{}").parent_path(), kept_in / "sluice") << cache;
+  }
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", home.c_str(), 1);
+}
+
+TEST(WithDrives, has_the_speeds_of_as_many_drives_as_are_asked_for) {
+  MachineSpeeds machine = kSpeeds;
+  EXPECT_EQ(with_drives(machine, 4).read_gb_per_s, 2.5) << "of a machine whose drives nobody counted";
+  machine.drives = 2;
+  const MachineSpeeds four = with_drives(machine, 4);
+  EXPECT_EQ(four.read_gb_per_s, 5);
+  EXPECT_EQ(four.drives, 4);
+  EXPECT_EQ(with_drives(four, 2).read_gb_per_s, 2.5);
 }
 
 TEST_F(MachineFile, is_not_kept_where_there_is_no_place_for_it) {

@@ -1,6 +1,7 @@
 // What a step is predicted to take, as plan, train and bench say it.
 #include <cstdlib>
 
+#include "app/what_if.h"
 #include "core/bytes.h"
 #include "core/topology.h"
 #include "tests/app/command_fixture.h"
@@ -370,6 +371,21 @@ TEST_F(PredictionTest, says_what_would_help_and_answers_what_if) {
     }
   }
   EXPECT_EQ(json_of(sluice(slow).out)["prediction"], plan["prediction"]);  // the plan itself is as it was
+}
+
+TEST_F(PredictionTest, of_what_if_is_told_beside_what_there_is) {
+  std::vector<std::string> asked = {
+      "plan",      "@run.json",           "--set", "sluice.placement.state=nvme", "--machine", "@machine.json",
+      "--what-if", "tokens_per_step=396", "--set", "sluice.commit_interval=3"};
+  const std::string text = sluice(asked).out;
+  asked.push_back("--json");
+  const Json plan = json_of(sluice(asked).out), what_if = plan["what_if"];
+  const StepTime present{.step_ms = plan["prediction"]["step_ms"], .tokens = 198};
+  const StepTime changed{.step_ms = what_if["prediction"]["step_ms"], .tokens = 396};
+  EXPECT_NE(present.step_ms, changed.step_ms);
+  EXPECT_EQ(what_if["commit_interval"], plan["commit_interval"]);
+  EXPECT_THAT(text, testing::HasSubstr("\nwhat if      tokens_per_step=396: " + step_times_words(present, changed) +
+                                       ", a commit every " + plan["commit_interval"].dump() + " step"));
 }
 
 TEST_F(PredictionTest, of_what_if_with_the_resources_of_an_offer_is_the_offers) {

@@ -111,7 +111,7 @@ TEST_F(RefusalsTest, a_name_that_is_empty_is_not_taken_for_none) {
   }
   EXPECT_EQ(sluice({"report", ""}).exit_code, 2);
   EXPECT_EQ(sluice({"tune", "@run.json", "--data", ""}).exit_code, 2);
-  EXPECT_EQ(sluice({"train", "@run.json", "--sample", ""}).exit_code, 2);
+  expect_refused(sluice({"train", "@run.json", "--sample", ""}), 2, "--sample: a text is needed");
   expect_refused(sluice({"bench", "step", "@run.json", "--machine", ""}), 2, "--machine: a name is needed");
   expect_refused(sluice({"bench", "copy", "--path", ""}), 2, "--path: a name is needed");
 }
@@ -208,6 +208,7 @@ TEST_F(RefusalsTest, an_option_before_the_command_is_named_unless_it_is_sluice_s
 }
 
 TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) {
+  expect_refused(train("run", {"--resume", "--from-step", "3"}), 2, "no run is there that could go on from step 3");
   const Ended ended = train("run", {"--resume"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, testing::HasSubstr("starting from the beginning"));
@@ -406,6 +407,8 @@ TEST_F(RefusalsTest, what_is_missing_or_damaged_in_a_runs_folder_is_named_with_w
   fs::remove(file("run/config.json"));
   each_says(file("run") +
             ": the run's config.json is gone, and other files of one are there: bring that back, or begin");
+  fs::remove(file("run/store.json"));
+  EXPECT_THAT(sluice({"checkpoint", "verify", "@run"}).last_error_line(), HasSubstr("the run's config.json is gone"));
   std::ofstream(file("run/config.json")) << config;
   fs::remove(file("run/sluice-0.swap"));
   each_says(file("run") + ": the run's store is not in " + file("run") + " any more");

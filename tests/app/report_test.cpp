@@ -135,6 +135,8 @@ TEST_F(ReportTest, leaves_out_damaged_lines_of_metrics_and_says_how_many) {
   const Ended ended = sluice({"report", "@run"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_THAT(ended.err, testing::HasSubstr("leaves out 2 damaged lines of " + file("run/metrics.jsonl")));
+  std::ofstream(file("run/metrics.jsonl")) << whole << "{\"step\":4}\n";
+  EXPECT_THAT(sluice({"report", "@run"}).err, testing::HasSubstr("leaves out 1 damaged line of "));
   EXPECT_THAT(text_in("run/report.html"), testing::AllOf(testing::HasSubstr("<span>steps</span><b>3</b>"),
                                                          testing::HasSubstr("<tr><th>nvme</th>")));
 }

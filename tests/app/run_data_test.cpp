@@ -116,6 +116,34 @@ TEST_F(ReadRun, takes_the_validation_of_its_end_and_of_no_end_that_it_has_gone_o
   }
 }
 
+TEST_F(ReadRun, takes_what_was_configured_and_what_each_lane_moved_of_the_state) {
+  std::ofstream(folder_.path() / "config.json") << R"({
+    "model": {"n_layer": 3, "n_embd": 72, "vocab_size": 331}, "data": {"sequence_length": 33}, "fp16": {"enabled": true},
+    "train_batch_size": 12, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+    "sluice": {"device_memory": 1048576, "host_memory": 2097152, "nvme": ["/a", "/b"], "commit_interval": 5}})";
+  std::string line = line_of(1);
+  for (const auto& [lane, bytes] : {std::pair("read", "21"), std::pair("write", "43")}) {
+    const std::string key = fmt::format("\"{}\": {{", lane);
+    line.insert(line.find(key) + key.size(), fmt::format("\"state_bytes\": {}, \"weights_bytes\": 5, ", bytes));
+  }
+  const RunData run = read({line});
+  EXPECT_EQ(run.steps.at(0).state_read_bytes, 21);
+  EXPECT_EQ(run.steps.at(0).state_written_bytes, 43);
+  EXPECT_EQ(run.commit_interval, 5);
+  const std::vector<std::pair<std::string, std::string>> facts = {{"layers", "3"},
+                                                                  {"width", "72"},
+                                                                  {"vocabulary", "331"},
+                                                                  {"tokens in a sample", "33"},
+                                                                  {"samples in a step", "12"},
+                                                                  {"micro-batches", "2"},
+                                                                  {"precision", "fp16"},
+                                                                  {"device memory", "1.0 MiB"},
+                                                                  {"host memory", "2.0 MiB"},
+                                                                  {"drives", R"(["/a","/b"])"},
+                                                                  {"steps between commits", "5"}};
+  EXPECT_EQ(run.facts, facts);
+}
+
 RunData run_of(int64_t commit_interval, const std::vector<double>& step_ms) {
   RunData run;
   run.commit_interval = commit_interval;
@@ -147,6 +175,15 @@ TEST(SteadyFigures, spread_a_rare_commit_over_its_interval) {
   EXPECT_EQ(steady.steps_of_mean, 3);
   EXPECT_EQ(steady.lanes[0].ms, 20);
   EXPECT_EQ(steady_figures(run_of(10, {500, 10, 20})).step_ms, 20) << "no whole interval yet";
+}
+
+// Means of the intervals, of which none shares a step with another.
+TEST(SteadyFigures, take_each_step_into_one_interval_alone) {
+  RunData run = run_of(2, {500, 500, 10, 20, 70, 80, 30, 40});
+  for (StepFiguresOfRun& step : run.steps) step.lanes[0].bytes = 1000;
+  const Steady steady = steady_figures(run);
+  EXPECT_EQ(steady.step_ms, 35) << "of 15, 75 and 35";
+  EXPECT_EQ(steady.lanes[0].bytes, 1000);
 }
 
 TEST(SteadyFigures, have_the_throughput_of_their_step) {

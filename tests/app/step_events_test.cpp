@@ -1,4 +1,6 @@
 // Event files for TensorBoard.
+#include "app/step_events.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +16,7 @@
 #include "app/event_file.h"
 #include "core/checksum.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
@@ -160,6 +163,20 @@ TEST_F(StepEventsTest, have_the_loss_scale_of_fp16) {
   const std::vector<ReadEvent> events = events_in(text_in("logs/demo/" + event_files()[0]));
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[1].scalars.at("Train/Samples/loss_scale"), 8);
+}
+
+// The run's own lines have the numbers.
+TEST_F(StepEventsTest, on_a_drive_that_is_full_end_with_one_warning_and_not_the_run) {
+  const MountedDrive small(MountedDrive::Kind::kMemory, file("logs"), 8192);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  std::string said;
+  RunConfig config;
+  config.tensorboard = file("logs/demo");
+  StepEvents events(config, 0, [&said](LogLevel level, std::string_view words) {
+    if (level == LogLevel::kWarning) said += std::string(words) + "\n";
+  });
+  for (int64_t step = 1; step <= 100; ++step) events.add({.end = {.step = step}});
+  EXPECT_THAT(said, testing::MatchesRegex("no more is written for tensorboard: [^\n]*No space left[^\n]*\n"));
 }
 
 TEST_F(StepEventsTest, in_a_folder_that_cannot_be_made_are_refused_and_nothing_is_made) {

@@ -29,6 +29,9 @@ TEST_F(TrainTest, writes_a_line_a_step_with_every_number_and_digests_at_the_end)
     EXPECT_EQ(line["step"], i + 1);
     EXPECT_EQ(line["tokens"], (i + 1) * 6 * 33);
     EXPECT_EQ(line["lr"], 1e-3);
+    const double seconds = line["step_ms"].get<double>() / 1e3;
+    EXPECT_NEAR(line["samples_per_s"].get<double>() * seconds, 6, 1e-6);
+    EXPECT_NEAR(line["tokens_per_s"].get<double>() * seconds, 6 * 33, 1e-6);
     for (const char* lane : {"read", "write", "upload", "download", "compute", "update"}) {
       EXPECT_TRUE(line["lanes"][lane].contains("ms") && line["lanes"][lane].contains("bytes")) << lane;
     }
@@ -92,7 +95,7 @@ TEST_F(TrainTest, groups_of_parameters_train_otherwise_and_may_change_when_the_r
   ASSERT_EQ(train("none", {"--set", R"(optimizer.params.weight_decay=0.5)"}).exit_code, 0);
   const Ended ended = train("plain", plain);
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  EXPECT_THAT(ended.err, testing::HasSubstr("optimizer.param_groups[0]: 18 parameters"));
+  EXPECT_THAT(ended.err, testing::HasSubstr("optimizer.param_groups[0]: 18 parameters, weight_decay 0, 1 times"));
   EXPECT_NE(metrics("plain").back()["weights_crc32c"], metrics("none").back()["weights_crc32c"]);
   const Ended resumed = train("plain", {"--resume", "--steps", "8"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
@@ -213,6 +216,7 @@ TEST_F(TrainTest, without_steps_it_trains_one_epoch) {
   const int64_t tokens = static_cast<int64_t>(fs::file_size(file("text.txt"))) + 1;
   const int64_t samples = (tokens - tokens / 10) / 33;
   EXPECT_NEAR(static_cast<double>(metrics("run").size() - 1), static_cast<double>(samples / 48), 1);
+  EXPECT_THAT(ended.err, testing::HasSubstr("; " + std::to_string(metrics("run").size() - 1) + " steps an epoch"));
 }
 
 TEST_F(TrainTest, the_store_goes_to_the_named_folder_and_later_commands_find_it) {
@@ -228,11 +232,13 @@ TEST_F(TrainTest, the_store_goes_to_the_named_folder_and_later_commands_find_it)
 
 TEST_F(TrainTest, deepspeeds_keys_name_the_drive_and_the_log_says_which_are_not_needed) {
   const std::string offload = R"({"device": "nvme", "nvme_path": ")" + file("drive") + R"(", "buffer_count": 4})";
-  const Ended ended = train("run", {"--set", "zero_optimization.offload_optimizer=" + offload, "--set",
-                                    "zero_optimization.overlap_comm=true", "--set", "aio.queue_depth=8"});
+  const Ended ended = train(
+      "run", {"--set", "zero_optimization.offload_optimizer=" + offload, "--set", "zero_optimization.overlap_comm=true",
+              "--set", "aio.queue_depth=8", "--set", "model.torch_dtype=\"float32\""});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   EXPECT_TRUE(fs::exists(file("drive/sluice-0.swap")));
   EXPECT_THAT(ended.err, testing::HasSubstr("not needed: \"aio.queue_depth\": "));
+  EXPECT_THAT(ended.err, testing::HasSubstr("not needed: \"model.torch_dtype\": Hugging Face's, without effect"));
   EXPECT_THAT(ended.err, testing::HasSubstr("offload_optimizer.buffer_count\": sluice.device_memory"));
   ASSERT_EQ(train("plain").exit_code, 0);
   EXPECT_EQ(numbers(metrics("run")), numbers(metrics("plain")));
@@ -246,6 +252,34 @@ TEST_F(TrainTest, the_log_has_the_first_step_the_last_and_those_that_were_asked_
   std::string shown;
   for (const auto& line : matches_of("\\] step ([0-9]+)/5 ", ended.err)) shown += line[1];
   EXPECT_EQ(shown, "1245");
+}
+
+// A process that goes on with a run counts its own steps from its own beginning.
+TEST_F(TrainTest, a_resumed_run_logs_and_keeps_its_own_first_step_and_averages_over_its_own) {
+  ASSERT_EQ(train("run", {"--steps", "5"}).exit_code, 0);
+  fs::remove(file("run/timeline.json"));
+  const Ended ended = train("run", {"--steps", "9", "--resume", "--set", "steps_per_print=4"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  std::string shown;
+  for (const auto& line : matches_of("\\] step ([0-9]+)/9 .*samples/s ([0-9.]+) \\(now ([0-9.]+)\\)", ended.err)) {
+    if (shown.empty()) {
+      EXPECT_LE(std::stod(line[2]), std::stod(line[3])) << "of its one step";
+    }
+    shown += line[1];
+  }
+  EXPECT_EQ(shown, "689");
+  EXPECT_THAT(ended.err, testing::HasSubstr("resuming after step 5\n"));
+  EXPECT_EQ(metrics("run")[5]["since_start"], 1);
+  EXPECT_TRUE(fs::exists(file("run/timeline.json"))) << "of its first steps";
+}
+
+TEST_F(TrainTest, the_folder_has_what_was_derived_as_the_plan_says_it) {
+  const Json plan = json_of(sluice({"plan", "@run.json", "--json", "--machine", "@machine.json"}).out);
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  const Json kept = json_in("run/config.json")["sluice"], help = json_in("run/would_help.json");
+  EXPECT_EQ(kept["chunk_elements"], plan["chunk_elements"]);
+  EXPECT_EQ(kept["commit_interval"], plan["commit_interval"]);
+  EXPECT_NEAR(help["tokens_per_s"].get<double>() * help["step_ms"].get<double>() / 1e3, 6 * 33, 1e-6);
 }
 
 TEST_F(TrainTest, the_summary_tells_what_steps_wrote_and_not_the_making_of_the_store) {

@@ -42,6 +42,7 @@ TEST(MakeTrial, of_early_updates_tries_the_plan_that_was_predicted) {
 }
 
 TEST(Choose, takes_the_fastest_median) {
+  EXPECT_EQ(trial(kGiven, {500, 100, 90}).measured_ms(), 100);
   const std::vector<Trial> trials = {trial(kGiven, {100, 100, 10}), trial(kSameBits, {90, 500, 80})};
   EXPECT_EQ(&choose(trials), &trials[1]);
 }
@@ -68,6 +69,24 @@ TEST(MeanOfInterval, counts_a_commit_among_fewer_steps_as_rarely_as_it_comes) {
   EXPECT_DOUBLE_EQ((Steps{.committing = {7, 9}, .others = {1, 3}}.mean(60)), 2.1) << "two of them fell in";
 }
 
+// Measured steps come in whole commit intervals, after those that fill the pipeline; a store is written before each
+// round.
+TEST(PredictedSeconds, are_of_all_rounds_of_all_trials_with_their_stores) {
+  std::vector<Trial> trials = {trial(kGiven, {}), trial(kSameBits, {})};
+  for (Trial& each : trials) {
+    each.disk_bytes = 2'000'000'000;
+    each.plan.speeds = StepSpeeds{.machine = {.write_gb_per_s = 4}};
+    each.candidate.step_ms = 100;
+  }
+  trials[1].commit_interval = 3;
+  const TrialOptions options{.rounds = 3, .steps = 4};
+  EXPECT_DOUBLE_EQ(predicted_seconds(trials, options),
+                   3 * (0.5 + 0.1 * (kFillingSteps + 4)) + 3 * (0.5 + 0.1 * (kFillingSteps + 6)));
+  EXPECT_EQ(steps_of_round_words(trials, options), "up to 8 steps");
+  trials[1].commit_interval = 2;
+  EXPECT_EQ(steps_of_round_words(trials, options), "6 steps");
+}
+
 TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {
   using ::testing::HasSubstr;
   RunSetup as_given{.model = Gpt2({.n_layer = 1}, {})}, at_once{.model = Gpt2({.n_layer = 1}, {})};
@@ -78,8 +97,13 @@ TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {
   trials[2].setup = &at_once;
   const auto words = [&](size_t chosen) { return report_words({.trials = trials, .chosen = trials[chosen]}); };
   const std::string text = words(2);
+  trials[2].plan.host_bytes = 77;
+  EXPECT_THAT(report_json({.trials = trials, .chosen = trials[2]}),
+              ::testing::ContainsRegex("\"host_memory\": 77,[^}]*\"same_bits\": false,[^}]*\"chosen\": true"));
   EXPECT_THAT(text, ::testing::MatchesRegex("micro-batches[^\n]*\n2 x 1 [^\n]*  as given\n2 x 1 [^\n]*  same bits\n"
                                             "1 x 2 [^\n]*  other bits \\(\\*\\), chosen\n\\(\\*\\) .*"));
+  EXPECT_THAT(report_words({.trials = trials, .chosen = trials[0], .predicted = 12, .unfit = 5, .file = "new.json"}),
+              HasSubstr("\n12 settings predicted, 5 more do not fit the budgets; written to new.json"));
   trials.pop_back();
   EXPECT_THAT(words(1), ::testing::Not(HasSubstr("(*)")));
   EXPECT_THAT(words(1), HasSubstr("same bits, chosen"));

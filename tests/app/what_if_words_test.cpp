@@ -21,11 +21,20 @@ TEST(WouldHelpWords, name_what_is_no_help_apart_from_what_is) {
   const std::vector<Offer> offers = {
       {.raised = Offer::Raised::kDrives, .resources = twice, .step_ms = 50},
       {.raised = Offer::Raised::kHostMemory, .resources = twice, .step_ms = 99.9},  // not worth saying
+      {.raised = Offer::Raised::kDeviceMemory, .resources = twice, .step_ms = 90},
       {.raised = Offer::Raised::kTokens, .resources = twice, .step_ms = {}}};
   const std::string text = would_help_words(offers, {.step_ms = 100, .tokens = 20}, 10);
   EXPECT_THAT(text, testing::ContainsRegex("one more drive: +100.0 -> 50.0 ms, 200 -> 400 tokens/s"));
+  EXPECT_THAT(text, testing::ContainsRegex("\\+1.0 KiB device memory: +100.0 -> 90.0 ms"));
   EXPECT_THAT(text, testing::ContainsRegex("2x tokens per step: +does not fit the budgets"));
   EXPECT_THAT(text, testing::ContainsRegex("no help: +\\+2.0 KiB host memory"));
+}
+
+TEST(StepTimesWords, are_in_seconds_where_either_step_is_long_and_have_the_digits_that_tell_them_apart) {
+  EXPECT_EQ(step_times_words({.step_ms = 9000, .tokens = 9}, {.step_ms = 12000, .tokens = 24}),
+            "9.0 -> 12.0 s, 1 -> 2 tokens/s");
+  EXPECT_EQ(step_times_words({.step_ms = 5, .tokens = 5}, {.step_ms = 0.25, .tokens = 5}),
+            "5.0 -> 0.25 ms, 1000 -> 20000 tokens/s");
 }
 
 constexpr Resources kPresent{.device_bytes = 2 * kGiB, .host_bytes = 8 * kGiB, .drives = 3, .micro_batches = 2};
@@ -37,6 +46,7 @@ TEST(WhatIf, takes_what_has_a_plus_beside_what_there_is) {
   EXPECT_EQ(changed("host_memory=+8.0 MiB").host_bytes, 8 * kGiB + 8 * kMiB);  // as would help has it
   EXPECT_EQ(changed("device_memory = + 1GiB").device_bytes, 3 * kGiB);
   EXPECT_EQ(changed("drives=+1").drives, 4);
+  EXPECT_EQ(changed("drives=16").drives, 16);
   EXPECT_EQ(changed("tokens_per_step=+99").micro_batches, 3);
   const Resources all = changed("host_memory=16GiB, drives=+2");
   EXPECT_EQ(all.host_bytes, 16 * kGiB);
@@ -51,10 +61,13 @@ TEST(WhatIf, refuses_more_than_is_allowed_beside_what_there_is) {
         std::pair("drives=+0", "\"0\": allowed is a whole number"), std::pair("drives=++1", "\"+1\": allowed is"),
         std::pair("host_memory=+1048576TiB", "no more than 1.0 EiB"),
         std::pair("host_memory=+-1GiB", "not a number of bytes"),
+        std::pair("host_memory=0", "allowed is more than 0 bytes"),
         std::pair("tokens_per_step=+100", "a multiple of a micro-batch's 99 tokens")}) {
     EXPECT_THAT(message_of<ConfigError>([&] { changed(change); }),
                 testing::AllOf(HasSubstr(std::string("--what-if ") + change + ": "), HasSubstr(why)));
   }
+  EXPECT_EQ(message_of<ConfigError>([&] { changed("drives=1,drives=2"); }),
+            "--what-if drives=2: allowed is each key once");
 }
 
 TEST(WhatIf, says_which_part_of_a_change_is_missing) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <new>
+#include <vector>
 
 #include "engine/update_pass.h"
 #include "swap/store_format.h"
@@ -99,6 +100,19 @@ TEST_F(Damage, is_found_before_a_step_begins_where_all_records_are_verified_firs
     with.verify = EngineOptions::Verify::kAllFirst;
     EXPECT_THROW(engine(with), CorruptionError) << name_of(home);
   }
+}
+
+TEST_F(Damage, is_found_by_whoever_reads_a_parameter_or_takes_digests) {
+  EngineOptions with = options();
+  put_records(with.plan, HomeKind::kNvme);
+  run_a_step_and_damage_its_records(with);
+  with.open = OpenMode::kOpen;
+  std::vector<float> value(1);
+  EXPECT_THROW(engine(with)->read_master(0, 0, value), CorruptionError);
+  EXPECT_THROW(engine(with)->digests(), CorruptionError);
+  const auto reader = engine(with);
+  std::vector<std::byte> weights(static_cast<size_t>(2 * reader->geometry().parameters()[0].elements));
+  EXPECT_THROW(reader->read(0, weights), CorruptionError);
 }
 
 TEST_F(Damage, of_weights_is_found_by_an_evaluation_that_no_update_precedes) {

@@ -94,6 +94,18 @@ TEST_F(Lifecycle, a_commit_that_is_asked_for_comes_beside_the_next_step_and_once
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
 }
 
+TEST_F(Lifecycle, a_commit_that_is_asked_for_where_nothing_is_new_is_none) {
+  EngineOptions with = options();
+  with.plan.commit_interval = 100;
+  put_records(with.plan, HomeKind::kHost);
+  auto running = engine(with);
+  step(*running);
+  running->drain();
+  running->commit_beside_next_step();
+  for (int i = 0; i < 2; ++i) step(*running);
+  EXPECT_EQ(running->committed().step, 1);
+}
+
 TEST_F(Lifecycle, a_plan_tells_to_the_byte_what_steps_write_to_the_drives) {
   for (const HomeKind home : {HomeKind::kDevice, HomeKind::kHost, HomeKind::kNvme}) {
     for (const int interval : {1, 3}) {
@@ -337,6 +349,21 @@ TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {
     }
     EXPECT_EQ(record.steps, expected_.steps);
     EXPECT_EQ(running->digests().state_crc32c, expected_.state_crc32c);
+  }
+}
+
+TEST_F(Lifecycle, what_follows_a_drain_computes_with_the_weights_that_it_has_updated) {
+  using enum HomeKind;
+  for (const HomeKind weights : {kHost, kNvme, kHostAndDevice, kNvmeAndDevice}) {
+    EngineOptions with = options();
+    with.plan.placement.weights = {{weights, 1}};
+    auto running = engine(with);
+    step(*running);
+    running->drain();
+    EXPECT_EQ(running->evaluate(reference_.micro_batches, toy_compute(model_, 2)), expected_.steps[1].loss);
+    step(*running);
+    running->drain();
+    EXPECT_EQ(step(*running).loss, expected_.steps[2].loss) << name_of(weights);
   }
 }
 

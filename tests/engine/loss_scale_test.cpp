@@ -101,6 +101,11 @@ TEST(LossScale, counts_skips_in_a_row_where_it_cannot_be_lowered) {
   }
   note_step(options, StepWas::kGood, state);
   EXPECT_EQ(state.skipped_in_a_row, 0);
+  StepState resumed{
+      .step = 20, .skipped_in_a_row = kMostSkipsInARow - 1, .loss_scale = 8};  // by a run whose scale stayed
+  begin_loss_scale(options, resumed);
+  note_step(options, StepWas::kSkipped, resumed);
+  EXPECT_EQ(resumed.skipped_in_a_row, 0) << "it is lowered now";
 }
 
 TEST(LossScale, goes_on_from_a_store_under_other_options) {

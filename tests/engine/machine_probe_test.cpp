@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/bytes.h"
+#include "core/topology.h"
 #include "engine/device_probe.h"
 #include "tests/contract/every_device.h"
 #include "tests/engine/engine_fixture.h"
@@ -30,7 +31,11 @@ TEST(MachineProbe, gives_speeds_that_a_prediction_can_start_from_and_leaves_no_f
     EXPECT_GT(speeds.summed_ns_per_element, 0);
     EXPECT_GT(speeds.out_of_place_ns_per_element, 0);
     EXPECT_EQ(speeds.update_threads, 2);
+    EXPECT_EQ(speeds.cores, usable_cores(*make_topology()));
     EXPECT_EQ(speeds.compute_cores, 1);
+    EXPECT_EQ(speeds.copy_cores, 1);
+    EXPECT_EQ(speeds.device_update_gb_per_s, 0);
+    EXPECT_GT(speeds.hop_us, 0.05) << "no two threads wake each other in so little";
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   }
 }
@@ -41,6 +46,7 @@ TEST(MachineProbe, of_two_drives_uses_both_folders) {
   options.store.folder = first.path();
   options.store.more_folders = {second.path() / "new"};
   options.store.queue.depth = kMaxQueueDepth;  // for each, and the queue is no deeper for both
+  options.compute_threads = 100'000;           // share the cores that there are
   EXPECT_NO_THROW(probe_machine(options).validate());
   EXPECT_TRUE(std::filesystem::exists(second.path() / "new"));
 }

@@ -205,6 +205,8 @@ TEST_F(OwnLoop, what_is_for_within_a_step_is_refused_outside_of_one_and_after_it
   EXPECT_EQ(running->finish_step().step, 2);
   running->begin_step(reference_.learning_rate);
   EXPECT_THROW(running->finish_step(), std::logic_error) << "turns are missing";
+  EXPECT_THROW(running->enter(0, Pass::kBackward), std::logic_error) << "its forward comes first";
+  EXPECT_THROW(running->enter(0, Pass::kEvaluate), std::logic_error);
   running->abort_step();
   expect_refusals();
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
@@ -321,6 +323,11 @@ TEST_F(OwnLoop, what_is_on_the_device_already_is_not_read_again_for_an_evaluatio
   const int64_t reads = faults->reads;
   EXPECT_EQ(running->evaluate(1, toy_compute(model_, 2)), loss);
   EXPECT_EQ(faults->reads, reads);
+  running->set_progress(17, {});
+  running->drain();  // has no update to do
+  const int64_t reads_after = faults->reads;
+  EXPECT_EQ(running->evaluate(1, toy_compute(model_, 2)), loss);
+  EXPECT_EQ(faults->reads, reads_after) << "after a drain";
   EXPECT_EQ(finish(*running).state_crc32c, expected_.state_crc32c);
 }
 

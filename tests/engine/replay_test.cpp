@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "core/clock.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace sluice::testing {
@@ -60,7 +61,9 @@ TEST_F(Replays, move_what_a_step_in_the_middle_of_training_moves_and_nothing_of_
     EXPECT_EQ(bytes(replay(*running, LaneGroup::kNvme).lanes), (std::array{all[0], all[1], 0L, 0L, 0L, 0L}));
     EXPECT_EQ(bytes(replay(*running, LaneGroup::kCpu).lanes), (std::array{0L, 0L, 0L, 0L, 0L, all[5]}));
     EXPECT_EQ(bytes(replay(*running, LaneGroup::kCopies).lanes), (std::array{0L, 0L, all[2], all[3], 0L, 0L}));
+    const int64_t began_ns = now_ns();
     const Replay compute = replay(*running, LaneGroup::kCompute);
+    EXPECT_LE(compute.ms, static_cast<double>(now_ns() - began_ns) / 1e6);
     EXPECT_EQ(bytes(compute.lanes), (std::array{0L, 0L, 0L, 0L, all[4], 0L}));
     EXPECT_GT(compute.lanes[Lane::kCompute].busy_ms, 0);
     EXPECT_EQ(compute.lanes[Lane::kCompute].exposed_ms, 0);

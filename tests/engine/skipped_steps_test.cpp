@@ -35,6 +35,7 @@ TEST_F(SkippedSteps, a_non_finite_gradient_skips_the_update_and_leaves_every_bit
       running->train_step(reference_.learning_rate, compute);
       number = 4;
       EXPECT_TRUE(running->train_step(reference_.learning_rate, compute).skipped);
+      EXPECT_EQ(running->applied_steps(), 2);
       const Digests last = running->digests();
       running.reset();
       with.open = OpenMode::kResume;
