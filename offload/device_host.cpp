@@ -98,8 +98,9 @@ class DeviceHost final : public Device {
   void copy_in_order(const Copy& copy) {
     ended_.wait_for(copy.after);
     run_copy(copy);
-    ended_.add(copy.lane);
   }
+  // Once the sink knows of the copy: it hears of what has waited for it after that.
+  void let_others_pass(const Copy& copy) { ended_.add(copy.lane); }
 
   Arena arena_;
   AdamKernel kernel_;
@@ -107,8 +108,12 @@ class DeviceHost final : public Device {
   EndedCopies ended_;
   uint64_t finished_ = 0;
   // Last: their threads use all of the above.
-  DeviceLane<Copy> upload_{[this](const Copy& copy) { copy_in_order(copy); }};
-  DeviceLane<Copy> download_{[this](const Copy& copy) { copy_in_order(copy); }};
+  struct Lane : DeviceLane<Copy> {
+    explicit Lane(DeviceHost& device)
+        : DeviceLane([&device](const Copy& copy) { device.copy_in_order(copy); },
+                     [&device](const Copy& copy) { device.let_others_pass(copy); }) {}
+  };
+  Lane upload_{*this}, download_{*this};
 };
 
 }  // namespace

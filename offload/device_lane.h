@@ -17,8 +17,11 @@ namespace sluice {
 template <class Job>
 class DeviceLane {
  public:
-  explicit DeviceLane(std::function<void(const Job&)> work)
-      : work_(std::move(work)), thread_(start_thread("a thread for a device's lane", [this] { run(); })) {}
+  // `passed`: what follows a job that has ended well, once the sink knows of that.
+  explicit DeviceLane(std::function<void(const Job&)> work, std::function<void(const Job&)> passed = {})
+      : work_(std::move(work)),
+        passed_(std::move(passed)),
+        thread_(start_thread("a thread for a device's lane", [this] { run(); })) {}
   ~DeviceLane() {  // after the last job's end
     {
       std::lock_guard lock(mutex_);
@@ -68,12 +71,14 @@ class DeviceLane {
       lock.lock();
       jobs_.pop();
       lock.unlock();
+      const bool ended_well = !error;
       sink->copied(job.tag, std::move(error));
+      if (ended_well && passed_) passed_(job);
       lock.lock();
     }
   }
 
-  std::function<void(const Job&)> work_;
+  std::function<void(const Job&)> work_, passed_;
   std::mutex mutex_;
   std::condition_variable wake_;
   Fifo<Job> jobs_{Device::kMaxCopies};  // the first is being done

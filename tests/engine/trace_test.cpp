@@ -52,7 +52,9 @@ class GatedQueue final : public IoQueue {
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
     {
       const std::lock_guard lock(gate_->mutex);
-      if (gate_->state == Gate::State::kOpen) {
+      if (gate_->state == Gate::State::kOpen && !held_.empty() && wait == Wait::kUntilOne) {
+        // The executor first hears what it was told before the gate was opened: that the turn has begun, for one.
+        if (!std::exchange(is_seen_open_, true)) return 0;
         for (const IoRequest& request : held_) {
           inner_->submit(request);
           tags_[request.tag] = 0;
@@ -71,6 +73,7 @@ class GatedQueue final : public IoQueue {
   std::unique_ptr<IoQueue> inner_;
   std::shared_ptr<Gate> gate_;
   std::vector<IoRequest> held_;
+  bool is_seen_open_ = false;
   std::map<uint64_t, int> tags_;
 };
 
