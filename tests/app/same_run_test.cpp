@@ -57,9 +57,9 @@ TEST(SameRun, may_not_have_what_decides_on_numbers) {
 
 TEST(SameRun, with_another_division_of_its_sums_is_told_of_unless_the_earlier_one_is_not_known) {
   const auto said_of = [](const RunConfig& before, const RunConfig& now) {
-    std::string said;
-    warn_of_other_sums(before, now, [&said](LogLevel, std::string_view words) { said += std::string(words) + "\n"; });
-    return said;
+    LogLines lines;
+    warn_of_other_sums(before, now, lines.log());
+    return lines.text();
   };
   RunConfig before = resolved(), now = resolved();
   now.batch.micro = 6;
@@ -78,11 +78,10 @@ TEST(SameRun, with_another_division_of_its_sums_is_told_of_unless_the_earlier_on
 
 TEST(SameRun, with_another_rate_or_loss_scale_is_told_of) {
   const auto said_of = [](std::vector<std::string> changes) {
-    std::string said;
+    LogLines lines;
     changes.push_back("fp16.enabled=true");
-    say_what_changed(resolved({"fp16.enabled=true"}), resolved(changes),
-                     [&said](LogLevel, std::string_view words) { said += words; });
-    return said;
+    say_what_changed(resolved({"fp16.enabled=true"}), resolved(changes), lines.log());
+    return lines.text();
   };
   EXPECT_THAT(said_of({"sluice.compute_threads=2"}), IsEmpty());
   EXPECT_THAT(said_of({"optimizer.params.lr=0.5"}), HasSubstr("\"optimizer.params.lr\" 0.5 (was 0.001)"));
