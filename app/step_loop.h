@@ -36,7 +36,7 @@ class StepLoop {
     Commits commits = Commits::kAsPlanned;
     Carried carried;  // with each commit
     StepPredictions predictions;
-    Clock clock;  // for when rare commits are due
+    Clock clock = now_ns;  // for when rare commits are due
   };
   // Goes on with the folder's metrics.jsonl, and with the events that the configuration asks for, from the step where
   // the engine is. Engine and console must outlive it. Throws IoError.
@@ -48,7 +48,7 @@ class StepLoop {
 
   int64_t first_step() const { return first_step_; }  // the last one that others have trained
   MetricsFile& metrics() { return metrics_; }
-  // Of the steps that train() has made.
+  // Of the steps of a train() that no signal has ended.
   double seconds() const { return static_cast<double>(ended_ns_ - began_ns_) / 1e9; }
   int64_t written_bytes() const { return written_bytes_; }  // to the drives
 

@@ -288,7 +288,7 @@ void Training::begin_records() {
                                   .commits = plan_options_->commit_interval == 0 ? StepLoop::Commits::kPaced
                                                                                  : StepLoop::Commits::kAsPlanned,
                                   .carried = carried(),
-                                  .predictions = predictions_,
+                                  .predictions = std::move(predictions_),
                                   .clock = options_.clock},
                 console_);
   if (!is_new_store_) {

@@ -96,8 +96,8 @@ struct StepCeilings::Impl {
         threads(std::max(1, options.update_threads)),
         gpu(is_gpu(options.device)),
         step(adam_step(options.adam, 1, 1.0)),
-        request_bytes(options.store.block_bytes),
-        in_flight(static_cast<int>(std::clamp<int64_t>(kBufferBytes / request_bytes, 1, options.store.queue.depth))),
+        request_bytes(std::min(options.store.block_bytes, largest_record_bytes(the_plan))),
+        in_flight(in_flight_on_each_of(options.store)),
         buffers(std::ssize(options.store.folders()) * in_flight * request_bytes),
         copied(the_plan),
         copied_host(copied.up.in_host + copied.down.in_host),
@@ -121,9 +121,21 @@ struct StepCeilings::Impl {
     ScratchFile scratch;
     int64_t reads = 0, writes = 0;  // begun: each goes through its half of the file, again and again
   };
+  static int64_t largest_record_bytes(const Plan& plan) {
+    int64_t largest = 0;
+    for (int chunk = 0; chunk < std::ssize(plan.chunks); ++chunk) {
+      for (const Group group : {Group::kWeights, Group::kState}) {
+        largest = std::max(largest, plan.record_bytes(chunk, group));
+      }
+    }
+    return largest;
+  }
+  int in_flight_on_each_of(const StoreOptions& store) const {
+    const auto count = static_cast<int>(store.folders().size());
+    return static_cast<int>(std::clamp<int64_t>(kBufferBytes / request_bytes, 1, store.queue_for(count).depth / count));
+  }
   std::unique_ptr<IoQueue> make_queue(const StoreOptions& store) const {
     IoQueueOptions wanted = store.queue_for(static_cast<int>(store.folders().size()));
-    wanted.depth = in_flight * static_cast<int>(store.folders().size());
     wanted.memory = {buffers.span()};
     wanted.log = nullptr;
     return store.make_queue(wanted);
@@ -199,9 +211,12 @@ void StepCeilings::Impl::transfer(int64_t read_bytes, int64_t write_bytes) {
 double StepCeilings::Impl::nvme_ms(const StepLanes& replayed) {
   const int64_t wanted = replayed[Lane::kRead].bytes + replayed[Lane::kWrite].bytes;
   if (wanted == 0) return 0;
-  // As much as the halves hold, in the same proportion, and a request where there is less.
+  // As much as the halves hold, or as is under way a few times, in the same proportion, and a request where there is
+  // less.
+  constexpr int64_t kFewTimes = 8;
+  const int64_t all_drives = std::ssize(drives), most = std::max(half_bytes, kFewTimes * in_flight * request_bytes);
   const double share =
-      std::min(1.0, static_cast<double>(half_bytes * std::ssize(drives)) /
+      std::min(1.0, static_cast<double>(most * all_drives) /
                         static_cast<double>(std::max(replayed[Lane::kRead].bytes, replayed[Lane::kWrite].bytes)));
   const auto part = [&](int64_t bytes) {
     const auto whole = static_cast<int64_t>(static_cast<double>(bytes) * share) / request_bytes * request_bytes;

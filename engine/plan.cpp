@@ -185,6 +185,8 @@ std::optional<Plan> find_plan(const ModelSpec& model, const PlanOptions& options
     if (!best) continue;
     if (!options.speeds) return std::move(best->plan);
     if (options.chunk_elements == 0) best = with_smaller_chunks(model, sized, std::move(*best));
+    sized.chunk_elements = best->plan.geometry.chunk_elements();
+    best = PlanSearch(model, sized).with_early_updates(std::move(*best));
     best->plan.busiest = predict(model, best->plan, *options.speeds).busiest();
     return std::move(best->plan);
   }

@@ -19,9 +19,9 @@ constexpr size_t kMostTried = 5;
 constexpr int64_t kSeveralChunks = 4096;
 constexpr double kWorthChanging = 0.99;  // a difference that small is none
 constexpr double kWorthLosing = 0.95;    // ... and one that small not the steps that a crash then loses
-constexpr double kShares[] = {0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
-constexpr double kLeastOnDevice = 1.0 / 32;                 // of gradients
-constexpr int kGradientShares = 3;                          // that are tried: the largest that fits, and halves of it
+constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
+constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
+constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
 constexpr int kRareIntervals[] = {kCommitRarely, 20, 50, 100, 200, 500, 1000};
 // Of the steps of a run whose updates may be early, so many are taken to be clipped: with more of them they wait.
 constexpr double kClippedShare = static_cast<double>(Speculation::kTooManyWrong) / Speculation::kWindow;
@@ -174,10 +174,29 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
 void PlanSearch::consider_shares(Candidate& best) {
   std::vector<Choice> choices;
   for (const double share : kShares) {
+    if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
     choices.push_back(best.choice);
     choices.back().speculated_share = share;
   }
   consider(choices, best);
+}
+
+PlanSearch::Candidate PlanSearch::with_early_updates(Candidate chosen) {
+  const bool may_be_early = options_.update == UpdateMode::kAuto && may_choose_shares() && options_.speeds;
+  if (!may_be_early || chosen.plan.commit_interval != 1 || chosen.plan.any_speculated()) return chosen;
+  std::vector<Choice> choices;
+  for (const double share : kShares) {
+    if (share == 0) continue;
+    choices.push_back(chosen.choice);
+    choices.back().commit_interval = 1;
+    choices.back().speculated_share = share;
+  }
+  Candidate early = chosen;
+  early.step_ms /= kWorthChanging;
+  consider(choices, early);
+  if (!early.plan.any_speculated()) return chosen;
+  early.plan.other_commits = chosen.plan.other_commits;
+  return early;
 }
 
 void PlanSearch::consider_from(const Choice& start, Candidate& best) {
@@ -254,8 +273,7 @@ void PlanSearch::consider_behind_read_ahead(Candidate& best) {
 }
 
 // Homes are chosen for early updates where there are any: with none the way leads to others. Where early updates take
-// memory of their own, they must be worth it; else waiting must be: where the drive binds both are as long, until it is
-// faster than it was measured to be, and then it has nothing to do in a backward that it could do early.
+// memory of their own, they must be worth it.
 PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   start.choice.commit_interval = start.plan.commit_interval;
   const bool may_defer =
@@ -266,9 +284,7 @@ PlanSearch::Candidate PlanSearch::best_like(Candidate start) {
   std::optional<Candidate> other = may_defer ? attempt(deferred) : std::nullopt;
   if (other) {
     other = best_by_steps(std::move(*other));
-    const bool takes_memory = !best.plan.other_slots.empty();
-    const double enough_ms = takes_memory ? best.step_ms / kWorthChanging : best.step_ms * kWorthChanging;
-    if (other->step_ms < enough_ms) best = std::move(*other);
+    if (other->step_ms * (best.plan.other_slots.empty() ? 1 : kWorthChanging) < best.step_ms) best = std::move(*other);
   }
   // Rare commits' homes may have left host memory to early updates that the first ones had none for.
   const bool may_be_early = options_.update == UpdateMode::kAuto && may_choose_shares();

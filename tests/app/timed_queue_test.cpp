@@ -64,6 +64,7 @@ TEST_F(ThrottledQueue, remembers_an_interrupt_once) {
   const int at_once = open((elsewhere.path() / "file").c_str(), O_RDWR | O_CREAT, 0644);
   queue_->submit(
       {.op = IoOp::kRead, .file = at_once, .memory = memory_.data(), .bytes = kBlock, .offset = 0, .tag = 8});
+  queue_->flush();
   EXPECT_EQ(wait(), 1u);
   close(at_once);
   queue_->interrupt();
