@@ -254,6 +254,9 @@ TEST_F(BenchIo, refuses_more_than_the_drive_has_room_for_before_it_makes_anythin
     EXPECT_THAT(ended.last_error_line(), testing::AllOf(HasSubstr("--size"), HasSubstr("are free in")));
     EXPECT_FALSE(fs::exists(file("drive")));
   }
+}
+
+TEST_F(BenchIo, takes_twice_its_size_and_refuses_what_is_free_but_once) {
   const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 40 * kMiB);
   if (!small.reason().empty()) GTEST_SKIP() << small.reason();
   const Ended ended = sluice({"bench", "io", "--path", "@small", "--size", "24MiB"});

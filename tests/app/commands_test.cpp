@@ -219,7 +219,7 @@ TEST_F(CommandsTest, a_store_that_lost_its_commits_is_left_as_it_is_by_generate_
   EXPECT_EQ(metrics("run").size(), 3u);
 }
 
-TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed) {
+TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed_and_draws_each_token_anew) {
   ASSERT_EQ(train("run").exit_code, 0);
   const std::vector<std::string> command = {"generate", "@run", "--prompt", "line 1", "--tokens", "20", "--seed"};
   const auto with_seed = [&](const std::string& seed) {
@@ -233,7 +233,7 @@ TEST_F(CommandsTest, generate_continues_a_prompt_the_same_way_for_the_same_seed)
   const std::string first = with_seed("1");
   EXPECT_EQ(with_seed("1"), first);
   EXPECT_NE(with_seed("2"), first);
-  // Where every token is as likely as any other, each is drawn anew.
+  // Where every token is as likely as any other.
   const Ended any = sluice({"generate", "@run", "--prompt", "", "--tokens", "20", "--temperature", "1e9"});
   EXPECT_GT((std::set<char>(any.out.begin(), any.out.end())).size(), 5u) << any.out;
 }

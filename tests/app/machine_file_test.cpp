@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "app/speeds.h"
 #include "core/errors.h"
 #include "tests/fakes/message_of.h"
+#include "tests/fakes/set_variable.h"
 #include "tests/fakes/test_store.h"
 
 namespace sluice {
@@ -126,16 +126,12 @@ TEST_F(MachineFile, measured_before_is_found_by_what_it_was_measured_for) {
 }
 
 TEST_F(MachineFile, is_kept_in_the_users_cache_and_not_where_the_command_happens_to_run) {
-  const char* const before = std::getenv("HOME");
-  const std::string home = before == nullptr ? "" : before;
-  setenv("HOME", folder_.path().c_str(), 1);
+  const SetVariable home("HOME", folder_.path());
   for (const auto& [cache, kept_in] : {std::pair(std::string("cache"), folder_.path() / ".cache"),
                                        std::pair((folder_.path() / "mine").string(), folder_.path() / "mine")}) {
-    setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+    const SetVariable cache_home("XDG_CACHE_HOME", cache);
     EXPECT_EQ(MachineCache().file("{}").parent_path(), kept_in / "sluice") << cache;
   }
-  unsetenv("XDG_CACHE_HOME");
-  setenv("HOME", home.c_str(), 1);
 }
 
 TEST(WithDrives, has_the_speeds_of_as_many_drives_as_are_asked_for) {

@@ -1,6 +1,4 @@
 // What a step is predicted to take, as plan, train and bench say it.
-#include <cstdlib>
-
 #include "app/what_if.h"
 #include "core/bytes.h"
 #include "core/topology.h"
@@ -8,6 +6,7 @@
 #include "tests/app/matches.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
+#include "tests/fakes/set_variable.h"
 
 namespace sluice {
 namespace {
@@ -25,9 +24,9 @@ class PredictionTest : public CommandTest {
   PredictionTest() {
     leave_homes_to_the_planner();
     std::ofstream(file("machine.json")) << kSlowDrive;
-    setenv("XDG_CACHE_HOME", file("cache").c_str(), 1);
   }
-  ~PredictionTest() override { unsetenv("XDG_CACHE_HOME"); }
+
+  SetVariable cache_{"XDG_CACHE_HOME", file("cache")};
 };
 
 TEST_F(PredictionTest, of_a_named_machine_follows_from_its_speeds_alone) {

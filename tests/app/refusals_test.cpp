@@ -207,7 +207,7 @@ TEST_F(RefusalsTest, an_option_before_the_command_is_named_unless_it_is_sluice_s
   EXPECT_THAT(version.out, testing::MatchesRegex("sluice [0-9.]+\n"));
 }
 
-TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so) {
+TEST_F(RefusalsTest, a_resume_of_nothing_starts_from_the_beginning_and_says_so_but_from_no_later_step) {
   expect_refused(train("run", {"--resume", "--from-step", "3"}), 2, "no run is there that could go on from step 3");
   const Ended ended = train("run", {"--resume"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;

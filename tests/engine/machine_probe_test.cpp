@@ -40,7 +40,7 @@ TEST(MachineProbe, gives_speeds_that_a_prediction_can_start_from_and_leaves_no_f
   }
 }
 
-TEST(MachineProbe, of_two_drives_uses_both_folders) {
+TEST(MachineProbe, of_two_drives_uses_both_folders_and_of_many_threads_no_more_cores_than_there_are) {
   const TempFolder first, second;
   MachineProbeOptions options{.format = {Precision::kBf16, Optimizer::kLion}, .kind = AdamKind::kLion};
   options.store.folder = first.path();
