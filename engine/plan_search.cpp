@@ -19,8 +19,8 @@ constexpr size_t kMostTried = 5;
 constexpr int64_t kSeveralChunks = 4096;
 constexpr double kWorthChanging = 0.99;  // a difference that small is none
 constexpr double kWorthLosing = 0.95;    // ... and one that small not the steps that a crash then loses
-constexpr double kShares[] = {0, 0.25, 0.5, 0.625, 0.875, 1};  // of updates that are early
-constexpr double kLeastOnDevice = 1.0 / 32;                    // of gradients
+constexpr double kEarlyShares[] = {0.25, 0.5, 0.625, 0.875, 1};  // of updates
+constexpr double kLeastOnDevice = 1.0 / 32;                      // of gradients
 constexpr int kGradientShares = 3;  // that are tried: the largest that fits, and halves of it
 constexpr int kRareIntervals[] = {kCommitRarely, 20, 50, 100, 200, 500, 1000};
 // Of the steps of a run whose updates may be early, so many are taken to be clipped: with more of them they wait.
@@ -171,29 +171,33 @@ PlanSearch::Candidate PlanSearch::best_homes(Candidate start) {
   return best;
 }
 
-void PlanSearch::consider_shares(Candidate& best) {
+std::vector<PlanSearch::Choice> PlanSearch::early_like(Choice choice) {
   std::vector<Choice> choices;
-  for (const double share : kShares) {
-    if (share == 0 && options_.update != UpdateMode::kAuto) continue;  // early updates are asked for
-    choices.push_back(best.choice);
-    choices.back().speculated_share = share;
+  for (const double share : kEarlyShares) {
+    choice.speculated_share = share;
+    choices.push_back(choice);
+  }
+  return choices;
+}
+
+void PlanSearch::consider_shares(Candidate& best) {
+  std::vector<Choice> choices = early_like(best.choice);
+  if (options_.update == UpdateMode::kAuto) {  // else early updates are asked for
+    Choice none = best.choice;
+    none.speculated_share = 0;
+    choices.insert(choices.begin(), none);
   }
   consider(choices, best);
 }
 
 PlanSearch::Candidate PlanSearch::with_early_updates(Candidate chosen) {
-  const bool may_be_early = options_.update == UpdateMode::kAuto && may_choose_shares() && options_.speeds;
+  const bool may_be_early = options_.update == UpdateMode::kAuto && may_choose_shares();
   if (!may_be_early || chosen.plan.commit_interval != 1 || chosen.plan.any_speculated()) return chosen;
-  std::vector<Choice> choices;
-  for (const double share : kShares) {
-    if (share == 0) continue;
-    choices.push_back(chosen.choice);
-    choices.back().commit_interval = 1;
-    choices.back().speculated_share = share;
-  }
+  Choice like = chosen.choice;
+  like.commit_interval = 1;
   Candidate early = chosen;
   early.step_ms /= kWorthChanging;
-  consider(choices, early);
+  consider(early_like(like), early);
   if (!early.plan.any_speculated()) return chosen;
   early.plan.other_commits = chosen.plan.other_commits;
   return early;

@@ -45,7 +45,8 @@ class PlanSearch {
   std::optional<Candidate> attempt(const Choice& choice);
   // Of a chosen plan in which `auto` updates nothing early, with a commit in every step: its like with early updates,
   // which take no memory then, where a step is a hundredth longer with them at the most. Where the drive binds both are
-  // as long, and a drive that is faster than it was measured to be has more to do in a backward with them.
+  // as long, and a drive that is faster than it was measured to be has more to do in a backward with them. Speeds are
+  // known.
   Candidate with_early_updates(Candidate chosen);
 
  private:
@@ -91,7 +92,8 @@ class PlanSearch {
   // Of them, those that may put state on the device as `start` may, or may not.
   Candidate best_homes(Candidate start);
   bool may_choose_shares() const { return !options_.speculated_share && options_.update != UpdateMode::kReplay; }
-  void consider_shares(Candidate& best);  // of early updates
+  static std::vector<Choice> early_like(Choice choice);  // with each share of early updates
+  void consider_shares(Candidate& best);                 // of early updates, none among them for `auto`
   // Takes the best of the homes from there in place of `best` where it is shorter.
   void consider_from(const Choice& start, Candidate& best);
   bool may_choose_gradients() const;  // nobody has named their home, and they are kept
