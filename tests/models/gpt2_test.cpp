@@ -11,6 +11,7 @@
 #include "models/gpt2_timing.h"
 #include "models/gpt2_visits.h"
 #include "tests/fakes/message_of.h"
+#include "tests/models/compute_threads.h"
 
 namespace sluice::testing {
 namespace {
@@ -189,7 +190,7 @@ TEST(TileRanges, follow_each_other_over_all_that_is_cut_and_differ_by_one_at_the
 }
 
 TEST(Workspace, is_the_same_each_time_it_is_measured) {
-  set_process({.compute_threads = 2});
+  set_process({.compute_threads = kComputeThreads});
   Gpt2 model(small(), {.batch = 3, .sequence = 33});
   const int64_t bytes = model.measure_memory().workspace_bytes;
   EXPECT_GT(bytes, 0);
@@ -197,7 +198,7 @@ TEST(Workspace, is_the_same_each_time_it_is_measured) {
 }
 
 TEST(VisitTimes, are_measured_for_every_visit_and_a_sink_has_no_forward_of_its_own) {
-  set_process({.compute_threads = 2});
+  set_process({.compute_threads = kComputeThreads});
   for (const bool tied : {true, false}) {
     Gpt2Config config = small();
     config.tie_word_embeddings = tied;

@@ -16,6 +16,7 @@
 #include "models/hugging_face.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/models/compute_threads.h"
 
 namespace sluice::testing {
 namespace {
@@ -45,7 +46,7 @@ class Training {
   explicit Training(Gpt2Tiling tiling, int64_t heads = kHeads)
       : model_(config_in(tiling, heads),
                {.precision = Precision::kFp32, .batch = 1, .sequence = 16, .loss_tile_tokens = 16}) {
-    set_process({.compute_threads = 2});
+    set_process({.compute_threads = kComputeThreads});
     for (uint64_t i = 0; i < 1000; ++i) ids_.push_back(static_cast<int64_t>(uniform_at(3, 0, i) * 500));
     options_.plan = {.precision = Precision::kFp32,
                      .gradient_dtype = DType::kFp32,

@@ -8,6 +8,7 @@
 
 #include "libtorch/process.h"
 #include "models/gpt2.h"
+#include "tests/models/compute_threads.h"
 
 namespace sluice::testing {
 namespace {
@@ -77,7 +78,7 @@ class Workspaces : public ::testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(shapes, Workspaces, ::testing::ValuesIn(shapes()));
 
 TEST_P(Workspaces, are_within_15_percent_of_the_closed_form) {
-  set_process({.compute_threads = 2});
+  set_process({.compute_threads = kComputeThreads});
   const Shape& shape = GetParam();
   Gpt2Config config;
   config.n_embd = shape.width, config.n_head = shape.heads, config.vocab_size = shape.vocabulary;

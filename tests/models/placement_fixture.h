@@ -16,6 +16,7 @@
 #include "offload/gpu.h"
 #include "tests/fakes/cached_pages.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/models/compute_threads.h"
 
 namespace sluice::testing {
 
@@ -51,7 +52,7 @@ class Gpt2Placement : public ::testing::Test {
     if (model_.options().device == DeviceKind::kCuda) {
       if (const std::string missing = why_no_gpu_compute(); !missing.empty()) GTEST_SKIP() << "no GPU: " << missing;
     }
-    set_process({.compute_threads = 2});
+    set_process({.compute_threads = kComputeThreads});
     memory_ = model_.measure_memory();
   }
 
