@@ -188,9 +188,7 @@ std::optional<Prediction> predict_measured(const ModelSpec& model, const Plan& p
 RunConfig read_config(const BenchStepCommand& command) {
   RunConfig config = load_config(command.config, command.overrides);
   make_paths_absolute(config);
-  const bool asked_for =
-      std::ranges::any_of(command.overrides, [](const std::string& each) { return each.starts_with("sluice.trace="); });
-  if (!asked_for) config.sluice.trace.clear();
+  if (!sets(command.overrides, "sluice.trace")) config.sluice.trace.clear();
   return config;
 }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "app/device_kinds.h"
+#include "core/errors.h"
 
 namespace sluice {
 
@@ -22,6 +24,18 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides, std::
       ->check([](const std::string& text) {
         return device_kinds().contains(text) ? "" : text + " is no device: allowed are auto, cuda and cpu";
       });
+}
+
+bool sets(std::span<const std::string> overrides, std::string_view key) {
+  return std::ranges::any_of(overrides, [key](std::string_view each) {
+    return each.starts_with(key) && each.substr(key.size()).starts_with('=');
+  });
+}
+
+void refuse_trace(std::span<const std::string> overrides) {
+  if (sets(overrides, "sluice.trace")) {
+    throw ConfigError("--set sluice.trace: this command writes no trace; train and bench step do");
+  }
 }
 
 }  // namespace sluice

@@ -10,6 +10,9 @@
 namespace sluice {
 
 int32_t pick_token(std::span<const float> logits, double temperature, double uniform) {
+  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+    throw NumericsError("the model's logits are not all finite: no token can be picked");
+  }
   const auto highest = std::max_element(logits.begin(), logits.end());
   const int32_t likeliest = static_cast<int32_t>(highest - logits.begin());
   if (temperature <= 0) return likeliest;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "app/carried.h"
+#include "app/override_options.h"
 #include "app/store_words.h"
 #include "core/bytes.h"
 #include "core/errors.h"
@@ -295,6 +296,7 @@ void check_overrides(const RunFolder& folder, std::span<const std::string> overr
                     "be set",
                     each, folder.path().string()));
   }
+  refuse_trace(overrides);
 }
 
 }  // namespace

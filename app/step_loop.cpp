@@ -55,16 +55,15 @@ void StepLoop::report(const StepMetrics& metrics) {
                 engine_.ledger()));
 }
 
-// A step whose line would be lost is not begun, and the last one is committed.
-void StepLoop::make_room_for_line() {
+// Where that fails, the steps that were trained are committed before the run ends.
+void StepLoop::write_or_commit(const std::function<void()>& write) {
   try {
-    metrics_.make_room();
+    write();
   } catch (const Error& error) {
     console_.finish_progress();
     if (engine_.step() > first_step_) {
       say(console_.log(), LogLevel::kError,
-          fmt::format("no line can be written after step {}'s: committing, to end there: {}", engine_.step(),
-                      error.what()));
+          fmt::format("no line can be written: committing step {}, to end there: {}", engine_.step(), error.what()));
       engine_.drain();
     }
     throw;
@@ -80,9 +79,9 @@ int StepLoop::train(const StopRequests& requests) {
   KeptTimeline timeline(run_.folder.timeline_file(), console_.log());
   while (engine_.step() < options_.steps) {
     if (paced && pace.is_due(options_.clock(), engine_.committed().step)) engine_.commit_beside_next_step();
-    make_room_for_line();
+    write_or_commit([&] { metrics_.make_room(); });  // a step whose line would be lost is not begun
     const StepMetrics metrics = one_step(batches);
-    metrics_.step(metrics, engine_.ledger());
+    write_or_commit([&] { metrics_.step(metrics, engine_.ledger()); });
     events_.add(metrics);
     report(metrics);
     timeline.after_step(engine_, metrics.end.step - first_step_);

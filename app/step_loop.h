@@ -1,6 +1,7 @@
 // The steps of a run whose engine and folder are there: each is trained, written down and told.
 #pragma once
 #include <cstdint>
+#include <functional>
 
 #include "app/batches.h"
 #include "app/carried.h"
@@ -43,7 +44,7 @@ class StepLoop {
   StepLoop(Engine& engine, const LoopedRun& run, Options options, Console& console);
 
   // Until the last step, or that in which a signal came, is committed: returns the signal, or 0. Throws what the engine
-  // throws, and IoError where a step's line has no room: the step before it is committed then.
+  // throws, and IoError where no line can be written: the last step is committed then.
   int train(const StopRequests& requests);
 
   int64_t first_step() const { return first_step_; }  // the last one that others have trained
@@ -55,7 +56,7 @@ class StepLoop {
  private:
   StepMetrics one_step(Batches& batches);
   void report(const StepMetrics& metrics);
-  void make_room_for_line();
+  void write_or_commit(const std::function<void()>& write);
   const BatchConfig& batch() const { return run_.setup.config.batch; }
   int64_t tokens_per_step() const { return batch().train * run_.setup.config.data.sequence_length; }
 

@@ -372,7 +372,11 @@ std::optional<Validation> Training::validation_with(const Digests& digests) {
     validation = validate_run(*engine_, setup_.model, *data_, {.batch = batch(), .progress = progress});
     console_.finish_progress();
   } catch (...) {
-    loop_->metrics().final_line(digests, {});
+    try {
+      loop_->metrics().final_line(digests, {});
+    } catch (const Error& error) {
+      say(console_.log(), LogLevel::kWarning, error.what());  // what ended the validation is what the run ends with
+    }
     throw;
   }
   loop_->metrics().final_line(digests, validation);

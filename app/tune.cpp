@@ -13,12 +13,14 @@
 #include "app/commands.h"
 #include "app/free_space.h"
 #include "app/output_file.h"
+#include "app/override_options.h"
 #include "app/run_folder.h"
 #include "app/scratch_run.h"
 #include "app/speeds.h"
 #include "app/tune_report.h"
 #include "app/tune_trials.h"
 #include "bench/step_bench.h"
+#include "configs/batch.h"
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/pending_file.h"
@@ -149,13 +151,16 @@ class Tuning {
 
  private:
   RunConfig read_config() const {
+    refuse_trace(command_.overrides);
     RunConfig config = load_config(command_.config, command_.overrides);
     make_paths_absolute(config);
     config.sluice.trace.clear();  // of the training
-    config.data.path.clear();     // made-up tokens take as long
-    if (command_.data.empty()) return config;
-    config.data.path = fs::absolute(command_.data).lexically_normal();
-    check_is_there(config.data);
+    if (!command_.data.empty()) {
+      config.data.path = fs::absolute(command_.data).lexically_normal();
+    } else if (!sets(command_.overrides, "data.path")) {
+      config.data.path.clear();  // made-up tokens take as long
+    }
+    if (!config.data.path.empty()) check_is_there(config.data);
     return config;
   }
   std::function<void(int64_t, int64_t)> progress(const std::string& words) {
@@ -184,7 +189,10 @@ class Tuning {
 
 // The one as given first: it also says what the machine does, and fixes what follows from the memory that is free.
 void Tuning::time_batchings() {
-  const std::vector<int64_t> sizes = micro_batch_sizes(config_.batch.train, config_.batch.micro);
+  std::vector<int64_t> sizes = micro_batch_sizes(config_.batch.train, config_.batch.micro);
+  std::erase_if(sizes, [this](int64_t size) {  // which no configuration can have
+    return size > kMostSamples || config_.batch.train / size > kMostMicroBatches;
+  });
   say(console_.log(), LogLevel::kInfo,
       fmt::format("timing micro-batches of {} of the {} samples of a step", fmt::join(sizes, ", "),
                   config_.batch.train));

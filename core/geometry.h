@@ -79,6 +79,7 @@ class Geometry {
   std::span<const Parameter> parameters() const { return parts_->parameters; }  // in order of partitions
   std::span<const Chunk> chunks() const { return parts_->chunks; }
   std::span<const Parameter> parameters_of(int partition) const;
+  size_t number_of(const Parameter& parameter) const { return static_cast<size_t>(&parameter - parameters().data()); }
   std::span<const Chunk> chunks_of(int partition) const;
 
   // Canonical name order (bytes of the name, ascending): indices into parameters(). Norms and digests use it.

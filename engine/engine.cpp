@@ -33,7 +33,7 @@ void Engine::Impl::choose(UnitKind kind) {
   const int64_t step = kind == UnitKind::kEvaluate ? -1 : captured.step + (kind == UnitKind::kDrain ? 0 : 1);
   running = {.kind = kind, .unit = &unit_of(kind, slots), .step = step};
   aborted = Flag::kNo;
-  std::fill(contributed.begin(), contributed.end(), Flag::kNo);
+  open_gradients.empty();
 }
 
 void Engine::Impl::begin(UnitKind kind) {

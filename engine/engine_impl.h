@@ -17,6 +17,7 @@
 #include "engine/clip.h"
 #include "engine/engine.h"
 #include "engine/near_device.h"
+#include "engine/open_gradients.h"
 #include "engine/parameter_groups.h"
 #include "engine/record_access.h"
 #include "engine/speculation.h"
@@ -202,7 +203,7 @@ class Engine::Impl final : public LaneWork {
   StepLanes lanes;  // of the last step
 
   // What turns and closing fill again and again, as large as they become from the start.
-  std::vector<Flag> contributed;    // per parameter
+  OpenGradients open_gradients{0};  // per parameter
   std::vector<double> norm_parts;   // per parameter
   std::vector<ClosedPiece> pieces;  // scratch of close_partition
   Use::State use;

@@ -263,7 +263,7 @@ void Engine::Impl::reserve_scratch() {
   use.input_sums.reserve(tensors);
   use.output_sums.reserve(tensors);
   for (auto* list : {&use.inputs, &use.outputs, &use.output_gradients, &use.input_gradients}) list->reserve(tensors);
-  contributed.assign(plan.geometry.parameters().size(), Flag::kNo);
+  open_gradients = OpenGradients(plan.geometry.parameters().size());
   norm_parts.assign(plan.geometry.parameters().size(), 0);
   int most_chunks = 0;
   for (const Partition& partition : plan.geometry.partitions())

@@ -29,7 +29,7 @@ struct SmallestBudgets {
 
 [[noreturn]] void refuse(const Planner& planner, const PlanOptions& options, const SmallestBudgets& smallest) {
   std::string text = fmt::format(
-      "the budgets are too small: sluice.device_memory {} ({}, of which the compute's workspace takes {}), "
+      "the budgets are too small: sluice.device_memory {} ({}; the compute's workspace alone takes {}), "
       "sluice.host_memory {} ({}); smallest device_memory that would do with this host_memory: {}; "
       "smallest host_memory that would do with this device_memory: {}",
       options.device_bytes, format_bytes(options.device_bytes), format_bytes(options.workspace_bytes),

@@ -121,8 +121,8 @@ struct UpdateLayout {
 
 enum class UpdateTime : uint8_t { kDeferred, kEarly };
 
-// Which chunks the first half of a unit updates: all, or those that are deferred where the unit before has updated the
-// others already.
+// Which chunks the first half of a unit updates: all, or the deferred ones alone, where the unit before has updated the
+// early ones.
 enum class UpdateHalf : uint8_t { kAll, kDeferred };
 constexpr int kUpdateHalves = 2;
 

@@ -266,8 +266,8 @@ std::optional<Planner::Impl::Settled> Planner::Impl::settle(Budgets budgets, int
   return settle_from(0, budgets, elements, pricing);
 }
 
-// Tables cost host memory and their size depends on the plan: a few rounds settle it. What a round adds for the next
-// plan's being larger is left out, then and afterwards, where nothing fits beside it.
+// Tables cost host memory and their size depends on the plan: a few rounds settle it. Each adds a 32nd, since the next
+// plan's may be larger, until nothing fits beside that: none adds any from then on.
 std::optional<Planner::Impl::Settled> Planner::Impl::settle_from(int64_t table_bytes, Budgets budgets, int64_t elements,
                                                                  const Pricing& pricing) const {
   const int64_t little = budgets.host_bytes / 1024;
@@ -347,6 +347,8 @@ Planner::Impl::Tables Planner::Impl::tables(const Plan& plan, int64_t limit) con
   bytes += static_cast<int64_t>(longest) * Executor::bytes_per_hop();
   bytes += static_cast<int64_t>(plan.chunks.size() * (sizeof(ChunkHomes) + sizeof(Chunk) + sizeof(int) + 4));
   bytes += static_cast<int64_t>(plan.scratch_bytes.size() * sizeof(int64_t));
+  bytes += static_cast<int64_t>(plan.tensors.size() * sizeof(TensorHome) + plan.tensor_open_slots.size() * sizeof(int));
+  bytes += static_cast<int64_t>(plan.open_slots.size() * sizeof(OpenSlot));
   bytes += static_cast<int64_t>(plan.other_slots.size() * sizeof(HostSlot));
   bytes += static_cast<int64_t>(plan.geometry.parameters().size() * (sizeof(Parameter) + 64));
   return {bytes, std::move(steps)};

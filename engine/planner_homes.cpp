@@ -71,7 +71,7 @@ HomeKind kind_of(Home home) {
 }  // namespace
 
 // What may pass through rings of the host that nothing else needs: gradients and activations at home on NVMe, records
-// at home on the device. Gradients at home on the device pass, too: the few buffers that they need are left out.
+// at home on the device. Gradients at home on the device pass, too, by a few buffers that are not counted here.
 struct Planner::Impl::Passing {
   bool gradients = true, activations = true, records = true;
 };

@@ -24,8 +24,8 @@ Planner::Impl::Needs Planner::Impl::spill_to_host(Plan& plan, Budgets budgets) c
 
 // Gradients and activations start in host memory; what does not fit there goes to the device, and to NVMe what that has
 // no room for. A gradient moves over NVMe twice in a step, and so does an activation, but compute waits for it: it goes
-// last.
-// First go gradients that the next forward needs last, and activations that rest longest between forward and backward.
+// last. To NVMe go first the gradients that the next forward needs last, and the activations that rest longest between
+// forward and backward.
 Planner::Impl::Needs Planner::Impl::spill(Plan& plan, Budgets budgets) const {
   const Needs least = spill_to_host(plan, budgets);
   Room room = room_beside(least, budgets);

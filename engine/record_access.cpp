@@ -274,7 +274,7 @@ void RecordAccess::add_chunk(int chunk, std::span<PlaneSums> sums) {
     const int64_t begin = std::max(range.first, parameter.offset);
     const int64_t end = std::min(range.first + range.elements, parameter.offset + parameter.elements);
     if (begin >= end) continue;
-    auto sum = sums[static_cast<size_t>(&parameter - plan_.geometry.parameters().data())].begin();
+    auto sum = sums[plan_.geometry.number_of(parameter)].begin();
     for (const Group group : {Group::kWeights, Group::kState}) {
       const RecordLayout layout = plan_.record(chunk, group);
       for (int plane = 0; plane < layout.plane_count; ++plane, ++sum) {

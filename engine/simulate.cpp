@@ -21,7 +21,7 @@ class Simulator {
       waiting_.push_back(static_cast<int>(program.predecessors(hop).size()));
     }
     for (size_t lane = 0; lane < lanes_.size(); ++lane) lanes_[lane].hops = program.lane(static_cast<Lane>(lane));
-    result_.hops.resize(remaining_);
+    SLUICE_CHECK(options.hops.empty() || options.hops.size() == remaining_, "a place for each hop");
   }
 
   Simulation run() {
@@ -32,7 +32,7 @@ class Simulator {
       pass_time();
     }
     result_.total_ms = now_ms_;
-    return std::move(result_);
+    return result_;
   }
 
  private:
@@ -77,7 +77,7 @@ bool Simulator::start_ready() {
       const int hop = lane.hops[lane.next++];
       const HopCost& cost = options_.costs[hop];
       if (cost.due == Due::kYes) {
-        result_.hops[hop].begin_ms = now_ms_;
+        if (!options_.hops.empty()) options_.hops[hop].begin_ms = now_ms_;
         lane.running.push_back({.hop = hop, .work_ms = cost.work_ms, .latency_ms = cost.latency_ms});
       } else {
         settle(hop);
@@ -138,7 +138,7 @@ void Simulator::advance(size_t lane, double ms) {
     left -= each.works() ? ms * each.speed : ms;
     if (left < kNothing) left = 0;
     if (each.work_ms > 0 || each.latency_ms > 0) return false;
-    result_.hops[each.hop].end_ms = now_ms_;
+    if (!options_.hops.empty()) options_.hops[each.hop].end_ms = now_ms_;
     settle(each.hop);
     return true;
   });

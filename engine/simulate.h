@@ -42,20 +42,20 @@ struct LaneModel {
   double beside = 1;  // speed while the drive's other direction is served too, as a share of that alone
 };
 
+struct SimulatedHop {
+  double begin_ms = 0, end_ms = 0;  // both 0: it had nothing to do
+};
+
 struct SimulationOptions {
   std::span<const HopCost> costs;  // of each of the program's hops
   std::array<LaneModel, kLaneCount> lanes;
   double cores = 1;
-};
-
-struct SimulatedHop {
-  double begin_ms = 0, end_ms = 0;  // both 0: it had nothing to do
+  std::span<SimulatedHop> hops{};  // where given, of each of the program's: when it ran is written there
 };
 
 struct Simulation {
   double total_ms = 0;
   std::array<double, kLaneCount> busy_ms{};  // at least one hop in flight, as UnitTimes has it
-  std::vector<SimulatedHop> hops;
 };
 
 Simulation simulate(const Program& program, const SimulationOptions& options);

@@ -8,8 +8,8 @@
 //   compute -> close -> download            gradients home: in host memory, or
 //                    -> seal -> swap_out    ... in a scratch extent on NVMe, from where their update swaps them in
 //                    -> update -> swap_out  some chunks at once, as if the clip did not engage (speculative)
-//                    -> update            ... with rare commits to another slot in host memory, and to the store on
-//                       seal -> swap_out      commit steps, beside the next forward
+//                    -> update              with rare commits: to another slot in host memory;
+//                       seal -> swap_out        on commit steps, beside the next forward
 //            close -> update -> download  ... where state is at home on the device
 //                    -> seal -> swap_out
 //   swap_in -> verify                       an early update of the step before was wrong: the committed records again
@@ -220,7 +220,7 @@ When Step::weights_due(int partition) const {
 // The last step's update is this unit's to do, unless that step's backward did it.
 bool Step::owes_update(int chunk) const {
   const bool by_unit_before = half_ == UpdateHalf::kDeferred && plan_.speculated(chunk);
-  return !by_unit_before && plan_.chunks[chunk].gradient != Home::kNowhere;  // that is gone with its own backward
+  return !by_unit_before && plan_.chunks[chunk].gradient != Home::kNowhere;  // not kept: its backward has updated it
 }
 
 // Weights are read whether or not they change where the visit needs them; a drain serves no visit.
@@ -237,8 +237,8 @@ WeightsInHost Step::update_chunk(int chunk) {
   return std::move(fresh.weights);
 }
 
-// Do updates wait for buffers of the ring? Then the drive has enough to do beside the forward, and what nobody waits
-// for comes last; but the commit, and so everything that is at home in memory, is waited for by early updates.
+// Do updates wait for buffers of the ring? Then the drive has enough to do beside the forward, and writes of homes in
+// memory, which only the commit needs, may come last. Not before early updates: those wait for the commit.
 bool Step::updates_wait_for_buffers() const {
   if (updates_early(kind_)) return false;
   return std::any_of(plan_.update_order.begin(), plan_.update_order.end(),
@@ -246,9 +246,9 @@ bool Step::updates_wait_for_buffers() const {
 }
 
 // Writes, or copies to the store, what is at home in host memory or on the device of the chunks that have waited the
-// longest: at least until another partition's updates stand before it, since the seals of copies share a lane with
-// updates and wait for their chunk's, and for buffers. With rare commits copies wait for the commit: there is seldom
-// one to take, and updates behind it would wait all the same.
+// longest. Called a partition late: a copy's seal runs on the update lane, waits for its own chunk's update and for a
+// buffer, and would hold up the updates behind it. With rare commits copies wait for the commit: there is seldom one to
+// take, and updates behind it would wait all the same.
 void Step::write_homes(size_t chunks, When when) {
   for (const int c : std::span(unwritten_).first(chunks)) {
     const ChunkHomes& homes = plan_.chunks[c];
@@ -354,8 +354,8 @@ WeightsOnDevice Step::fetch(int visit) {
   return weights;
 }
 
-// This backward's own updates end with the update ring: prefetch(), which begins where the ring does, then waits for
-// the oldest buffers, not for the last to be written.
+// This backward's own updates get buffers of which the last one ends where the update ring does: prefetch(), which
+// begins where the ring does, then waits for the oldest of them and not for the last to be written.
 void Step::begin_backward() {
   std::vector<int64_t> sizes;
   for (const int c : speculative_) sizes.push_back(plan_.update_layout(c).bytes);

@@ -54,8 +54,8 @@ TurnAddresses addresses_of(const ModelSpec& model, const UnitProgram& unit, cons
 
 enum class UnitKind : uint8_t {
   kTrain,             // updates of the step before beside the forward; backward, clip, reads for the updates to come
-  kTrainSpeculative,  // the same with updates in the backward, of the chunks that the plan names; the unit before did so
-  kTrainSpeculativeAnew,  // ... the unit before did not, or was wrong: updates of the step before are those of all chunks
+  kTrainSpeculative,      // ... with early updates; the unit before had them, too, and left the deferred ones
+  kTrainSpeculativeAnew,  // ... with early updates; the unit before had none, or they are undone: all are left
   kEvaluate,          // the update half and a forward without the backward
   kDrain,             // the update half and the commit alone
 };

@@ -192,7 +192,8 @@ UpdatedInHost Verbs::update(UnverifiedRecords records, const ClosedInHost& gradi
 }
 
 // The same pass by the device, where everything lies already. Checksums are taken of the copies that commits take.
-void Verbs::update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when) {
+void Verbs::update(const StateOnDevice& state, const ChunkWeightsOnDevice& weights, const ClosedOnDevice& gradient,
+                   When when) {
   const int c = state.chunk;
   const std::array fills{state_on_device(c, state.at), kept_on_device(c, weights.at)};
   const std::array reads{fills[0], fills[1], gradient_on_device(c, gradient.at), control(kScale)};
@@ -214,7 +215,7 @@ void Verbs::emit_update(const UpdateOperands& operands, When when, std::span<con
 }
 
 // Of a record: verify compares its checksums with the store's, seal gives the store those of what it will write.
-// Neither beside a write of the record: that takes what was sealed before it, and then is what readers compare with.
+// Neither beside a write of the record, which goes with the checksums that were sealed before it began.
 void Verbs::check(Verb verb, const Record& record, int64_t at, When when) {
   const int c = record.chunk;
   const Group group = record.group;
@@ -256,7 +257,7 @@ UnsealedInHost<Group::kState> Verbs::download(const StateOnDevice& state, int64_
        record_at(state.chunk, Group::kState, to), state_on_device(state.chunk, state.at));
   return {{}, state.chunk, to};
 }
-UnsealedInHost<Group::kWeights> Verbs::download(const KeptOnDevice& weights, int64_t to, When when) {
+UnsealedInHost<Group::kWeights> Verbs::download(const ChunkWeightsOnDevice& weights, int64_t to, When when) {
   copy({.verb = Verb::kDownload, .when = when, .group = Group::kWeights, .chunk = weights.chunk},
        record_at(weights.chunk, Group::kWeights, to), kept_on_device(weights.chunk, weights.at));
   return {{}, weights.chunk, to};

@@ -1,10 +1,11 @@
 // The verbs of a step and the tokens they take and give. Internal to engine/step*.cpp; build-time only.
 //
 // A token says where bytes are and what is true of them. Only Verbs makes tokens: its verbs, which take what must be
-// true before them and return what is true after them, and, for what rests at home, its functions named for that. So
-// what a verb brought from NVMe cannot go to the device before it is verified, nor what one brought from the device to
-// the store before it is sealed: that does not compile. Each verb emits one hop with the ranges it reads and fills; who
-// reads what another has overwritten meanwhile is found as the program is built (offload/hazards.h).
+// true before them and return what is true after them, and, for what rests at home, its functions named for that, which
+// take the caller's word for it. So what a verb brought from NVMe cannot go to the device before it is verified, nor
+// what one brought from the device to the store before it is sealed: that does not compile. Each verb emits one hop
+// with the ranges it reads and fills; who reads what another has overwritten meanwhile is found as the program is built
+// (offload/hazards.h).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -32,9 +33,7 @@ struct InStore : Token {
   int chunk = -1;
   Prefetched prefetched = Prefetched::kNo;
 };
-using StateInStore = InStore<Group::kState>;
-using WeightsInStore = InStore<Group::kWeights>;
-// ... in the host arena, at home or in a buffer, with checksums that the store knows.
+// ... in the host arena, at home or in a buffer (`at` says which), with checksums that the store knows.
 template <Group kGroup>
 struct InHost : Token {
   int chunk = -1;
@@ -78,6 +77,10 @@ struct SealedInHost : Token {  // its checksum is known: it may go to its scratc
 struct ClosedInScratch : Token {
   int chunk = -1;
 };
+struct ClosedOnDevice : Token {
+  int chunk = -1;
+  int64_t at = 0;
+};
 // Not tokens: where a visit's partitions lie on the device, one offset each.
 struct WeightsOnDevice {
   std::vector<int64_t> at;
@@ -85,22 +88,18 @@ struct WeightsOnDevice {
 struct OpenOnDevice {
   std::vector<int64_t> at;
 };
-struct ClosedOnDevice : Token {
-  int chunk = -1;
-  int64_t at = 0;
-};
-// One chunk's records at home on the device.
+// Tokens again: one chunk's records at home on the device.
 struct StateOnDevice : Token {
   int chunk = -1;
   int64_t at = 0;
 };
-struct KeptOnDevice : Token {  // its weights, in the partition that is kept there
+struct ChunkWeightsOnDevice : Token {  // its weights, in the partition that is kept there
   int chunk = -1;
   int64_t at = 0;
 };
 struct RecordsOnDevice {
   StateOnDevice state;
-  KeptOnDevice weights;
+  ChunkWeightsOnDevice weights;
 };
 
 // What is meant to lie in a range, for the program's check that nobody reads what another has overwritten.
@@ -186,7 +185,8 @@ class Verbs {
 
   // the update threads
   UpdatedInHost update(UnverifiedRecords records, const ClosedInHost& gradient, When when);
-  void update(const StateOnDevice& state, const KeptOnDevice& weights, const ClosedOnDevice& gradient, When when);
+  void update(const StateOnDevice& state, const ChunkWeightsOnDevice& weights, const ClosedOnDevice& gradient,
+              When when);
   template <Group kGroup>
   InHost<kGroup> verify(const UnverifiedInHost<kGroup>& record, When when) {
     check(Verb::kVerify, Record{record.chunk, kGroup}, record.at, when);
@@ -205,7 +205,7 @@ class Verbs {
   void upload(const WeightsInHost& weights, int64_t partition_at, When when);
   void upload(const StateInHost& state, const StateOnDevice& to, When when);
   UnsealedInHost<Group::kState> download(const StateOnDevice& state, int64_t to, When when);
-  UnsealedInHost<Group::kWeights> download(const KeptOnDevice& weights, int64_t to, When when);
+  UnsealedInHost<Group::kWeights> download(const ChunkWeightsOnDevice& weights, int64_t to, When when);
   void upload(const TensorInHost& tensor, const TensorMove& to);
   ClosedInHost download(ClosedOnDevice gradient);                         // to its home
   ClosedInHost download(ClosedOnDevice gradient, int64_t to, When when);  // on its way to the update, or to NVMe

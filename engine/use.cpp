@@ -129,10 +129,8 @@ const Parameter& Engine::Impl::contributed_parameter(int weight) const {
 
 void Engine::Impl::contribute(int weight, const std::byte* gradient, DType dtype) {
   const Parameter& parameter = contributed_parameter(weight);
-  Flag& seen = contributed[&parameter - plan.geometry.parameters().data()];
-  device->add_gradient(use.open[weight], {gradient, dtype, parameter.elements},
-                       seen == Flag::kYes ? Contribution::kLater : Contribution::kFirst);
-  seen = Flag::kYes;
+  open_gradients.add(*device, plan.geometry.number_of(parameter), use.open[weight],
+                     {gradient, dtype, parameter.elements});
 }
 
 void Engine::Impl::contribute_part(int weight, int64_t first, const GradientView& part) {
@@ -143,9 +141,8 @@ void Engine::Impl::contribute_part(int weight, int64_t first, const GradientView
 
 float* Engine::Impl::zeroed_open(int weight) {
   const Parameter& parameter = contributed_parameter(weight);
-  Flag& seen = contributed[&parameter - plan.geometry.parameters().data()];
-  if (seen == Flag::kNo) device->zero(reinterpret_cast<std::byte*>(use.open[weight]), parameter.elements * 4);
-  seen = Flag::kYes;
+  open_gradients.fill(*device, plan.geometry.number_of(parameter),
+                      {use.open[weight], static_cast<size_t>(parameter.elements)});
   return use.open[weight];
 }
 
@@ -187,9 +184,7 @@ void Engine::Impl::close_partition(const Hop& hop) {
     const Parameter& parameter = parameters[i];
     auto* values = reinterpret_cast<float*>(open) + parameter.offset;
     const int number = partition.first_parameter + static_cast<int>(i);
-    if (contributed[number] == Flag::kNo) {
-      device->zero(reinterpret_cast<std::byte*>(values), parameter.elements * 4);
-    }
+    open_gradients.fill(*device, static_cast<size_t>(number), {values, static_cast<size_t>(parameter.elements)});
     const int64_t end = parameter.offset + parameter.elements;
     cut(parameter.offset, end);
     device->close_gradient({.open = values, .scale = scale, .dtype = dtype, .pieces = pieces}, &norm_parts[number]);

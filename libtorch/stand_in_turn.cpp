@@ -65,19 +65,16 @@ std::span<float> StandInTurn::open_gradient(int weight) {
 }
 
 PracticeTurn::PracticeTurn(const Of& of, Device& device, std::byte* at)
-    : StandInTurn(of, at), device_(device), contributed_(weights().size()) {}
+    : StandInTurn(of, at), device_(device), open_gradients_(weights().size()) {}
 
 void PracticeTurn::begin(Pass pass, std::span<std::byte> graph) {
   StandInTurn::begin(pass, graph);
-  std::ranges::fill(contributed_, Contributed::kNo);
+  open_gradients_.empty();
 }
 
 void PracticeTurn::contribute(int weight, const std::byte* gradient, DType dtype) {
-  Contributed& seen = contributed_[static_cast<size_t>(weight)];
   const std::span<float> open = StandInTurn::open_gradient(weight);
-  device_.add_gradient(open.data(), {gradient, dtype, static_cast<int64_t>(open.size())},
-                       seen == Contributed::kYes ? Contribution::kLater : Contribution::kFirst);
-  seen = Contributed::kYes;
+  open_gradients_.add(device_, static_cast<size_t>(weight), open.data(), {gradient, dtype, std::ssize(open)});
 }
 
 void PracticeTurn::contribute_part(int weight, int64_t first, const GradientView& part) {
@@ -86,9 +83,7 @@ void PracticeTurn::contribute_part(int weight, int64_t first, const GradientView
 
 std::span<float> PracticeTurn::open_gradient(int weight) {
   const std::span<float> open = StandInTurn::open_gradient(weight);
-  Contributed& seen = contributed_[static_cast<size_t>(weight)];
-  if (seen == Contributed::kNo) device_.zero(reinterpret_cast<std::byte*>(open.data()), std::ssize(open) * 4);
-  seen = Contributed::kYes;
+  open_gradients_.fill(device_, static_cast<size_t>(weight), open);
   return open;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/geometry.h"
+#include "engine/open_gradients.h"
 #include "engine/visit_turn.h"
 #include "offload/device.h"
 
@@ -70,8 +71,7 @@ class PracticeTurn final : public StandInTurn {
 
  private:
   Device& device_;
-  enum class Contributed : uint8_t { kNo, kYes };
-  std::vector<Contributed> contributed_;  // per weight
+  OpenGradients open_gradients_;  // per weight
 };
 
 }  // namespace sluice

@@ -57,7 +57,7 @@ constexpr Key integer_or_null(std::string_view name, std::string_view allowed) {
 // Hugging Face's may be a list, of which the first counts.
 template <auto kMember>
 constexpr Key token_id(std::string_view name) {
-  return {name, "an integer or null",
+  return {name, "an integer of 0 or more, null, or a list that begins with one",
           [](Gpt2Config& config, const Json& value) {
             const bool is_list = value.is_array() && !value.empty();
             return set_integer_or_null<kMember>(config, is_list ? value.front() : value);

@@ -50,13 +50,13 @@ constexpr Lane lane_of(Verb verb) {
 enum class When : uint8_t {
   kAlways,
   kPending,          // the last step's update is still to be applied
-  kPendingOrSummed,  // ... or there is a sum to be taken: for a commit, or to verify what a visit takes
+  kPendingOrSummed,  // ... or the record must be summed all the same: for a commit, or since a visit takes it
   kCommitDirty,      // a commit is due and the record, at home in memory, has changed since it was written
   kCommit,           // a commit is due
   kStaleOnDevice,    // weights kept on the device that are not there, or are about to change
   kSpeculating,      // an update in the backward, unless the step has been given up
   kMispredicted,     // the last step's updates in the backward must be undone
-  kNotOnDevice,      // records at home on the device that are not there yet, no longer, or updated wrongly
+  kNotOnDevice,      // records at home on the device that are not there, as a run begins or goes on, or must be undone
 };
 // kYes: the unit before reads this record where it has the time to; where it has, there is nothing to do either.
 enum class Prefetched : uint8_t { kNo, kYes };

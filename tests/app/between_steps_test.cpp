@@ -65,13 +65,33 @@ TEST_F(BetweenStepsTest, a_folder_of_a_run_that_goes_ends_it_after_a_step_that_i
   };
   const Ended ended = train_by(clock, 6);
   EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.err, HasSubstr("no line can be written after step 2's: committing, to end there"));
+  EXPECT_THAT(ended.err, HasSubstr("no line can be written: committing step 2, to end there"));
   EXPECT_THAT(ended.last_error_line(), HasSubstr(file("run/metrics.jsonl")));
   EXPECT_EQ(metrics("moved").size(), 2u);
   fs::rename(file("moved"), file("run"));
   const Ended more = train_by(now_ns, 4, OpenMode::kResume);
   EXPECT_EQ(more.exit_code, 0) << more.err;
   EXPECT_THAT(more.err, AllOf(HasSubstr("resuming after step 2"), Not(HasSubstr("has lines of"))));
+}
+
+// As where a file system cannot keep room for it.
+TEST_F(BetweenStepsTest, a_step_whose_line_finds_no_room_is_committed_before_the_run_ends) {
+  const std::string lines = file("run/metrics.jsonl");
+  const Clock clock = [&, steps = 0]() mutable {
+    if (steps++ == 3) {
+      fs::rename(lines, file("lines"));
+      fs::create_symlink("/dev/full", lines);
+    }
+    return int64_t{0};
+  };
+  const Ended ended = train_by(clock, 6);
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.err, HasSubstr("no line can be written: committing step 3, to end there"));
+  EXPECT_THAT(ended.last_error_line(), AllOf(HasSubstr(lines), HasSubstr("No space left on device")));
+  fs::rename(file("lines"), lines);
+  const Ended more = train_by(now_ns, 4, OpenMode::kResume);
+  EXPECT_EQ(more.exit_code, 0) << more.err;
+  EXPECT_THAT(more.err, HasSubstr("resuming after step 3"));
 }
 
 }  // namespace

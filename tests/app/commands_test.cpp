@@ -330,6 +330,20 @@ TEST_F(CommandsTest, help_names_every_command) {
   }
 }
 
+TEST_F(CommandsTest, a_trace_asked_of_what_trains_no_step_is_refused) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).exit_code, 0);
+  for (std::vector<std::string> command :
+       {std::vector<std::string>{"generate", "@run", "--prompt", "line", "--tokens", "2"},
+        std::vector<std::string>{"checkpoint", "export", "@run", "@out"},
+        std::vector<std::string>{"tune", "@run.json"}}) {
+    command.insert(command.end(), {"--set", "sluice.trace=\"" + file("trace.json") + "\""});
+    const Ended ended = sluice(command);
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.last_error_line(), testing::HasSubstr("this command writes no trace"));
+  }
+  EXPECT_FALSE(fs::exists(file("out")));
+}
+
 TEST_F(CommandsTest, generate_and_export_leave_the_trace_of_the_training_alone) {
   ASSERT_EQ(train("run", {"--steps", "2", "--trace", file("hops.json")}).exit_code, 0);
   const auto size = fs::file_size(file("hops.json"));

@@ -231,6 +231,14 @@ TEST(PickToken, very_large_logits_do_not_overflow) {
   EXPECT_EQ(pick_token(std::vector<float>{1000.0f, 3000.0f, 2000.0f}, 1, 0.5), 1);
 }
 
+TEST(PickToken, picks_none_where_a_logit_is_no_number) {
+  for (const double temperature : {0.0, 1.0}) {
+    const std::vector<float> logits = {std::nanf(""), 3.0f, 2.0f};
+    EXPECT_NE(message_of<NumericsError>([&] { pick_token(logits, temperature, 0.5); }).find("not all finite"),
+              std::string::npos);
+  }
+}
+
 TEST(ProgressRow, fits_the_terminal) {
   EXPECT_EQ(one_row("[##..] ", "50%  step 1/2", 21), "[##..] 50%  step 1/2");
   EXPECT_EQ(one_row("[##..] ", "50%  step 1/2", 20), "50%  step 1/2") << "the last column stays free";

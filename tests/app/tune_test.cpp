@@ -99,6 +99,12 @@ TEST_F(TuneTest, a_table_says_what_changes_bits_and_the_file_has_the_name_that_o
   EXPECT_TRUE(fs::is_empty(file("drive")));
 }
 
+TEST_F(TuneTest, a_text_that_is_named_by_its_key_is_looked_for) {
+  const Ended ended = tune({"--set", "data.path=" + file("nowhere.txt")});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(), testing::HasSubstr(file("nowhere.txt")));
+}
+
 TEST_F(TuneTest, a_configuration_that_does_not_fit_is_given_a_split_that_does) {
   const Ended ended =
       sluice(small_steps({"--json", "--set", "sluice.device_memory=64KiB", "--set", "sluice.host_memory=3MiB"}));

@@ -227,7 +227,7 @@ TEST_F(DeeperRings, hold_what_the_forward_needs_first_where_the_drive_then_begin
   wish.speeds->machine.update_ns_per_element = 4;
   for (VisitTime& visit : wish.speeds->visits) visit = {.forward_ms = 0.1, .backward_ms = 0.4};
   wish.device_bytes = 3 * kMiB;
-  wish.host_bytes = 3840 * kKiB;
+  wish.host_bytes = 3844 * kKiB;
   const Plan order = planned(wish).value();
   const Plan taken = make_plan(model_, wish);
   const auto first_updates = [](const Plan& plan) {  // of chunks at home in host memory, before any of the ring's

@@ -59,7 +59,7 @@ TEST_F(PlanWords, of_a_refusal_name_each_budget_that_would_do_alone_to_the_byte)
     wish_.host_bytes = host_bytes;
     const std::string text = refusal();
     EXPECT_THAT(text, HasSubstr("sluice.device_memory " + std::to_string(device_bytes)));
-    EXPECT_THAT(text, HasSubstr("workspace takes " + format_bytes(12345)));
+    EXPECT_THAT(text, HasSubstr("workspace alone takes " + format_bytes(12345)));
     EXPECT_THAT(text, HasSubstr("sluice.host_memory " + std::to_string(host_bytes)));
     if (const auto least = named(text, kDeviceAlone)) {
       ++device_alone;

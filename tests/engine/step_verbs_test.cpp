@@ -50,25 +50,25 @@ TEST(StepVerbs, write_what_is_sealed_or_updated_and_nothing_else) {
 TEST(StepVerbs, take_to_the_device_what_is_verified_and_nothing_else) {
   static_assert(CanBeUploaded<StateInHost> && CanBeUploaded<WeightsInHost> && CanBeUploaded<TensorInHost>);
   static_assert(!CanBeUploaded<UnverifiedState> && !CanBeUploaded<UnverifiedWeights>);
-  static_assert(!CanBeUploaded<UnverifiedTensorInHost> && !CanBeUploaded<WeightsInStore>);
+  static_assert(!CanBeUploaded<UnverifiedTensorInHost> && !CanBeUploaded<InStore<Group::kWeights>>);
 }
 
 TEST(StepVerbs, update_what_has_come_with_a_gradient_that_is_closed) {
   static_assert(CanBeUpdated<UnverifiedState, UnverifiedWeights, ClosedInHost>);
-  static_assert(!CanBeUpdated<StateInStore, WeightsInStore, ClosedInHost>);
+  static_assert(!CanBeUpdated<InStore<Group::kState>, InStore<Group::kWeights>, ClosedInHost>);
   static_assert(!CanBeUpdated<UnverifiedState, UnverifiedWeights, ClosedInScratch>);
   static_assert(!CanBeUpdated<UnverifiedState, UnverifiedWeights, OpenOnDevice>);
 }
 
 TEST(StepVerbs, alone_make_tokens) {
-  static_assert(only_verbs_make<StateInStore>() && only_verbs_make<WeightsInStore>());
+  static_assert(only_verbs_make<InStore<Group::kState>>() && only_verbs_make<InStore<Group::kWeights>>());
   static_assert(only_verbs_make<StateInHost>() && only_verbs_make<WeightsInHost>());
   static_assert(only_verbs_make<UnverifiedState>() && only_verbs_make<UnverifiedWeights>());
   static_assert(only_verbs_make<UnsealedInHost<Group::kState>>() && only_verbs_make<UnsealedInHost<Group::kWeights>>());
   static_assert(only_verbs_make<ClosedInHost>() && only_verbs_make<SealedInHost>() &&
                 only_verbs_make<ClosedInScratch>());
   static_assert(only_verbs_make<ClosedOnDevice>() && only_verbs_make<StateOnDevice>() &&
-                only_verbs_make<KeptOnDevice>());
+                only_verbs_make<ChunkWeightsOnDevice>());
   static_assert(only_verbs_make<TensorInHost>() && only_verbs_make<UnverifiedTensorInHost>() &&
                 only_verbs_make<SealedTensorInHost>());
 }
