@@ -1,6 +1,7 @@
 // An I/O queue on files: submit / flush / poll. Completions belong to the caller and carry their own result; no
-// callback runs inside submit. Twins: io_uring (memory registered with the kernel), which takes no lock for a request;
-// and plain threads (pread/pwrite) for where that cannot be had, which hand every request over under a mutex.
+// callback runs inside submit. What the system refuses of a request, even to take it, is that request's result. Twins:
+// io_uring (memory registered with the kernel), which takes no lock for a request; and plain threads (pread/pwrite) for
+// where that cannot be had, which hand every request over under a mutex.
 //
 // One thread at a time calls submit, flush and poll; a queue may be handed to another thread while it is idle
 // (in_flight() == 0). interrupt() may be called from any thread at any time.

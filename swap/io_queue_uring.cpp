@@ -15,6 +15,7 @@
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/fifo.h"
 #include "swap/io_queue.h"
 #include "swap/uring_buffers.h"
 
@@ -25,7 +26,8 @@ bool is_transient(int error_number) { return error_number == EINTR || error_numb
 
 class UringQueue final : public IoQueue {
  public:
-  explicit UringQueue(const IoQueueOptions& options) : IoQueue(options.depth), words_(options.words) {
+  explicit UringQueue(const IoQueueOptions& options)
+      : IoQueue(options.depth), refused_(options.depth), words_(options.words) {
     requests_.resize(static_cast<size_t>(depth()));
     tries_.resize(requests_.size());
     free_.reserve(requests_.size());
@@ -48,11 +50,17 @@ class UringQueue final : public IoQueue {
     }
   }
 
-  // The kernel may still write into the callers' memory: waits for what is in flight.
+  // The kernel uses the callers' memory until what it has taken has ended; what it has not taken is dropped.
   ~UringQueue() override {
-    try {
-      close_down();
-    } catch (...) {  // of the log
+    int taken = depth() - static_cast<int>(free_.size() + io_uring_sq_ready(&ring_));
+    while (taken > 0) {
+      io_uring_cqe* cqe = nullptr;
+      if (io_uring_peek_cqe(&ring_, &cqe) == 0) {
+        io_uring_cqe_seen(&ring_, cqe);
+        --taken;
+      } else if (wait_for_events() == Event::kInterrupt) {
+        take_interrupt();
+      }
     }
     io_uring_queue_exit(&ring_);
     close(wake_);
@@ -93,14 +101,8 @@ class UringQueue final : public IoQueue {
       refuse("memfd for a probe", error_number);
     }
     IoCompletion done;
-    try {
-      do_submit({.op = IoOp::kRead, .file = file, .memory = bytes.data(), .bytes = sizeof bytes});
-      do_flush();
-      while (reap({&done, 1}) == 0) wait_for_events();
-    } catch (...) {
-      close(file);
-      throw;
-    }
+    do_submit({.op = IoOp::kRead, .file = file, .memory = bytes.data(), .bytes = sizeof bytes});
+    do_poll({&done, 1}, Wait::kUntilOne);
     close(file);
     if (done.result != static_cast<int64_t>(sizeof bytes)) {
       refuse("probing read", done.result < 0 ? static_cast<int>(-done.result) : EIO);
@@ -108,13 +110,12 @@ class UringQueue final : public IoQueue {
   }
 
   void register_memory(const IoQueueOptions& options) {
-    log_ = options.log;
     UringBuffers buffers(options.memory);
     const std::span<const iovec> pieces = buffers.pieces();
     if (pieces.empty()) return;
     const int registered = io_uring_register_buffers(&ring_, pieces.data(), static_cast<unsigned>(pieces.size()));
     if (registered < 0) {
-      say(log_, LogLevel::kWarning,
+      say(options.log, LogLevel::kWarning,
           fmt::format(
               "io_uring: buffers are not registered ({}): transfers cost more CPU time; raise the limit of locked "
               "memory (ulimit -l) to change that",
@@ -122,27 +123,6 @@ class UringQueue final : public IoQueue {
       return;
     }
     buffers_ = std::move(buffers);
-  }
-
-  void close_down() {
-    try {
-      std::array<IoCompletion, 16> dropped;
-      while (in_the_ring() > 0) {
-        do_flush();
-        if (reap(dropped) == 0 && wait_for_events() == Event::kInterrupt) take_interrupt();
-      }
-    } catch (const std::exception& error) {
-      wait_until_quiet();
-      say(log_, LogLevel::kError, fmt::format("closing io_uring: {}", error.what()));
-    }
-  }
-
-  int in_the_ring() const { return depth() - static_cast<int>(free_.size()); }
-
-  // Until the kernel is through with all that it has been given, and so with its memory. It is not asked anything.
-  void wait_until_quiet() const {
-    const auto given = [&] { return in_the_ring() - static_cast<int>(io_uring_sq_ready(&ring_)); };
-    while (static_cast<int>(io_uring_cq_ready(&ring_)) < given()) sched_yield();
   }
 
   void prepare(int slot) {
@@ -180,19 +160,30 @@ class UringQueue final : public IoQueue {
         continue;
       }
       const bool may_pass = submitted == 0 || is_transient(-submitted) || submitted == -EBUSY;
-      if (!may_pass || tries == kMostIoTries) {
-        wait_until_quiet();  // who hears of this may give up the memory of requests
-        refuse("io_uring_enter", submitted == 0 ? EAGAIN : -submitted);
-      }
+      if (!may_pass || tries == kMostIoTries) return take_back(may_pass ? EAGAIN : -submitted);
       sched_yield();
     }
   }
 
-  // Takes what the kernel has finished. Requests that were only interrupted go back into the ring, with the next flush
-  // where others have ended: what those are told of is not lost to its error.
+  // What the kernel has not taken ends with this error. It leaves the ring, or a later flush would submit it after its
+  // memory has been given up. The kernel looks at this end of the ring inside io_uring_enter alone.
+  void take_back(int error_number) {
+    io_uring_sq& sq = ring_.sq;
+    const unsigned taken = io_uring_smp_load_acquire(sq.khead);
+    for (unsigned at = taken; at != sq.sqe_tail; ++at) {
+      const auto slot = static_cast<int>(sq.sqes[at & sq.ring_mask].user_data);
+      refused_.push({.tag = requests_[static_cast<size_t>(slot)].tag, .result = -error_number});
+      free_.push_back(slot);
+    }
+    sq.sqe_head = sq.sqe_tail = taken;
+    io_uring_smp_store_release(sq.ktail, taken);
+  }
+
+  // Takes what has ended. Requests that were only interrupted go back into the ring, with the next flush.
   size_t reap(std::span<IoCompletion> completions) {
     size_t count = 0;
     io_uring_cqe* cqe = nullptr;
+    while (count < completions.size() && !refused_.empty()) completions[count++] = refused_.pop();
     while (count < completions.size() && io_uring_peek_cqe(&ring_, &cqe) == 0) {
       const int slot = static_cast<int>(io_uring_cqe_get_data64(cqe));
       const int result = cqe->res;
@@ -200,7 +191,6 @@ class UringQueue final : public IoQueue {
       if (is_transient(-result) && tries_[static_cast<size_t>(slot)] < kMostIoTries) {
         ++tries_[static_cast<size_t>(slot)];
         prepare(slot);
-        if (count == 0) do_flush();
         return count;  // a file that is never ready must not keep the caller here
       }
       completions[count++] = {.tag = requests_[static_cast<size_t>(slot)].tag, .result = result};
@@ -210,10 +200,13 @@ class UringQueue final : public IoQueue {
   }
 
   enum class Event { kRing, kInterrupt };
+  // Where poll(2) itself is refused, its callers look again and again: requests are in flight and cannot be left.
   Event wait_for_events() {
     std::array<pollfd, 2> events = {{{ring_.ring_fd, POLLIN, 0}, {wake_, POLLIN, 0}}};
     while (::poll(events.data(), events.size(), -1) < 0) {
-      if (errno != EINTR) refuse("poll", errno);
+      if (errno == EINTR) continue;
+      sched_yield();
+      return Event::kInterrupt;
     }
     return events[0].revents != 0 ? Event::kRing : Event::kInterrupt;
   }
@@ -225,12 +218,13 @@ class UringQueue final : public IoQueue {
   }
 
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
-    do_flush();
     for (;;) {
       const size_t count = reap(completions);
+      do_flush();
       if (count > 0 || wait == Wait::kNo) return count;
       // An interrupt is taken only when it ends a wait: with completions to report it stays for the next one.
-      if (wait_for_events() == Event::kInterrupt && take_interrupt()) return 0;
+      const bool tries_again = io_uring_sq_ready(&ring_) > 0;
+      if ((tries_again || wait_for_events() == Event::kInterrupt) && take_interrupt()) return 0;
     }
   }
 
@@ -240,8 +234,8 @@ class UringQueue final : public IoQueue {
   std::vector<int> tries_;           // by slot
   std::vector<int> free_;            // slots
   UringBuffers buffers_;             // registered
+  Fifo<IoCompletion> refused_;       // by the kernel, and not yet reported
   const StoreWords* words_;
-  Log log_;
 };
 
 }  // namespace

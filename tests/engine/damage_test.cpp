@@ -234,8 +234,7 @@ TEST_F(Damage, short_and_reordered_transfers_change_no_bit) {
   }
 }
 
-// A queue that breaks as a whole (io_uring_enter fails) when so many more requests have come: what is in flight then is
-// never reported.
+// A queue that breaks as a whole when so many more requests have come: what is in flight then is never reported.
 class BreakingQueue : public IoQueue {
  public:
   struct Break {

@@ -39,7 +39,7 @@ struct Faults {
   uint64_t seed = 1;       // of kShuffled
   // Errors are told of once this is false again and somebody interrupts the queue. Null: at once. Any thread's.
   std::shared_ptr<std::atomic<bool>> keep_errors_back{};
-  // The n-th poll (from 0) throws an IoError, as where the kernel has no memory for it for a moment. -1: none.
+  // The n-th poll (from 0) throws an IoError, as that of a queue that breaks. -1: none.
   int64_t poll_that_throws = -1;
   // SIGKILL to this process once so many bytes of reads and writes have moved; the request in which that happens moves
   // its first sectors only. -1: never.

@@ -166,6 +166,96 @@ TEST_F(UringQueue, an_interrupt_ends_a_wait_for_a_request_that_does_not_come) {
   for (int end : ends) close(end);
 }
 
+// Of a file whose first byte is no zero: memory that it was read into tells.
+class RefusedRequests : public UringQueue {
+ protected:
+  static constexpr int64_t kBytes = 4096;
+  RefusedRequests() : file_(open((folder_.path() / "file").c_str(), O_RDWR | O_CREAT, 0644)) {
+    EXPECT_EQ(pwrite(file_, "x", 1, 0), 1);
+    EXPECT_EQ(ftruncate(file_, kBytes), 0);
+  }
+  ~RefusedRequests() override { close(file_); }
+  IoRequest read_of(uint64_t tag) {
+    return {.op = IoOp::kRead, .file = file_, .memory = memory_.data(), .bytes = kBytes, .tag = tag};
+  }
+  bool was_read() const { return memory_.data()[0] != std::byte{0}; }
+
+  const TempFolder folder_;
+  const AlignedBuffer memory_{kBytes};
+  const int file_;
+};
+
+TEST_F(RefusedRequests, end_with_the_kernels_error_and_never_run) {
+  for (const auto& [error_number, requests] : {std::pair(EAGAIN, 1), {ENOMEM, 3}}) {  // the one is tried for long
+    const auto queue = make_io_queue_uring({.depth = 2});
+    IoCompletion done;
+    std::thread([&, error_number = error_number, requests = static_cast<uint64_t>(requests)] {
+      forbid({.number = SYS_io_uring_enter, .error_number = static_cast<uint32_t>(error_number)});
+      for (uint64_t tag = 0; tag < requests; ++tag) {
+        queue->submit(read_of(tag));
+        ASSERT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
+        EXPECT_EQ(done.tag, tag);
+        EXPECT_EQ(done.result, -error_number);
+        EXPECT_EQ(queue->in_flight(), 0);
+      }
+    }).join();
+    queue->submit({.op = IoOp::kSync, .file = file_, .tag = 8});  // this thread may enter
+    ASSERT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
+    EXPECT_EQ(done.tag, 8u);
+    EXPECT_EQ(done.result, 0);
+    EXPECT_FALSE(was_read()) << "into memory that was given up";
+  }
+}
+
+TEST_F(RefusedRequests, leave_room_for_as_many_others) {
+  const auto queue = make_io_queue_uring({.depth = 2});
+  std::array<IoCompletion, 2> done;
+  std::thread([&] {
+    forbid({.number = SYS_io_uring_enter, .error_number = ENOMEM});
+    for (const uint64_t tag : {1, 2}) queue->submit(read_of(tag));
+    queue->flush();
+  }).join();
+  EXPECT_EQ(queue->in_flight(), 2) << "they are still to be reported";
+  EXPECT_EQ(queue->poll(done, Wait::kNo), 2u);
+  for (const uint64_t tag : {3, 4}) queue->submit(read_of(tag));
+  for (size_t ended = 0; ended < 2;) ended += queue->poll(std::span(done).subspan(ended), Wait::kUntilOne);
+  for (const IoCompletion& each : done) EXPECT_EQ(each.result, kBytes);
+}
+
+TEST_F(RefusedRequests, are_not_those_alone_that_the_queues_end_drops) {
+  auto queue = make_io_queue_uring({.depth = 2});
+  queue->submit(read_of(1));  // and never flushed
+  queue.reset();
+  EXPECT_FALSE(was_read());
+}
+
+TEST_F(UringQueue, waits_though_poll_is_refused) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  std::array<std::byte, 5> memory{};
+  auto queue = make_io_queue_uring({.depth = 2});
+  std::atomic<bool> waits = false;
+  std::thread waiting([&] {
+#ifdef SYS_poll
+    forbid({.number = SYS_poll, .error_number = ENOMEM});
+#else
+    forbid({.number = SYS_ppoll, .error_number = ENOMEM});
+#endif
+    IoCompletion done;
+    queue->submit({.op = IoOp::kRead, .file = ends[0], .memory = memory.data(), .bytes = 5});
+    queue->flush();
+    waits = true;
+    EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 0u) << "an interrupt ends it";
+    EXPECT_EQ(write(ends[1], "12345", 5), 5);
+    EXPECT_EQ(queue->poll({&done, 1}, Wait::kUntilOne), 1u);
+    EXPECT_EQ(done.result, 5);
+  });
+  while (!waits) std::this_thread::yield();
+  queue->interrupt();
+  waiting.join();
+  for (int end : ends) close(end);
+}
+
 char state_of(pid_t thread) {
   std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
   std::string number, name;

@@ -1,14 +1,17 @@
 // Failures of the drive: each row of the storage chapter that a queue can play.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "swap/record_store.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/io_backends.h"
 #include "tests/fakes/test_store.h"
 
@@ -338,3 +341,21 @@ INSTANTIATE_TEST_SUITE_P(backends, FaultyStore, testing::Values(IoBackend::kUrin
 
 }  // namespace
 }  // namespace sluice
+TEST_P(FaultyStore, a_kernel_that_takes_no_request_is_told_of_every_time_and_forgotten_when_it_does_again) {
+  if (GetParam() == IoBackend::kThreads) GTEST_SKIP() << "threads ask the kernel otherwise";
+  auto store = create();
+  write_step(*store, run_, 0);
+  store.reset();
+  store = open();
+  std::thread([&] {
+    forbid({.number = SYS_io_uring_enter, .error_number = ENOMEM});
+    for (int again = 0; again < 2; ++again) {
+      const IoFailure failure = failure_of([&] { store->verify(0); });
+      EXPECT_EQ(failure.details.error_number, ENOMEM);
+      EXPECT_THAT(failure.message, HasSubstr("sluice-0.swap"));
+      EXPECT_EQ(store->in_flight(), 0);
+    }
+  }).join();
+  store->verify(0);
+}
+
