@@ -45,7 +45,9 @@ void sync_parents(std::span<const fs::path> folders) {
   for (const fs::path& folder : folders) {
     try {
       sync_folder(folder.parent_path());
-    } catch (const IoError&) {  // one that may be written to and not read
+    } catch (const IoError& error) {
+      const int error_number = error.details().error_number;
+      if (error_number != EACCES && error_number != EPERM) throw;  // one that may be written to and not read cannot be
     }
   }
 }

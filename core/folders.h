@@ -13,11 +13,11 @@ namespace sluice {
 std::error_code make_missing_folders(const std::filesystem::path& folder, std::vector<std::filesystem::path>& made);
 
 enum class FolderWas : uint8_t { kThere, kMade };
-// With those above it; their names are durable when this returns, as far as their folders can be synced. Throws
-// IoError, which gives this advice.
+// With those above it; their names are durable when this returns, as sync_parents() says. Throws IoError; where a
+// folder cannot be made it gives this advice.
 FolderWas make_folder(const std::filesystem::path& folder, std::string_view advice);
 
-// Makes the names of folders durable, as far as the folders that they lie in can be synced.
+// Makes the names of folders durable, but those in a folder that this process may not read. Throws as sync_folder().
 void sync_parents(std::span<const std::filesystem::path> folders);
 
 // Makes the names in a folder durable. An empty path is the current folder. Throws IoError; a file system that cannot

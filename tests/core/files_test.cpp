@@ -169,6 +169,16 @@ TEST(Folders, are_made_with_those_above_and_say_whether_they_were_there) {
   EXPECT_EQ(make_folder(path, ""), FolderWas::kThere);
 }
 
+TEST(Folders, whose_names_the_drive_does_not_keep_are_an_error_and_where_they_cannot_be_read_none) {
+  const TempFolder folder;
+  std::thread([&] {
+    forbid({.number = SYS_fsync, .error_number = EIO});
+    EXPECT_EQ(failure_of([&] { make_folder(folder.path() / "lost", ""); }).error_number, EIO);
+    forbid({.number = SYS_openat, .error_number = EACCES});
+    EXPECT_EQ(make_folder(folder.path() / "unread", ""), FolderWas::kMade);
+  }).join();
+}
+
 TEST(Folders, with_a_file_in_the_way_are_refused_with_the_callers_advice) {
   const TempFolder folder;
   std::ofstream(folder.path() / "file") << "text";
