@@ -198,7 +198,12 @@ void Drive::take_away() const noexcept {
 // To its length it is cut as well, which takes away what was allocated behind it.
 void Drive::give_back() const noexcept {
   struct stat status {};
-  if (fstat(file_, &status) == 0 && ftruncate(file_, status.st_size) != 0) return;  // it stays with the file
+  if (fstat(file_, &status) == 0) cut_back(status.st_size);
+}
+
+// As far as the system allows it; else what was added stays with the file.
+void Drive::cut_back(int64_t bytes) const noexcept {
+  retried([this, bytes] { return ftruncate(file_, bytes); });
 }
 
 int64_t Drive::bytes() const {
@@ -337,7 +342,7 @@ void Drive::grow(int64_t to, Of of) {
   if (to > most_file_bytes()) refuse_allocation(to, EFBIG, of);
   if (retried([this, from, needed] { return fallocate(file_, 0, from, needed); }) == 0) return;
   const int error_number = errno;
-  cut(from);
+  cut_back(from);
   refuse_allocation(to, error_number, of);
 }
 
@@ -444,7 +449,7 @@ std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_
       if (bytes[grown] > before[grown]) drives[grown].grow(bytes[grown], Drive::Of::kStoreThere);
     }
   } catch (const IoError&) {
-    for (size_t i = 0; i < grown; ++i) drives[i].cut(before[i]);
+    for (size_t i = 0; i < grown; ++i) drives[i].cut_back(before[i]);
     throw;
   }
   for (Drive& drive : drives) drive.count_allocated();

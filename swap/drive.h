@@ -74,6 +74,7 @@ class Drive {
   void grow(int64_t to, Of of);
   void reserve(int64_t bytes);  // so many, and changes nothing that is in the file
   void give_back() const noexcept;
+  void cut_back(int64_t bytes) const noexcept;
   void take_away() const noexcept;
   [[noreturn]] void refuse_allocation(int64_t bytes, int error_number, Of of) const;
   void count_allocated();
@@ -109,7 +110,7 @@ std::vector<Drive> make_drives(std::span<const std::filesystem::path> paths, std
 void allocate_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 
 // Makes files that are there that long at the least: what is new is allocated. Throws IoError (space, a limit of the
-// process), and then leaves every file as long as it was. Returns how long they were.
+// process), and then leaves every file as long as it was, where it can be cut. Returns how long they were.
 std::vector<int64_t> grow_drives(std::span<Drive> drives, std::span<const int64_t> bytes);
 
 // Exactly that long: what is beyond is given back. Throws as grow_drives() does.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "tests/fakes/file_size_limit.h"
 #include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
@@ -112,6 +113,21 @@ TEST_F(DriveFile, that_one_of_several_drives_has_no_room_for_is_refused_by_that_
 }
 
 // Whoever waits for the lock of a file that its owner takes away makes a file of its own in place of a nameless one.
+TEST_F(DriveFile, that_cannot_grow_says_why_though_it_cannot_be_cut_back_either) {
+  std::vector<Drive> drives = create({path("a"), path("b")});
+  std::thread([&] {
+    forbid({.number = SYS_ftruncate, .error_number = EROFS});
+    {
+      const FileSizeLimit limit(2 * kBytes);
+      const auto grow = [&] { grow_drives(drives, std::vector{2 * kBytes, 3 * kBytes}); };
+      EXPECT_EQ(failure_of(grow).details.error_number, EFBIG);
+    }
+    forbid({.number = SYS_fallocate, .error_number = EIO});
+    const auto grow = [&] { grow_drives(drives, std::vector{3 * kBytes, 3 * kBytes}); };
+    EXPECT_EQ(failure_of(grow).details.error_number, EIO);
+  }).join();
+}
+
 TEST_F(DriveFile, that_is_taken_away_while_its_lock_is_waited_for_is_made_anew) {
   const int theirs = make_and_lock(path("a"));
   int64_t bytes = 0;
