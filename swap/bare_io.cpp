@@ -83,10 +83,7 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, int64_t bytes, con
                    .advice = advice_for(error_number, folder, bytes, words)});
   };
   if (bytes > most_file_bytes()) fail("allocation", EFBIG);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) fail("creation of the folder", error.value());
-  file_ = open_without_name(folder);
+  file_ = open_without_name(existing_part(folder));
   if (file_ < 0) fail("open", errno);
   if (direct_io_alignment(file_) == 0) {
     close(file_);

@@ -25,7 +25,7 @@ struct BareRange {
 };
 
 // A file of `bytes`, allocated, opened past the page cache and without a name: it is gone with the process, however
-// that ends.
+// that ends. Of a folder that is not there it lies in the nearest one above it.
 class ScratchFile {
  public:
   // Throws IoError (no space, no direct I/O, a limit of the process).

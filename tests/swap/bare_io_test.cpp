@@ -237,6 +237,13 @@ TEST(ScratchFiles, leave_no_file_where_there_is_no_direct_io) {
   EXPECT_TRUE(std::filesystem::is_empty(drive.path()));
 }
 
+TEST(ScratchFiles, make_no_folder) {
+  const TempFolder folder;
+  const ScratchFile scratch(folder.path() / "a" / "b", kBlock);
+  EXPECT_EQ(std::filesystem::path("a/b/(scratch file)"), scratch.path().lexically_relative(folder.path()));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(ScratchFiles, without_room_say_how_much_is_needed_and_free) {
   const TempFolder folder;
   const MountedDrive drive(MountedDrive::Kind::kMemory, folder.path() / "small", kMiB);

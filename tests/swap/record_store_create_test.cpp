@@ -48,6 +48,14 @@ class StoreCreation : public testing::TestWithParam<int> {
   TestRun run_;
 };
 
+TEST_P(StoreCreation, that_there_is_no_room_for_leaves_no_folder_though_drives_were_measured) {
+  StoreOptions with = options();
+  with.drive_weights.clear();
+  with.scratch_bytes = {int64_t{1} << 50};
+  EXPECT_EQ(failure_of([&] { create(with); }).details.error_number, ENOSPC);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+}
+
 TEST_P(StoreCreation, that_may_replace_nothing_is_refused_where_a_store_has_come_meanwhile) {
   make_step(3);
   StoreOptions with = options();
