@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/retried.h"
 
 namespace sluice {
 
@@ -45,8 +46,8 @@ size_t InputFile::read(int64_t offset, std::span<std::byte> into) const {
   size_t done = 0;
   while (done < into.size()) {
     const int64_t from = offset + static_cast<int64_t>(done);
-    const ssize_t got = ::pread(file_, into.data() + done, into.size() - done, static_cast<off_t>(from));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got =
+        retried([&] { return ::pread(file_, into.data() + done, into.size() - done, static_cast<off_t>(from)); });
     if (got < 0) fail("read", in_errors_, from);
     if (got == 0) break;
     done += static_cast<size_t>(got);

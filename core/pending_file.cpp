@@ -7,10 +7,12 @@
 #include <cerrno>
 #include <iterator>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "core/errors.h"
 #include "core/folders.h"
+#include "core/machine_advice.h"
 #include "core/retried.h"
 
 namespace sluice {
@@ -21,18 +23,10 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
   return fmt::format("{}.{:08x}.tmp", path.string(), random());
 }
 
-const char* advice_for(int error_number) {
-  switch (error_number) {
-    case ENOSPC:
-    case EDQUOT:
-      return "make room on this file system";
-    case EFBIG:
-      return "raise the limit on the size of a file (ulimit -f)";
-    case EIO:
-      return "look at the drive and its file system";
-    default:
-      return "make it and its folder writable, or choose another folder";
-  }
+std::string advice_for(int error_number) {
+  if (error_number == ENOSPC) return "make room on this file system";
+  const std::string of_machine = advice_of_machine(error_number);
+  return of_machine.empty() ? "make it and its folder writable, or choose another folder" : of_machine;
 }
 
 }  // namespace

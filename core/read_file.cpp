@@ -6,8 +6,11 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "core/errors.h"
+#include "core/machine_advice.h"
+#include "core/retried.h"
 
 namespace sluice {
 namespace {
@@ -15,18 +18,16 @@ namespace {
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number) {
   if (error_number == EISDIR) throw ConfigError(fmt::format("{}: is a folder, where a file is wanted", path.string()));
   const bool is_refused = error_number == EACCES || error_number == EPERM;
-  throw IoError({.action = action,
-                 .path = path.string(),
-                 .error_number = error_number,
-                 .advice = is_refused ? "make it readable" : "look at the drive and its file system"});
+  std::string advice = is_refused ? "make it readable" : advice_of_machine(error_number);
+  if (advice.empty()) advice = "look at the drive and its file system";
+  throw IoError({.action = action, .path = path.string(), .error_number = error_number, .advice = std::move(advice)});
 }
 
 std::string read_all(int file, const std::filesystem::path& path) {
   std::string text;
   std::array<char, 65536> part;
   for (;;) {
-    const ssize_t moved = read(file, part.data(), part.size());
-    if (moved < 0 && errno == EINTR) continue;
+    const ssize_t moved = retried([&] { return read(file, part.data(), part.size()); });
     if (moved < 0) fail("read", path, errno);
     if (moved == 0) return text;
     text.append(part.data(), static_cast<size_t>(moved));

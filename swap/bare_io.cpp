@@ -16,6 +16,7 @@
 #include "core/arena.h"
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "core/machine_advice.h"
 #include "core/median.h"
 #include "core/signal_handlers.h"
 #include "swap/drive.h"
@@ -36,8 +37,6 @@ std::string advice_for(int error_number, const std::filesystem::path& folder, in
     case EACCES:
     case EPERM:
       return fmt::format("make the drive and the folder writable, or give another folder{}", words.folders);
-    case EDQUOT:
-      return kOverQuota;
     case ENOSPC: {
       const int64_t free = free_drive_bytes({&folder, 1});
       return fmt::format(
@@ -46,7 +45,7 @@ std::string advice_for(int error_number, const std::filesystem::path& folder, in
           words.less_room);
     }
     case EFBIG:
-      return fmt::format("raise the limit on the size of a file (ulimit -f){}", words.less_room);
+      return fmt::format("{}{}", advice_of_machine(error_number), words.less_room);
     case EINVAL:
     case EOPNOTSUPP:
       return fmt::format("give a folder on a local drive with ext4 or xfs{}", words.folders);

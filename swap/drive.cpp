@@ -22,6 +22,7 @@
 #include "core/errors.h"
 #include "core/folders.h"
 #include "core/geometry.h"
+#include "core/machine_advice.h"
 #include "core/retried.h"
 #include "swap/drive_space.h"
 
@@ -323,7 +324,8 @@ void Drive::cut(int64_t bytes) {
     fail("allocation", error_number, advice_beyond_limit(bytes) + (may_go_elsewhere ? elsewhere : ""));
   }
   if (error_number == EDQUOT) {
-    fail("allocation", error_number, fmt::format("{} bytes are needed: {}", bytes - this->bytes(), kOverQuota));
+    fail("allocation", error_number,
+         fmt::format("{} bytes are needed: {}", bytes - this->bytes(), advice_of_machine(error_number)));
   }
   if (error_number == ENOSPC) {
     refuse_space({.files = {path_}, .needed_bytes = bytes - this->bytes(), .free_bytes = free_bytes_beside(file_)},

@@ -16,6 +16,7 @@
 #include "core/bytes.h"
 #include "core/errors.h"
 #include "core/fifo.h"
+#include "core/machine_advice.h"
 #include "swap/io_queue.h"
 #include "swap/uring_buffers.h"
 
@@ -182,8 +183,8 @@ class UringQueue final : public IoQueue {
   // Takes what has ended. Requests that were only interrupted go back into the ring, with the next flush.
   size_t reap(std::span<IoCompletion> completions) {
     size_t count = 0;
-    io_uring_cqe* cqe = nullptr;
     while (count < completions.size() && !refused_.empty()) completions[count++] = refused_.pop();
+    io_uring_cqe* cqe = nullptr;
     while (count < completions.size() && io_uring_peek_cqe(&ring_, &cqe) == 0) {
       const int slot = static_cast<int>(io_uring_cqe_get_data64(cqe));
       const int result = cqe->res;
@@ -199,8 +200,8 @@ class UringQueue final : public IoQueue {
     return count;
   }
 
-  enum class Event { kRing, kInterrupt };
   // Where poll(2) itself is refused, its callers look again and again: requests are in flight and cannot be left.
+  enum class Event { kRing, kInterrupt };
   Event wait_for_events() {
     std::array<pollfd, 2> events = {{{ring_.ring_fd, POLLIN, 0}, {wake_, POLLIN, 0}}};
     while (::poll(events.data(), events.size(), -1) < 0) {
@@ -219,11 +220,11 @@ class UringQueue final : public IoQueue {
 
   size_t do_poll(std::span<IoCompletion> completions, Wait wait) override {
     for (;;) {
-      const size_t count = reap(completions);
       do_flush();
+      const size_t count = reap(completions);
       if (count > 0 || wait == Wait::kNo) return count;
-      // An interrupt is taken only when it ends a wait: with completions to report it stays for the next one.
       const bool tries_again = io_uring_sq_ready(&ring_) > 0;
+      // An interrupt is taken only when it ends a wait: with completions to report it stays for the next one.
       if ((tries_again || wait_for_events() == Event::kInterrupt) && take_interrupt()) return 0;
     }
   }
@@ -233,8 +234,8 @@ class UringQueue final : public IoQueue {
   std::vector<IoRequest> requests_;  // by slot
   std::vector<int> tries_;           // by slot
   std::vector<int> free_;            // slots
-  UringBuffers buffers_;             // registered
   Fifo<IoCompletion> refused_;       // by the kernel, and not yet reported
+  UringBuffers buffers_;             // registered
   const StoreWords* words_;
 };
 

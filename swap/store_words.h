@@ -1,6 +1,5 @@
 // What the store's messages call things and tell people to do: each program names its own options there.
 #pragma once
-#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -29,24 +28,5 @@ struct StoreWords {
   }
 };
 inline constexpr StoreWords kPlainWords{};
-
-constexpr const char* kOverQuota =
-    "the user's quota on that drive is used up: have it raised, or free what counts to it";
-
-// Where it is neither the folder nor the file that refuses; empty: it may be.
-constexpr const char* advice_of_machine(int error_number) {
-  switch (error_number) {
-    case EIO:
-      return "look at the drive's health (dmesg) and its cables, and try again";
-    case EMFILE:
-      return "too many files are open: raise the limit of the process (ulimit -n)";
-    case ENFILE:
-      return "too many files are open: raise the limit of the system (sysctl fs.file-max)";
-    case ENOMEM:
-      return "the system is out of memory: free some, or raise the limit of the container";
-    default:
-      return "";
-  }
-}
 
 }  // namespace sluice

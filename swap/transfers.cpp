@@ -10,6 +10,7 @@
 
 #include "core/errors.h"
 #include "core/geometry.h"
+#include "core/machine_advice.h"
 
 namespace sluice {
 namespace {
@@ -24,8 +25,6 @@ const char* name_of(IoOp op) {
 std::string advice_for(int error_number, std::string_view go_on) {
   const auto then_go_on = [go_on](std::string_view first) { return fmt::format("{}; then {}", first, go_on); };
   switch (error_number) {
-    case EDQUOT:
-      return then_go_on(kOverQuota);
     case ENOSPC:
       return then_go_on("make room on the drive");
     case EROFS:
@@ -36,12 +35,12 @@ std::string advice_for(int error_number, std::string_view go_on) {
     case EAGAIN:
       return fmt::format("the system has turned the request away every time it was tried (dmesg may say why): {}",
                          go_on);
-    case EFBIG:
-      return then_go_on("raise the limit on the size of a file (ulimit -f)");
     case 0:
       return then_go_on("has the file been cut short? bring back the whole one");
-    default:
-      return then_go_on("look at the drive's health (dmesg)");
+    default: {
+      const std::string_view of_machine = advice_of_machine(error_number);
+      return then_go_on(of_machine.empty() ? "look at the drive's health (dmesg)" : of_machine);
+    }
   }
 }
 

@@ -209,6 +209,18 @@ TEST_P(FaultyStore, a_drive_that_has_become_read_only_is_to_be_made_writable) {
   }
 }
 
+TEST_P(FaultyStore, a_machine_that_is_at_its_limits_is_no_fault_of_the_drives) {
+  auto store = create();
+  write_step(*store, run_, 0);
+  for (const auto& [error_number, advice] :
+       {std::pair(ENOMEM, "out of memory"), {EFBIG, "ulimit -f"}, {EDQUOT, "quota"}}) {
+    plan({.op = IoOp::kRead, .error_number = error_number});
+    EXPECT_THAT(
+        failure_of([&] { read_verified(*store, run_, state_); }).message,
+        testing::AllOf(HasSubstr(advice), HasSubstr("open the store again"), testing::Not(HasSubstr("health"))));
+  }
+}
+
 // The commit's four requests: table, fdatasync, superblock, fdatasync.
 TEST_P(FaultyStore, a_commit_that_fails_at_any_point_leaves_a_step_that_opens) {
   const Fault points[] = {{.op = IoOp::kWrite, .nth = 0},
@@ -336,11 +348,6 @@ TEST_P(FaultyStore, what_has_ended_is_told_before_the_error_of_the_queue_that_ca
   expect_step(*store, run_, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(backends, FaultyStore, testing::Values(IoBackend::kUring, IoBackend::kThreads),
-                         name_of_backend);
-
-}  // namespace
-}  // namespace sluice
 TEST_P(FaultyStore, a_kernel_that_takes_no_request_is_told_of_every_time_and_forgotten_when_it_does_again) {
   if (GetParam() == IoBackend::kThreads) GTEST_SKIP() << "threads ask the kernel otherwise";
   auto store = create();
@@ -359,3 +366,8 @@ TEST_P(FaultyStore, a_kernel_that_takes_no_request_is_told_of_every_time_and_for
   store->verify(0);
 }
 
+INSTANTIATE_TEST_SUITE_P(backends, FaultyStore, testing::Values(IoBackend::kUring, IoBackend::kThreads),
+                         name_of_backend);
+
+}  // namespace
+}  // namespace sluice
