@@ -185,24 +185,27 @@ struct BlockPair {
   std::optional<IoError> failed;
 };
 
-// nullopt: no store is there.
+// nullopt: no store is there. What takes memory comes before the file is opened, or after it is closed.
 std::optional<BlockPair> read_pair(const std::filesystem::path& path, const int64_t (&offsets)[2]) {
+  BlockPair pair;
   const int file = open_to_look(path);
   if (file < 0) return std::nullopt;
-  BlockPair pair;
+  std::array<int, 2> error_numbers{};
   for (size_t i : {0, 1}) {
-    const int64_t offset = offsets[i];
-    const ssize_t moved = retried([&] { return pread(file, pair.blocks[i].data(), kStoreBlockBytes, offset); });
+    const ssize_t moved = retried([&] { return pread(file, pair.blocks[i].data(), kStoreBlockBytes, offsets[i]); });
     if (moved == kStoreBlockBytes) pair.read[i] = pair.blocks[i].span();
-    if (moved >= 0) continue;
-    pair.failed.emplace(IoError::Details{.action = "read",
-                                         .path = path.string(),
-                                         .offset = offset,
-                                         .bytes = kStoreBlockBytes,
-                                         .error_number = errno,
-                                         .advice = "look at the drive's health (dmesg) and try again"});
+    if (moved < 0) error_numbers[i] = errno;
   }
   close(file);
+  for (size_t i : {0, 1}) {
+    if (error_numbers[i] == 0) continue;
+    pair.failed.emplace(IoError::Details{.action = "read",
+                                         .path = path.string(),
+                                         .offset = offsets[i],
+                                         .bytes = kStoreBlockBytes,
+                                         .error_number = error_numbers[i],
+                                         .advice = "look at the drive's health (dmesg) and try again"});
+  }
   return pair;
 }
 
