@@ -1,10 +1,11 @@
 // The record store: every chunk's weights and state on NVMe, two slots a record, a table of what lies where, and a
 // commit that survives a crash at any instant. Formats: swap/store_format.h. Protocol: docs/store.md.
 //
-// One thread at a time (the owner), as for IoQueue; interrupt() from any thread. checksums() and set_checksums() of one
-// record may be called from another thread while no transfer of that record is under way (the program's order grants
-// it); so may those of a scratch extent. After an IoError of a write or a commit nothing more is written: every later
-// write and commit ends with that error.
+// One thread at a time (the owner), as for IoQueue; interrupt() and layout() from any thread. checksums(),
+// set_checksums() and corruption() of one record may be called from another thread while no transfer of that record is
+// under way (the program's order grants it); so may scratch_checksum(), set_scratch_checksum() and scratch_corruption()
+// of one scratch extent. After an IoError of a write or a commit nothing more is written: every later write and commit
+// ends with that error.
 #pragma once
 #include <array>
 #include <cstddef>
