@@ -69,7 +69,7 @@ std::string words_of_volume(const std::set<std::string>& drives) {
 
 std::string not_shown(const std::string& why) { return "its own counter is not shown: " + why; }
 
-// Get Log Page (02h) of log 02h, for the whole controller. 0, or errno, or an NVMe status (positive, above errno's).
+// Get Log Page (02h) of log 02h, for the whole controller. 0, or errno; EIO: the controller refuses.
 int fetch_smart_log(const std::filesystem::path& device, std::span<std::byte> into) {
   const int file = open(device.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return errno;
