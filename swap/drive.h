@@ -50,7 +50,7 @@ class Drive {
   // Of offsets, lengths and memory of transfers.
   int64_t alignment_bytes() const { return alignment_bytes_; }
   void keep() { goes_with_owner_ = false; }
-  void let_go() { goes_with_owner_ = true; }  // after keep(), of a file that came so far only to be given up
+  void remove_with_owner() { goes_with_owner_ = true; }  // after keep(): it came so far only to be given up
   // Throws IoError, with why, where it was opened for reading alone, or is longer than most_file_bytes() were then.
   void check_writable() const;
 

@@ -225,7 +225,7 @@ RecordStore::~RecordStore() = default;
 
 void RecordStore::leave_no_files() {
   SLUICE_CHECK(impl_->is_new && impl_->committed.step == 0, "a store that has come to a step is given up");
-  for (Drive& drive : impl_->drives) drive.let_go();
+  for (Drive& drive : impl_->drives) drive.remove_with_owner();
 }
 
 const StepState& RecordStore::committed() const { return impl_->committed; }

@@ -147,11 +147,11 @@ struct RecordStore::Impl {
   std::exception_ptr poll_error;  // of the queue, met after transfers that had ended
   int64_t written_bytes = 0;
   Stage stage = Stage::kIdle;
-  std::exception_ptr failed;  // a write or a commit: nothing more is written or committed
-  std::exception_ptr reads;   // opened to be read: no record is written, and nothing committed
-  const std::exception_ptr& refused() const { return failed ? failed : reads; }
+  std::exception_ptr failed;     // a write or a commit: nothing more is written or committed
+  std::exception_ptr read_only;  // opened to be read: no record is written, and nothing committed
+  const std::exception_ptr& refused() const { return failed ? failed : read_only; }
   void note_failure(const std::exception_ptr& error) {
-    if (error && error != reads && !failed) failed = error;
+    if (error && error != read_only && !failed) failed = error;
   }
   Transfers transfers;  // last: its end waits for what uses the buffers
 };

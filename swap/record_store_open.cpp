@@ -74,7 +74,7 @@ bool RecordStore::Impl::find_writable() {
 
 // Of a store that is opened to be read.
 void RecordStore::Impl::refuse_records() {
-  reads = std::make_exception_ptr(
+  read_only = std::make_exception_ptr(
       IoError({.action = "write", .path = drives[0].name(), .reason = "the store was opened to be read"}));
 }
 
