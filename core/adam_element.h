@@ -124,8 +124,7 @@ SLUICE_HOST_DEVICE inline Element with_one_moment(const AdamStep& step, Element 
     const float p = e.p * step.decay;
     const float c = std::fma(step.one_minus_beta1, g - e.m, e.m);
     // A zero and a NaN stand for themselves.
-    return {p - (std::fabs(c) > 0 ? std::copysign(step.step_size, c) : c),
-            std::fma(step.one_minus_beta2, g - e.m, e.m)};
+    return {p - (std::fabs(c) > 0 ? std::copysign(step.step_size, c) : c), std::fma(step.one_minus_beta2, g - e.m, e.m)};
   }
   g = std::fma(step.weight_decay, e.p, g);
   if (step.kind == AdamKind::kAdagrad) {
@@ -161,8 +160,11 @@ SLUICE_HOST_DEVICE inline void store_element(const AdamStep& step, const AdamPla
   store_master<kPrecision>(planes, i, element.p);
 }
 
+// Of the master what counts is the weight: it may be too large for the weights' type where fp32 still holds it.
+template <Precision kPrecision>
 SLUICE_HOST_DEVICE inline bool is_finite(const Element& e) {
-  return std::isfinite(e.p) && std::isfinite(e.m) && std::isfinite(e.v);
+  constexpr float kTooLarge = too_large_for(kPrecision);
+  return std::fabs(e.p) < kTooLarge && std::isfinite(e.m) && std::isfinite(e.v);
 }
 
 }  // namespace sluice::adam

@@ -53,7 +53,7 @@ struct AdamFormat {
 
 enum class Finite : uint8_t { kYes, kNo };
 // One fused pass over `elements`: unscale, clip, decay, Adam, new weights and residual. No alignment is needed beyond
-// the element's own. Returns kNo if any p, m or v came out non-finite (everything is written all the same).
+// the element's own. Returns kNo if any m, v or weight came out non-finite (everything is written all the same).
 using AdamKernel = Finite (*)(const AdamStep& step, const AdamPlanes& planes, int64_t elements);
 
 // Consecutive elements with the same hyper-parameters.

@@ -1,6 +1,7 @@
 // Element types, precisions, and the planes of a record (numerics: ARCHITECTURE.md, "Numerics").
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -15,6 +16,13 @@ enum class Precision : uint8_t { kBf16, kFp16, kFp32 };
 std::string_view name_of(Precision precision);
 constexpr DType weights_dtype(Precision p) {
   return p == Precision::kBf16 ? DType::kBf16 : p == Precision::kFp16 ? DType::kFp16 : DType::kFp32;
+}
+
+// The magnitude from which on rounding to the weights' type gives no number: half a step above its largest.
+constexpr float too_large_for(Precision p) {
+  return p == Precision::kBf16   ? 0x1.FFp127F
+         : p == Precision::kFp16 ? 65520.0F
+                                 : std::numeric_limits<float>::infinity();
 }
 
 // What bytes are for. Weights and state are records of the store; a chunk's gradient and a visit's activations live for

@@ -12,7 +12,7 @@ Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) 
     before.load(step, planes, i);
     const adam::Element after = adam::updated(step, before.element());
     adam::store_element<kPrecision, kMoments>(step, planes, i, after);
-    finite = adam::is_finite(after) && finite;
+    finite = adam::is_finite<kPrecision>(after) && finite;
   }
   return finite ? Finite::kYes : Finite::kNo;
 }

@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <bit>
 #include <cmath>
 #include <span>
 #include <type_traits>
@@ -68,10 +69,16 @@ HWY_INLINE StepVectors vectors_of(const AdamStep& step) {
           .rounding_key = hn::Set(Patterns(), step.rounding_key)};
 }
 
+using Magnitudes = hn::Vec<hn::RebindToSigned<Floats>>;  // the greatest patterns so far
+// Of what must be finite.
+struct Greatest {
+  Magnitudes masters, moments;
+};
+
 // What an update begins with and ends with.
 struct Lanes {
   F p, g;
-  hn::Vec<hn::RebindToSigned<Floats>> top;  // the greatest pattern so far of what must be finite
+  Magnitudes moments;
 };
 
 // Two moments. m needs no look: from a non-finite m comes a non-finite p, whatever the denominator; and so does it from
@@ -81,7 +88,7 @@ HWY_INLINE Lanes with_two_moments(const StepVectors& step, const Places<Way>& pl
   const Floats df;
   const hn::RebindToSigned<Floats> di;
   const auto& [from, to] = places;
-  auto [p, g, top] = lanes;
+  auto [p, g, moments] = lanes;
   if constexpr (kKind == AdamKind::kAdamW) {
     p = hn::Mul(p, step.decay);
   } else {
@@ -101,7 +108,7 @@ HWY_INLINE Lanes with_two_moments(const StepVectors& step, const Places<Way>& pl
     store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), to.half_moment1 + i);
     store_by_chance(v, hn::ShiftRight<16>(chance), to.half_moment2 + i);
   }
-  return {p, g, hn::Max(top, hn::BitCast(di, v))};
+  return {p, g, hn::Max(moments, hn::BitCast(di, v))};
 }
 
 template <AdamKind kKind, DType kMoments, class Way>
@@ -109,7 +116,7 @@ HWY_INLINE Lanes with_one_moment(const StepVectors& step, const Places<Way>& pla
   const Floats df;
   const hn::RebindToSigned<Floats> di;
   const auto& [from, to] = places;
-  auto [p, g, top] = lanes;
+  auto [p, g, moments] = lanes;
   F m = load_moment<kMoments>(from.moment1, from.half_moment1, i);
   if constexpr (kKind == AdamKind::kLion) {
     const F way = hn::Sub(g, m);
@@ -133,26 +140,26 @@ HWY_INLINE Lanes with_one_moment(const StepVectors& step, const Places<Way>& pla
     const U chance = rounding_lanes(step.rounding_key, from, i);
     store_by_chance(m, hn::And(chance, hn::Set(Patterns(), 0xffffu)), to.half_moment1 + i);
   }
-  return {p, g, hn::Max(top, hn::And(hn::BitCast(di, m), hn::Set(di, 0x7fffffff)))};
+  return {p, g, hn::Max(moments, hn::And(hn::BitCast(di, m), hn::Set(di, 0x7fffffff)))};
 }
 
-// One vector at element i, whose new p is returned and not yet stored. `largest`: the greatest pattern so far of what
-// must be finite.
+// One vector at element i, whose new p is returned and not yet stored.
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Way>
-HWY_INLINE F updated(const StepVectors& step, const Places<Way>& places, int64_t i, U& largest) {
+HWY_INLINE F updated(const StepVectors& step, const Places<Way>& places, int64_t i, Greatest& greatest) {
   const Floats df;
   const Patterns du;
   const hn::RebindToSigned<Patterns> di;
   const U gradient = load_float_bits<kGradient>(du, places.from.gradient + i * bytes_of(kGradient));
   Lanes lanes{.p = load_master<kPrecision>(places.from, i),
               .g = hn::Mul(hn::BitCast(df, gradient), step.scale),
-              .top = hn::BitCast(di, largest)};
+              .moments = greatest.moments};
   if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) {
     lanes = with_two_moments<kKind, kMoments>(step, places, i, lanes);
   } else {
     lanes = with_one_moment<kKind, kMoments>(step, places, i, lanes);
   }
-  largest = hn::BitCast(du, hn::Max(lanes.top, hn::And(hn::BitCast(di, lanes.p), hn::Set(di, 0x7fffffff))));
+  const auto master = hn::And(hn::BitCast(di, lanes.p), hn::Set(di, 0x7fffffff));
+  greatest = {hn::Max(greatest.masters, master), lanes.moments};
   return lanes.p;
 }
 
@@ -192,9 +199,9 @@ struct NoFolds {
 // Lines just written are summed this many elements later, when they have left the store queue.
 constexpr int64_t kBehind = 2 * kBlock;
 
-// Whole blocks from element 0 on; returns the elements done. `largest` as in updated().
+// Whole blocks from element 0 on; returns the elements done.
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind, class Folds, class Way>
-HWY_INLINE int64_t update_blocks(const StepVectors& step, const AdamRun& run, const Way& way, U& largest) {
+HWY_INLINE int64_t update_blocks(const StepVectors& step, const AdamRun& run, const Way& way, Greatest& greatest) {
   // Copies of our own: the stores cannot change their pointers.
   const AdamPlanes from = run.planes, to = written(from, way);
   const Places<Way> places{from, kStreams<Way> ? to : from};
@@ -205,8 +212,8 @@ HWY_INLINE int64_t update_blocks(const StepVectors& step, const AdamRun& run, co
     folds.before(i);
     if (i >= kBehind) folds.after(i - kBehind);
     for (const int64_t end = i + kBlock; i < end; i += 2 * kLanes) {
-      const F low = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i, largest);
-      const F high = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i + kLanes, largest);
+      const F low = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i, greatest);
+      const F high = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i + kLanes, greatest);
       store_masters<kPrecision>(places, i, low, high);
     }
   }
@@ -215,22 +222,30 @@ HWY_INLINE int64_t update_blocks(const StepVectors& step, const AdamRun& run, co
   return i;
 }
 
-HWY_INLINE bool all_finite(U largest) {
-  const Patterns du;
-  return hn::AllFalse(du, magnitude_above(du, largest, 0x7f7fffffu));
+HWY_INLINE Greatest no_magnitudes() {
+  const hn::RebindToSigned<Floats> di;
+  return {hn::Zero(di), hn::Zero(di)};
+}
+// A master is finite as a weight (adam::is_finite).
+template <Precision kPrecision>
+HWY_INLINE bool all_finite(const Greatest& greatest) {
+  const hn::RebindToSigned<Floats> di;
+  constexpr auto kTooLarge = std::bit_cast<int32_t>(too_large_for(kPrecision));
+  return hn::AllTrue(
+      di, hn::And(hn::Lt(greatest.masters, hn::Set(di, kTooLarge)), hn::Lt(greatest.moments, hn::Set(di, 0x7f800000))));
 }
 
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamRun& run, const InPlace& way) {
   const StepVectors step = vectors_of(run.step);
   const Places<InPlace> places{run.planes, run.planes};
-  U largest = hn::Zero(Patterns());
-  int64_t i = update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(step, run, way, largest);
+  Greatest greatest = no_magnitudes();
+  int64_t i = update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(step, run, way, greatest);
   for (; i + kLanes <= run.elements; i += kLanes) {
-    const F master = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i, largest);
+    const F master = updated<kPrecision, kGradient, kMoments, kKind>(step, places, i, greatest);
     store_master<kPrecision>(places, i, master);
   }
-  const bool finite = all_finite(largest);
+  const bool finite = all_finite<kPrecision>(greatest);
   if (i >= run.elements) return finite ? Finite::kYes : Finite::kNo;
   const AdamFormat format{kPrecision, kGradient, kMoments};
   const Finite tail = adam_scalar(format)(run.step, planes_at(run.planes, format, i), run.elements - i);
@@ -240,9 +255,9 @@ Finite update_range(const AdamRun& run, const InPlace& way) {
 // Of whole blocks.
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamRun& run, const OutOfPlace& way) {
-  U largest = hn::Zero(Patterns());
-  update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(vectors_of(run.step), run, way, largest);
-  return all_finite(largest) ? Finite::kYes : Finite::kNo;
+  Greatest greatest = no_magnitudes();
+  update_blocks<kPrecision, kGradient, kMoments, kKind, NoFolds>(vectors_of(run.step), run, way, greatest);
+  return all_finite<kPrecision>(greatest) ? Finite::kYes : Finite::kNo;
 }
 
 #if SLUICE_TARGET_FOLDS
@@ -252,13 +267,13 @@ Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements);
 template <Precision kPrecision, DType kGradient, DType kMoments, AdamKind kKind>
 Finite update_range(const AdamRun& run, const AdamSums& sums) {
   const StepVectors step = vectors_of(run.step);
-  U largest = hn::Zero(Patterns());
+  Greatest greatest = no_magnitudes();
   using Folds = PlaneFolds<kPrecision, kGradient, kMoments, kKind, kBlock>;
-  const int64_t done = update_blocks<kPrecision, kGradient, kMoments, kKind, Folds>(step, run, sums, largest);
+  const int64_t done = update_blocks<kPrecision, kGradient, kMoments, kKind, Folds>(step, run, sums, greatest);
   const AdamFormat format{kPrecision, kGradient, kMoments};
   const AdamRun rest{run.step, planes_at(run.planes, format, done), run.elements - done};
   const Finite tail = update_in_tiles(update<kPrecision, kGradient, kMoments>, format, rest, sums);
-  return all_finite(largest) ? tail : Finite::kNo;
+  return all_finite<kPrecision>(greatest) ? tail : Finite::kNo;
 }
 #endif
 

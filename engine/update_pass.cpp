@@ -14,24 +14,29 @@
 namespace sluice {
 namespace {
 
+float master_at(Precision precision, const AdamPlanes& planes, int64_t i) {
+  if (precision == Precision::kBf16) return adam::load_master<Precision::kBf16>(planes, i);
+  if (precision == Precision::kFp16) return adam::load_master<Precision::kFp16>(planes, i);
+  return adam::load_master<Precision::kFp32>(planes, i);
+}
+
+// As adam::is_finite has it.
 bool is_finite(Precision precision, const AdamPlanes& planes, int64_t i) {
   const auto moment = [i](const float* wide, const uint16_t* halves) {
     return (!wide || std::isfinite(wide[i])) && (!halves || std::isfinite(float_of_bf16(halves[i])));
   };
-  float master = 0;
-  if (precision == Precision::kBf16) master = adam::load_master<Precision::kBf16>(planes, i);
-  if (precision == Precision::kFp16) master = adam::load_master<Precision::kFp16>(planes, i);
-  if (precision == Precision::kFp32) master = adam::load_master<Precision::kFp32>(planes, i);
-  return std::isfinite(master) && moment(planes.moment1, planes.half_moment1) &&
-         moment(planes.moment2, planes.half_moment2);
+  return std::abs(master_at(precision, planes, i)) < too_large_for(precision) &&
+         moment(planes.moment1, planes.half_moment1) && moment(planes.moment2, planes.half_moment2);
 }
 
-[[noreturn]] void refuse_non_finite(int chunk, const std::string& owner) {
+// `what` of whose values it made.
+[[noreturn]] void refuse_update(int chunk, const std::string& what, std::string_view or_else = {}) {
   throw NumericsError(
-      fmt::format("the update of chunk {} made a value of {} non-finite; the step is not committed. Lower the learning "
-                  "rate or resume from the last commit with gradient_clipping",
-                  chunk, owner));
+      fmt::format("the update of chunk {} made {}; the step is not committed. Lower the learning rate or resume from "
+                  "the last commit with gradient_clipping{}",
+                  chunk, what, or_else));
 }
+constexpr std::string_view kWiderType = "; bf16 and fp32 hold larger weights";
 
 }  // namespace
 
@@ -111,7 +116,11 @@ void UpdatePass::run_on_device(const UpdateOperands& operands, const UpdateOrder
   });
   if (count > 0) update();
   if (finite == Finite::kYes) return;
-  refuse_non_finite(operands.chunk, "block " + name_of_block(static_cast<uint32_t>(operands.chunk)));
+  const std::string& block = name_of_block(static_cast<uint32_t>(operands.chunk));
+  if (plan_.options.precision != Precision::kFp16)
+    refuse_update(operands.chunk, fmt::format("a value of block {} non-finite", block));
+  refuse_update(operands.chunk, fmt::format("a value of block {} non-finite, or a weight too large for fp16", block),
+                kWiderType);
 }
 
 void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) const {
@@ -165,13 +174,19 @@ void UpdatePass::run(const UpdateOperands& operands, const UpdateOrder& order) c
 void UpdatePass::report_non_finite(const UpdateOperands& operands) const {
   const Chunk& chunk = plan_.geometry.chunks()[operands.chunk];
   const AdamPlanes planes = planes_at(operands, 0);
+  const Precision precision = plan_.options.precision;
   int64_t first = 0;
-  while (first < chunk.elements && is_finite(plan_.options.precision, planes, first)) ++first;
+  while (first + 1 < chunk.elements && is_finite(precision, planes, first)) ++first;
   std::string name = "padding";
   for (const Parameter& parameter : plan_.geometry.parameters_of(chunk.partition)) {
     if (chunk.first + first >= parameter.offset) name = parameter.name;
   }
-  refuse_non_finite(operands.chunk, "parameter " + name);
+  const float master = master_at(precision, planes, first);
+  if (!std::isfinite(master) || std::abs(master) < too_large_for(precision))
+    refuse_update(operands.chunk, fmt::format("a value of parameter {} non-finite", name));
+  refuse_update(operands.chunk,
+                fmt::format("a weight of parameter {} too large for {} ({:g})", name, name_of(precision), master),
+                precision == Precision::kFp16 ? kWiderType : "");
 }
 
 }  // namespace sluice

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -162,19 +161,6 @@ void check_all(const std::string& folder, const std::map<std::string, Found, std
     if (known.contains(name)) continue;
     throw ConfigError(fmt::format("{}: tensor {} is none of the model's", found.file->path(), found.entry->name));
   }
-}
-
-// The magnitude from which on rounding to the weights' type gives no number: half a step above its largest.
-float too_large_for(Precision precision) {
-  switch (precision) {
-    case Precision::kBf16:
-      return 0x1.FFp127F;
-    case Precision::kFp16:
-      return 65520;
-    case Precision::kFp32:
-      break;
-  }
-  return std::numeric_limits<float>::infinity();
 }
 
 // About a weight that check_values() refuses.

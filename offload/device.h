@@ -91,7 +91,7 @@ class Device {
   // The optimizer's pass over runs of one chunk, whose planes all lie on the device; the bits of the host's kernels.
   // Runs beside the caller's compute. Any thread, several at once over other chunks; blocks until the planes are
   // written: what is started afterwards sees them. What compute and copies that have ended before the call wrote is
-  // seen. Returns kNo if any p, m or v came out non-finite. At most kMaxRuns at once.
+  // seen. Returns kNo if any m, v or weight came out non-finite. At most kMaxRuns at once.
   static constexpr size_t kMaxRuns = 16;
   virtual Finite update(AdamFormat format, std::span<const AdamRun> runs) = 0;
 };

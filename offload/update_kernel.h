@@ -20,7 +20,7 @@ SLUICE_KERNEL bool update_elements(const AdamRun& run, int64_t tile, Elements el
     each([&](int k, int i) {
       const adam::Element after = adam::updated(run.step, before[k].element());
       adam::store_element<kPrecision, kMoments>(run.step, run.planes, tile + i, after);
-      finite = adam::is_finite(after) && finite;
+      finite = adam::is_finite<kPrecision>(after) && finite;
     });
   }
   return finite;

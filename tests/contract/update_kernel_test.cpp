@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/cpu_adam/adam_planes.h"
 #include "tests/offload/host_block.h"
 
@@ -54,6 +56,19 @@ TEST(UpdateKernel, gives_the_bits_of_the_reference_on_values_of_every_pattern_an
       EXPECT_EQ(update_by_kernel(format, {step, found.planes(), 20'000}), Finite::kNo);
       ASSERT_EQ(first_difference(found, expected), -1) << "kind " << static_cast<int>(kind);
       ASSERT_TRUE(found.guards_intact());
+    }
+  }
+}
+
+TEST(UpdateKernel, says_of_a_master_whose_weight_is_infinite_that_it_is_not_finite) {
+  const AdamStep still = adam_step({.learning_rate = 0, .weight_decay = 0}, 1, 1);
+  for (const AdamFormat format : all_formats_and_moments()) {
+    const float too_large = too_large_for(format.precision);
+    for (const float master : {std::nextafter(too_large, 0.0f), too_large, -too_large}) {
+      TestState state(format, 1);
+      state.set(0, {master, 0.0f, 1.0f, 0.1f});
+      const Finite expected = std::abs(master) < too_large ? Finite::kYes : Finite::kNo;
+      EXPECT_EQ(update_by_kernel(format, {still, state.planes(), 1}), expected) << master;
     }
   }
 }

@@ -333,5 +333,26 @@ TEST_F(Fp16, stops_after_ten_skips_at_a_scale_that_was_given_and_names_its_key) 
               AllOf(HasSubstr("10 steps in a row"), HasSubstr("give a smaller fp16.loss_scale")));
 }
 
+// The masters are finite: 1e5 in fp32.
+TEST_F(Fp16, commits_no_weight_that_is_too_large_and_says_so) {
+  const std::string bad = "b2.bias";
+  for (const auto& [home, wanted] : {std::pair{kHost, "made a weight of parameter b2.bias too large for fp16 (-1"},
+                                     std::pair{kDevice, "non-finite, or a weight too large for fp16"}}) {
+    TempFolder folder;
+    EngineOptions with = options(folder, UpdateMode::kDeferred);
+    with.plan.placement = {.state = {{home, 1}}};
+    with.plan.commit_interval = 1;
+    with.groups = {{.parameters = {bad}, .adam = reference_.adam, .learning_rate_factor = 1e7}};
+    {
+      Engine engine(model_, with, toy_source());
+      engine.train_step(1e-2, toy_compute(model_, 1));
+      EXPECT_THAT(message_of<NumericsError>([&] { engine.drain(); }),
+                  AllOf(HasSubstr(wanted), HasSubstr("bf16 and fp32 hold larger weights")));
+    }
+    with.open = OpenMode::kResume;
+    EXPECT_EQ(Engine(model_, with, toy_source()).step(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing
