@@ -124,7 +124,7 @@ SLUICE_HOST_DEVICE inline Element with_one_moment(const AdamStep& step, Element 
     const float p = e.p * step.decay;
     const float c = std::fma(step.one_minus_beta1, g - e.m, e.m);
     // A zero and a NaN stand for themselves.
-    return {p - (std::fabs(c) > 0 ? std::copysign(step.step_size, c) : c), std::fma(step.one_minus_beta2, g - e.m, e.m)};
+    return {p - (c > 0 ? step.step_size : c < 0 ? -step.step_size : c), std::fma(step.one_minus_beta2, g - e.m, e.m)};
   }
   g = std::fma(step.weight_decay, e.p, g);
   if (step.kind == AdamKind::kAdagrad) {

@@ -121,7 +121,8 @@ HWY_INLINE Lanes with_one_moment(const StepVectors& step, const Places<Way>& pla
   if constexpr (kKind == AdamKind::kLion) {
     const F way = hn::Sub(g, m);
     const F c = fused_multiply_add(step.one_minus_beta1, way, m);
-    const F signed_step = hn::CopySignToAbs(step.step_size, c);  // a zero and a NaN stand for themselves
+    const F signed_step = hn::Xor(step.step_size, hn::And(c, hn::SignBit(df)));
+    // A zero and a NaN stand for themselves.
     p = hn::Sub(hn::Mul(p, step.decay), hn::IfThenElse(hn::Gt(hn::Abs(c), hn::Zero(df)), signed_step, c));
     m = fused_multiply_add(step.one_minus_beta2, way, m);
   } else {

@@ -87,30 +87,35 @@ Element updated_by_one_moment(const AdamStep& step, Element e, float gradient) {
   return e;
 }
 
+void expect_the_oracle_of_one_moment(const AdamOptions& options) {
+  for (const AdamFormat format : all_formats()) {
+    TestState state(format, 5'000);
+    fill(state, Values::kOrdinary, 17);
+    // A sum of squares for Adagrad is not below zero.
+    for (int64_t i = 0; i < state.elements; ++i) state.moment1.set(i, std::fabs(state.moment1.get(i)));
+    for (int64_t t = 1; t <= 3; ++t) {
+      const AdamStep step = adam_step(options, t, 0.77);
+      std::vector<Element> expected;
+      for (int64_t i = 0; i < state.elements; ++i) {
+        expected.push_back(updated_by_one_moment(step, {state.master(i), state.moment1.get(i), 0}, state.gradient(i)));
+      }
+      AdamPlanes planes = state.planes();
+      planes.moment2 = nullptr;
+      ASSERT_EQ(adam_scalar(format)(step, planes, state.elements), Finite::kYes);
+      for (int64_t i = 0; i < state.elements; ++i) {
+        const Element& e = expected[static_cast<size_t>(i)];
+        ASSERT_EQ(std::bit_cast<uint32_t>(state.master(i)), std::bit_cast<uint32_t>(e.p)) << i;
+        ASSERT_EQ(std::bit_cast<uint32_t>(state.moment1.get(i)), std::bit_cast<uint32_t>(e.m)) << i;
+      }
+    }
+  }
+}
+
 TEST(AdamScalar, rounds_every_operation_of_kinds_with_one_moment_once_and_touches_no_second) {
   for (const AdamKind kind : {AdamKind::kAdagrad, AdamKind::kLion, AdamKind::kSgd}) {
-    const AdamOptions options{.kind = kind, .learning_rate = 1e-3, .weight_decay = 0.05, .momentum = 0.9};
-    for (const AdamFormat format : all_formats()) {
-      TestState state(format, 5'000);
-      fill(state, Values::kOrdinary, 17);
-      // A sum of squares for Adagrad is not below zero.
-      for (int64_t i = 0; i < state.elements; ++i) state.moment1.set(i, std::fabs(state.moment1.get(i)));
-      for (int64_t t = 1; t <= 3; ++t) {
-        const AdamStep step = adam_step(options, t, 0.77);
-        std::vector<Element> expected;
-        for (int64_t i = 0; i < state.elements; ++i) {
-          expected.push_back(
-              updated_by_one_moment(step, {state.master(i), state.moment1.get(i), 0}, state.gradient(i)));
-        }
-        AdamPlanes planes = state.planes();
-        planes.moment2 = nullptr;
-        ASSERT_EQ(adam_scalar(format)(step, planes, state.elements), Finite::kYes);
-        for (int64_t i = 0; i < state.elements; ++i) {
-          const Element& e = expected[static_cast<size_t>(i)];
-          ASSERT_EQ(std::bit_cast<uint32_t>(state.master(i)), std::bit_cast<uint32_t>(e.p)) << i;
-          ASSERT_EQ(std::bit_cast<uint32_t>(state.moment1.get(i)), std::bit_cast<uint32_t>(e.m)) << i;
-        }
-      }
+    for (const double learning_rate : {1e-3, -1e-3}) {
+      ASSERT_NO_FATAL_FAILURE(expect_the_oracle_of_one_moment(
+          {.kind = kind, .learning_rate = learning_rate, .weight_decay = 0.05, .momentum = 0.9}));
     }
   }
 }

@@ -132,6 +132,19 @@ TEST_P(AdamTarget, keeps_the_bits_of_the_reference_over_several_steps_of_million
   }
 }
 
+// Away from the minimum, by a rate below zero.
+TEST_P(AdamTarget, gives_the_bits_of_the_reference_at_a_negative_rate) {
+  for (const AdamFormat format : all_formats_and_moments()) {
+    for (const AdamKind kind : all_kinds()) {
+      SCOPED_TRACE(describe(format) + ", kind " + std::to_string(static_cast<int>(kind)));
+      TestState state(format, 67);
+      fill(state, Values::kOrdinary, 3);
+      const AdamStep step = adam_step({.kind = kind, .learning_rate = -3e-4, .momentum = 0.9}, 7, 0.37);
+      ASSERT_NO_FATAL_FAILURE(expect_same_bits(format, adam_simd_for(format, GetParam()), state, step));
+    }
+  }
+}
+
 TEST_P(AdamTarget, reports_one_non_finite_element_wherever_it_lies) {
   const AdamFormat format{Precision::kBf16, DType::kFp32};
   const AdamKernel kernel = adam_simd_for(format, GetParam());
