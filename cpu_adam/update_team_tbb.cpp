@@ -1,13 +1,14 @@
 #include <fmt/format.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/task_arena.h>
-#include <oneapi/tbb/task_scheduler_observer.h>
 #include <oneapi/tbb/version.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "cpu_adam/task_fifo.h"
 #include "cpu_adam/update_team.h"
@@ -15,25 +16,26 @@
 namespace sluice {
 namespace {
 
-// Pins a worker when it enters the arena, by its slot there; workers move between arenas, so each entry pins anew.
-class Pinner final : public tbb::task_scheduler_observer {
+// While it lives the calling thread is pinned to a CPU. Workers are the process's, not a team's: what else runs on TBB
+// would stay on that CPU.
+class Pinned {
  public:
-  Pinner(tbb::task_arena& arena, const Topology& topology, const std::vector<int>& cpus)
-      : task_scheduler_observer(arena), topology_(topology), cpus_(cpus) {
-    observe(true);
+  Pinned(const Topology& topology, int cpu) : topology_(topology) {
+    if (cpu < 0) return;
+    before_ = topology.cpus_of_this_thread();
+    pinned_ = topology.pin_this_thread(cpu);
   }
-  ~Pinner() override { observe(false); }
-
-  void on_scheduler_entry(bool /*is_worker*/) noexcept override {
-    const int slot = tbb::this_task_arena::current_thread_index();
-    if (slot < 0) return;
-    const int cpu = cpus_[static_cast<size_t>(slot) % cpus_.size()];
-    if (cpu >= 0) topology_.pin_this_thread(cpu);
+  ~Pinned() {
+    if (!pinned_ || (before_ && topology_.give_this_thread(*before_))) return;
+    topology_.keep_this_thread_on(Topology::kEveryNode);
   }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
 
  private:
   const Topology& topology_;
-  std::vector<int> cpus_;
+  std::optional<ThreadCpus> before_;
+  bool pinned_ = false;
 };
 
 // TBB counts the caller as one, and by default has a worker fewer than the machine has CPUs. Of all the limits in a
@@ -43,15 +45,17 @@ size_t most_workers(int threads) {
 }
 
 struct NodeArena {
-  NodeArena(const Topology& topology, int group_number, const std::vector<int>& cpus)
+  NodeArena(int group_number, const std::vector<int>& of_cpus)
       : group(group_number),
-        threads(static_cast<int>(cpus.size())),
-        arena(threads, /*reserved_for_masters=*/0),
-        pinner(arena, topology, cpus) {}
+        threads(static_cast<int>(of_cpus.size())),
+        cpus(of_cpus),
+        arena(threads, /*reserved_for_masters=*/0) {}
+  // Of the calling worker, by its slot in the arena.
+  int cpu() const { return cpus[static_cast<size_t>(tbb::this_task_arena::current_thread_index()) % cpus.size()]; }
   int group, threads;
+  std::vector<int> cpus;
   int runners = 0;  // guarded by the team's mutex
   tbb::task_arena arena;
-  Pinner pinner;
 };
 
 // TBB itself promises no order of enqueued tasks: ours wait in a FIFO, and what is enqueued is a runner that takes
@@ -59,10 +63,11 @@ struct NodeArena {
 class UpdateTeamTbb final : public UpdateTeam {
  public:
   UpdateTeamTbb(const Topology& topology, int threads)
-      : cpus_(cpus_of_team(topology, threads)),
+      : topology_(topology),
+        cpus_(cpus_of_team(topology, threads)),
         workers_(tbb::global_control::max_allowed_parallelism, most_workers(threads_of(cpus_))) {
     for (const TeamCpus& group : cpus_)
-      nodes_.push_back(std::make_unique<NodeArena>(topology, static_cast<int>(nodes_.size()), group.cpus));
+      nodes_.push_back(std::make_unique<NodeArena>(static_cast<int>(nodes_.size()), group.cpus));
   }
   ~UpdateTeamTbb() override {
     std::unique_lock lock(mutex_);
@@ -102,7 +107,9 @@ class UpdateTeamTbb final : public UpdateTeam {
     return best;
   }
 
+  // A worker has back what it had, its CPUs, before the last runner's end is seen.
   void run(NodeArena& node) noexcept {
+    std::optional<Pinned> pinned(std::in_place, topology_, node.cpu());
     std::unique_lock lock(mutex_);
     while (const std::optional<Task> task = fifo_.pop(node.group)) {
       lock.unlock();
@@ -110,10 +117,12 @@ class UpdateTeamTbb final : public UpdateTeam {
       task->run(task->context, task->index);
       lock.lock();
     }
+    pinned.reset();
     --node.runners;
     if (--runners_ == 0) idle_.notify_one();  // under the lock: the destructor may go on as soon as it has it
   }
 
+  const Topology& topology_;
   std::vector<TeamCpus> cpus_;
   tbb::global_control workers_;
   std::vector<std::unique_ptr<NodeArena>> nodes_;

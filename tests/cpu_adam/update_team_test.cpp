@@ -3,13 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <barrier>
+#include <bit>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "core/errors.h"
@@ -258,6 +262,26 @@ TEST_P(UpdateTeamTwin, has_a_thread_a_physical_core_unless_told) {
   const auto team = GetParam().make(machine, 0);
   EXPECT_EQ(team->threads(), 3);
   EXPECT_NE(team->describe().find("threads: 3, NUMA nodes: 2"), std::string::npos) << team->describe();
+}
+
+// Its threads may be the process's, and outlive it.
+TEST_P(UpdateTeamTwin, leaves_no_thread_pinned_behind) {
+  const auto machine = make_topology();
+  if (machine->cpus_of_node(0).size() < 2) GTEST_SKIP() << "this process has one CPU";
+  const auto here = machine->cpus_of_this_thread();
+  {
+    std::barrier<> meeting(2);
+    auto team = GetParam().make(*machine, 2);
+    for (int i = 0; i < 2; ++i) {
+      team->start({.run = [](void* context, int) { static_cast<std::barrier<>*>(context)->arrive_and_wait(); },
+                   .context = &meeting});
+    }
+  }
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    cpu_set_t cpus;
+    if (sched_getaffinity(std::stoi(thread.path().filename()), sizeof cpus, &cpus) != 0) continue;  // it has ended
+    EXPECT_EQ(std::bit_cast<ThreadCpus>(cpus), here) << thread.path();
+  }
 }
 
 TEST_F(FewThreads, end_with_the_team_that_could_not_have_all_it_asked_for) {
