@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/ieee_arithmetic.h"
 #include "cpu_adam/task_fifo.h"
 #include "cpu_adam/update_team.h"
 
@@ -107,9 +108,10 @@ class UpdateTeamTbb final : public UpdateTeam {
     return best;
   }
 
-  // A worker has back what it had, its CPUs, before the last runner's end is seen.
+  // A worker has back what it had, CPUs and arithmetic, before the last runner's end is seen.
   void run(NodeArena& node) noexcept {
     std::optional<Pinned> pinned(std::in_place, topology_, node.cpu());
+    std::optional<IeeeArithmetic> arithmetic(std::in_place);
     std::unique_lock lock(mutex_);
     while (const std::optional<Task> task = fifo_.pop(node.group)) {
       lock.unlock();
@@ -117,6 +119,7 @@ class UpdateTeamTbb final : public UpdateTeam {
       task->run(task->context, task->index);
       lock.lock();
     }
+    arithmetic.reset();
     pinned.reset();
     --node.runners;
     if (--runners_ == 0) idle_.notify_one();  // under the lock: the destructor may go on as soon as it has it

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/errors.h"
+#include "core/ieee_arithmetic.h"
 #include "core/nearest_name.h"
 
 namespace sluice {
@@ -66,6 +67,7 @@ std::span<const GroupRun> ParameterGroups::runs_of(int partition) const {
 
 void ParameterGroups::fill_steps(const UpdateMoment& moment, std::span<AdamStep> steps) const {
   SLUICE_CHECK(steps.size() == groups_.size(), "one step for each group");
+  const IeeeArithmetic arithmetic;
   for (size_t g = 0; g < groups_.size(); ++g) {
     AdamOptions adam = groups_[g].adam;
     adam.learning_rate = moment.learning_rate * groups_[g].learning_rate_factor;

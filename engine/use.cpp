@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/ieee_arithmetic.h"
 #include "engine/engine_impl.h"
 
 namespace sluice {
@@ -194,6 +195,7 @@ void Engine::Impl::close_partition(const Hop& hop) {
 }
 
 void Engine::Impl::clip() {
+  const IeeeArithmetic arithmetic;
   running.clipped = clip_gradients(norm_parts, plan.geometry.canonical(),
                                    {.max_norm = options.max_norm, .loss_scale = captured.loss_scale});
 }

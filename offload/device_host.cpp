@@ -7,6 +7,7 @@
 
 #include "core/arena.h"
 #include "core/errors.h"
+#include "core/ieee_arithmetic.h"
 #include "offload/close_launches.h"
 #include "offload/device.h"
 #include "offload/device_lane.h"
@@ -69,24 +70,32 @@ class DeviceHost final : public Device {
   }
 
   void begin_compute(const DeviceOrder& after) override { ended_.wait_for(after); }
+  // The arithmetic is the device's, whatever that of the caller is.
   void add_gradient(float* open, const GradientView& gradient, Contribution which) override {
+    const IeeeArithmetic arithmetic;
     sluice::add_gradient(open, gradient, which);
   }
   void close_gradient(const Closing& closing, double* norm_part) override {
+    const IeeeArithmetic arithmetic;
     CloseLaunches{closing};  // checks what a GPU asks for
     *norm_part = sluice::close_gradient(closing);
   }
   void round_to(const float* from, std::byte* to, DType dtype, int64_t elements) override {
+    const IeeeArithmetic arithmetic;
     sluice::round_to(from, to, dtype, elements);
   }
   void zero(std::byte* memory, int64_t bytes) override { std::memset(memory, 0, static_cast<size_t>(bytes)); }
-  void add_number(const double* number, double* sum) override { *sum += *number; }
+  void add_number(const double* number, double* sum) override {
+    const IeeeArithmetic arithmetic;
+    *sum += *number;
+  }
   uint64_t finish_compute(uint64_t tag) override {
     sink_->copied(tag, nullptr);
     return ++finished_;
   }
   Finite update(AdamFormat, std::span<const AdamRun> runs) override {
     SLUICE_CHECK(kernel_ != nullptr, "this device was made without an optimizer");
+    const IeeeArithmetic arithmetic;
     Finite finite = Finite::kYes;
     for (const AdamRun& run : runs) {
       if (kernel_(run.step, run.planes, run.elements) == Finite::kNo) finite = Finite::kNo;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "core/errors.h"
 #include "offload/gpu.h"
 #include "tests/contract/every_device.h"
+#include "tests/fakes/odd_arithmetic.h"
 #include "tests/offload/gradient_values.h"
 
 namespace sluice {
@@ -318,6 +320,27 @@ TEST_P(EveryDevice, rounds_in_place_with_the_bits_of_the_host) {
 }
 
 TEST_P(EveryDevice, has_the_bytes_it_was_asked_for_in_whole_pages) { EXPECT_EQ(device_->bytes(), kMiB); }
+
+// Subnormal numbers, and a product that is rounded.
+TEST_P(EveryDevice, computes_gradients_to_the_same_bits_whatever_arithmetic_its_caller_has) {
+  constexpr int64_t kElements = 300;
+  const std::vector<float> tiny(kElements, std::bit_cast<float>(0x301u));
+  const std::byte* const gradient = reinterpret_cast<std::byte*>(put(0, tiny));
+  auto* const open = reinterpret_cast<float*>(device_->memory() + 64 * kKiB);
+  const ClosedPiece piece{device_->memory() + 128 * kKiB, kElements};
+  const auto closed = [&] {
+    double norm_part = 0;
+    device_->add_gradient(open, {gradient, DType::kFp32, kElements}, Contribution::kFirst);
+    device_->add_gradient(open, {gradient, DType::kFp32, kElements}, Contribution::kLater);
+    device_->close_gradient({open, 1.0f / 3, DType::kFp32, {&piece, 1}}, &norm_part);
+    compute_ends();
+    return std::pair(get(piece.to, 4 * kElements), norm_part);
+  };
+  const auto expected = closed();
+  EXPECT_EQ(*reinterpret_cast<const uint32_t*>(expected.first.data()), 0x201u);
+  const OddArithmetic odd;
+  EXPECT_EQ(closed(), expected);
+}
 
 INSTANTIATE_TEST_SUITE_P(, EveryDevice, testing::every_device(), testing::name_of_device);
 

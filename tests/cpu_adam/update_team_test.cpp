@@ -21,6 +21,7 @@
 #include "tests/fakes/counting_new.h"
 #include "tests/fakes/few_threads.h"
 #include "tests/fakes/message_of.h"
+#include "tests/fakes/odd_arithmetic.h"
 
 namespace sluice {
 namespace {
@@ -262,6 +263,20 @@ TEST_P(UpdateTeamTwin, has_a_thread_a_physical_core_unless_told) {
   const auto team = GetParam().make(machine, 0);
   EXPECT_EQ(team->threads(), 3);
   EXPECT_NE(team->describe().find("threads: 3, NUMA nodes: 2"), std::string::npos) << team->describe();
+}
+
+TEST_P(UpdateTeamTwin, computes_by_ieee_arithmetic_whatever_its_maker_has) {
+  std::atomic<int> ieee{0};
+  {
+    const OddArithmetic odd;
+    auto team = make(2);
+    for (int i = 0; i < 20; ++i) {
+      team->start(
+          {.run = [](void* context, int) { *static_cast<std::atomic<int>*>(context) += arithmetic_is_ieee() ? 1 : 0; },
+           .context = &ieee});
+    }
+  }
+  EXPECT_EQ(ieee, 20);
 }
 
 // Its threads may be the process's, and outlive it.
