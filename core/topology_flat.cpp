@@ -2,8 +2,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -13,15 +16,21 @@
 namespace sluice {
 namespace {
 
-// The affinity mask; a machine with more CPUs than a cpu_set_t holds shows its first 1024.
+// The affinity mask. The system refuses a set that is smaller than its own (EINVAL), which may be larger than a
+// cpu_set_t.
 std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
+  constexpr size_t kMostSets = 1024;  // a million CPUs
   std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  for (size_t sets = 1; sets <= kMostSets; sets *= 2) {
+    std::vector<cpu_set_t> set(sets);
+    const size_t bytes = sets * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, set.data()) == 0) {
+      for (size_t cpu = 0; cpu < 8 * bytes; ++cpu) {
+        if (CPU_ISSET_S(cpu, bytes, set.data())) cpus.push_back(static_cast<int>(cpu));
+      }
+      break;
     }
+    if (errno != EINVAL) break;
   }
   if (cpus.empty()) cpus.push_back(0);
   return cpus;
@@ -67,13 +76,12 @@ class FlatTopology final : public Topology {
 
  private:
   static bool run_on(std::span<const int> cpus) noexcept {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int cpu : cpus) {
-      if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
-      CPU_SET(cpu, &set);
-    }
-    return sched_setaffinity(0, sizeof set, &set) == 0;
+    if (std::ranges::min(cpus) < 0) return false;
+    const size_t sets = static_cast<size_t>(std::ranges::max(cpus)) / CPU_SETSIZE + 1, bytes = sets * sizeof(cpu_set_t);
+    const std::unique_ptr<cpu_set_t[]> set(new (std::nothrow) cpu_set_t[sets]());
+    if (!set) return false;
+    for (const int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), bytes, set.get());
+    return sched_setaffinity(0, bytes, set.get()) == 0;
   }
 
   std::string why_;

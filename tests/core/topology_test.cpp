@@ -8,6 +8,7 @@
 
 #include "core/arena.h"
 #include "core/errors.h"
+#include "tests/fakes/many_cpus.h"
 
 namespace sluice {
 namespace {
@@ -62,6 +63,14 @@ TEST_P(EveryTopology, respects_a_narrower_affinity_mask) {
   }).join();
 }
 
+TEST(FlatTopology, shows_the_cpus_of_a_machine_with_more_of_them_than_a_set_of_the_c_library_holds) {
+  if (!ManyCpus::reason().empty()) GTEST_SKIP() << ManyCpus::reason();
+  const std::set<int> allowed = allowed_cpus();
+  if (allowed == std::set<int>{0}) GTEST_SKIP() << "this process has CPU 0 alone, which an unknown machine shows, too";
+  const ManyCpus many;
+  EXPECT_EQ(cpus_of(*make_topology_flat()), allowed);
+}
+
 TEST_P(EveryTopology, pins_the_calling_thread) {
   const auto topology = make_topology(GetParam());
   const int cpu = topology->cpus_of_node(0).back();
@@ -76,6 +85,7 @@ TEST_P(EveryTopology, answers_false_where_a_thread_cannot_be_pinned) {
   const auto topology = make_topology(GetParam());
   EXPECT_FALSE(topology->pin_this_thread(-1));
   EXPECT_FALSE(topology->pin_this_thread(1023));
+  EXPECT_FALSE(topology->pin_this_thread(5000));
 }
 
 TEST_P(EveryTopology, keeps_the_calling_thread_on_a_node_and_lets_it_go) {
