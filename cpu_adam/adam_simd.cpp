@@ -1,7 +1,6 @@
 // Compiled once per SIMD target by Highway's foreach_target; the best one is chosen at run time.
 #define HWY_WANT_AVX3_DL  // carry-less products of whole vectors
-// Vectors here have a size that the compiler knows: CPUs with these run NEON.
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#include "core/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu_adam/adam_simd.cpp"
 #include <hwy/cache_control.h>

@@ -1,13 +1,14 @@
 // Compiled once per SIMD target by Highway's foreach_target; the best one is chosen at run time.
+#include "core/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "offload/gradient_kernels.cpp"
-#include "offload/gradient_kernels.h"
-
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "offload/gradient_kernels.h"
 
 #ifndef SLUICE_OFFLOAD_GRADIENT_KERNEL_TABLE
 #define SLUICE_OFFLOAD_GRADIENT_KERNEL_TABLE
