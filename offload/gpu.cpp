@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <locale>
 
 #include "core/bytes.h"
 
@@ -15,6 +16,7 @@ namespace {
 double number_in(const std::filesystem::path& file, double missing) {
   double value = missing;
   std::ifstream stream(file);
+  stream.imbue(std::locale::classic());  // the process's may write numbers otherwise
   return stream >> value ? value : missing;
 }
 

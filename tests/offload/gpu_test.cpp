@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <locale>
 
 #include "tests/fakes/temp_folder.h"
 
@@ -35,6 +36,16 @@ TEST_F(PciFolders, tell_the_link_that_card_and_port_both_can_and_the_node) {
   write_link("port/card", "32.0 GT/s PCIe", "16");
   write("port/card/numa_node", "1");
   expect_place("port/card", {.generation = 4, .width = 8, .numa_node = 1});
+}
+
+TEST_F(PciFolders, are_read_as_the_system_writes_them_whatever_the_locale) {
+  struct Comma : std::numpunct<char> {
+    char do_decimal_point() const override { return ','; }
+  };
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new Comma));
+  write_link("card", "2.5 GT/s PCIe", "4");
+  expect_place("card", {.generation = 1, .width = 4, .numa_node = -1});
+  std::locale::global(before);
 }
 
 TEST_F(PciFolders, of_a_card_without_a_port_tell_what_the_card_can) {
