@@ -1,5 +1,6 @@
-// bf16 and fp16 from and to fp32 by integer arithmetic: nearest even, subnormals kept, NaN stays NaN. The same bits on
-// every machine; core/half_lanes.inl is the same on vectors. (The split master rounds differently: split_master.h.)
+// bf16 and fp16 from and to fp32 by integer arithmetic, and for fp16's subnormals one fp32 operation: nearest even,
+// subnormals kept, NaN stays NaN. The same bits on every machine; core/half_lanes.inl is the same on vectors. (The
+// split master rounds differently: split_master.h.)
 #pragma once
 #include <bit>
 #include <cstdint>
