@@ -112,9 +112,4 @@ Arena& Arena::operator=(Arena&& other) noexcept {
   return *this;
 }
 
-bool Arena::contains(const void* address) const {
-  const auto at = reinterpret_cast<uintptr_t>(address), first = reinterpret_cast<uintptr_t>(base_);
-  return base_ != nullptr && at >= first && at - first < static_cast<uintptr_t>(bytes_);
-}
-
 }  // namespace sluice

@@ -28,7 +28,6 @@ class Arena {
   std::byte* at(int64_t offset) const { return base_ + offset; }
   int64_t bytes() const { return bytes_; }
   std::span<std::byte> span() const { return {base_, static_cast<size_t>(bytes_)}; }
-  bool contains(const void* address) const;
 
  private:
   std::byte* base_ = nullptr;

@@ -86,11 +86,6 @@ std::span<const Parameter> Geometry::parameters_of(int partition) const {
   return parameters().subspan(static_cast<size_t>(p.first_parameter), static_cast<size_t>(p.parameter_count));
 }
 
-std::span<const Chunk> Geometry::chunks_of(int partition) const {
-  const Partition& p = parts_->partitions.at(static_cast<size_t>(partition));
-  return chunks().subspan(static_cast<size_t>(p.first_chunk), static_cast<size_t>(p.chunk_count));
-}
-
 int Geometry::find_parameter(std::string_view name) const {
   const std::vector<int>& canonical = parts_->canonical;
   const auto name_of = [this](int index) -> std::string_view {

@@ -80,7 +80,6 @@ class Geometry {
   std::span<const Chunk> chunks() const { return parts_->chunks; }
   std::span<const Parameter> parameters_of(int partition) const;
   size_t number_of(const Parameter& parameter) const { return static_cast<size_t>(&parameter - parameters().data()); }
-  std::span<const Chunk> chunks_of(int partition) const;
 
   // Canonical name order (bytes of the name, ascending): indices into parameters(). Norms and digests use it.
   std::span<const int> canonical() const { return parts_->canonical; }

@@ -45,11 +45,11 @@ TEST(Geometry, starts_every_parameter_at_a_multiple_of_128_in_order) {
 TEST(Geometry, cuts_a_shorter_last_chunk_where_the_length_does_not_divide) {
   const Geometry geometry(two_partitions(), 200);
   ASSERT_EQ(geometry.chunks().size(), 4u);
-  EXPECT_EQ(geometry.chunks_of(0)[1].first, 200);
-  EXPECT_EQ(geometry.chunks_of(0)[1].elements, 184);
+  EXPECT_EQ(geometry.chunks()[1].first, 200);
+  EXPECT_EQ(geometry.chunks()[1].elements, 184);
   EXPECT_EQ(geometry.partitions()[1].first_chunk, 2);
-  EXPECT_EQ(geometry.chunks_of(1)[0].partition, 1);
-  EXPECT_EQ(geometry.chunks_of(1)[0].first, 0);  // a chunk never spans two partitions
+  EXPECT_EQ(geometry.chunks()[2].partition, 1);
+  EXPECT_EQ(geometry.chunks()[2].first, 0);  // a chunk never spans two partitions
 }
 
 TEST(Geometry, covers_every_element_once_for_any_chunk_length) {
@@ -58,7 +58,8 @@ TEST(Geometry, covers_every_element_once_for_any_chunk_length) {
     const Geometry geometry(specs, chunk_elements);
     for (int partition = 0; partition < 2; ++partition) {
       int64_t next = 0;
-      for (const Chunk& chunk : geometry.chunks_of(partition)) {
+      for (const int number : geometry.partitions()[static_cast<size_t>(partition)].chunks()) {
+        const Chunk& chunk = geometry.chunks()[static_cast<size_t>(number)];
         ASSERT_EQ(chunk.first, next);
         ASSERT_GT(chunk.elements, 0);
         ASSERT_LE(chunk.elements, chunk_elements);
