@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/adam_step.h"
+#include "core/errors.h"
 #include "core/half.h"
 #include "core/split_master.h"
 #include "core/stochastic_rounding.h"
@@ -54,8 +55,8 @@ SLUICE_HOST_DEVICE inline float load_master(const AdamPlanes& planes, int64_t i)
   return master_of<kPrecision>(load_stored_master<kPrecision>(planes, i));
 }
 
-SLUICE_HOST_DEVICE inline bool has_two_moments(const AdamStep& step) {
-  return step.kind == AdamKind::kAdamW || step.kind == AdamKind::kAdam;
+SLUICE_HOST_DEVICE constexpr bool has_two_moments(AdamKind kind) {
+  return kind == AdamKind::kAdamW || kind == AdamKind::kAdam;
 }
 
 // The master, the moments and the gradient; of kinds with one moment v stays 0.
@@ -76,10 +77,10 @@ struct StoredElement {
     v = {};
     if constexpr (kMoments == DType::kBf16) {
       m = planes.half_moment1[i];
-      if (has_two_moments(step)) v = planes.half_moment2[i];
+      if (has_two_moments(step.kind)) v = planes.half_moment2[i];
     } else {
       m = planes.moment1[i];
-      if (has_two_moments(step)) v = planes.moment2[i];
+      if (has_two_moments(step.kind)) v = planes.moment2[i];
     }
   }
   SLUICE_HOST_DEVICE Element element() const {
@@ -107,7 +108,7 @@ SLUICE_HOST_DEVICE inline void store_master(const AdamPlanes& planes, int64_t i,
 template <DType kMoments>
 SLUICE_HOST_DEVICE inline void store_moments(const AdamStep& step, const AdamPlanes& planes, int64_t i,
                                              const Element& element) {
-  const bool two = has_two_moments(step);
+  const bool two = has_two_moments(step.kind);
   if constexpr (kMoments == DType::kBf16) {
     const uint32_t chance = rounding_bits(step.rounding_key, planes.element + i);
     planes.half_moment1[i] = bf16_by_chance(element.m, chance & 0xffffu);
@@ -150,7 +151,7 @@ SLUICE_HOST_DEVICE inline Element with_two_moments(const AdamStep& step, Element
 
 SLUICE_HOST_DEVICE inline Element updated(const AdamStep& step, Element e) {
   e.g = e.g * step.scale;
-  return has_two_moments(step) ? with_two_moments(step, e) : with_one_moment(step, e);
+  return has_two_moments(step.kind) ? with_two_moments(step, e) : with_one_moment(step, e);
 }
 
 template <Precision kPrecision, DType kMoments>
@@ -165,6 +166,27 @@ template <Precision kPrecision>
 SLUICE_HOST_DEVICE inline bool is_finite(const Element& e) {
   constexpr float kTooLarge = too_large_for(kPrecision);
   return std::fabs(e.p) < kTooLarge && std::isfinite(e.m) && std::isfinite(e.v);
+}
+
+// What call.operator()<precision, gradient, moments>() gives for a format; a programmer's error where there is no
+// kernel for it.
+template <Precision kPrecision, DType kGradient, class Call>
+auto with_moments(AdamFormat format, const Call& call) {
+  if (format.moments == DType::kBf16) return call.template operator()<kPrecision, kGradient, DType::kBf16>();
+  SLUICE_CHECK(format.moments == DType::kFp32, "moments are fp32 or bf16");
+  return call.template operator()<kPrecision, kGradient, DType::kFp32>();
+}
+template <Precision kPrecision, class Call>
+auto with_gradient(AdamFormat format, const Call& call) {
+  if (format.gradient == DType::kFp32) return with_moments<kPrecision, DType::kFp32>(format, call);
+  SLUICE_CHECK(format.gradient == weights_dtype(kPrecision), "a closed gradient is fp32 or of the weights' type");
+  return with_moments<kPrecision, weights_dtype(kPrecision)>(format, call);
+}
+template <class Call>
+auto with_format(AdamFormat format, const Call& call) {
+  if (format.precision == Precision::kBf16) return with_gradient<Precision::kBf16>(format, call);
+  if (format.precision == Precision::kFp16) return with_gradient<Precision::kFp16>(format, call);
+  return with_gradient<Precision::kFp32>(format, call);
 }
 
 }  // namespace sluice::adam

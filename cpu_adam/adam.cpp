@@ -44,12 +44,6 @@ Optimizer optimizer_of(AdamKind kind) {
   return Optimizer::kSgd;
 }
 
-void check_format(AdamFormat format) {
-  SLUICE_CHECK(format.gradient == DType::kFp32 || format.gradient == weights_dtype(format.precision),
-               "a closed gradient is fp32 or of the weights' type");
-  SLUICE_CHECK(format.moments != DType::kFp16, "moments are fp32 or bf16");
-}
-
 void set_moments(AdamPlanes& planes, DType moments, std::byte* moment1, std::byte* moment2) {
   if (moments == DType::kBf16) {
     planes.half_moment1 = reinterpret_cast<uint16_t*>(moment1);

@@ -38,8 +38,6 @@ struct ChunkRecords {
   const std::byte* gradient = nullptr;
 };
 AdamPlanes planes_of_records(AdamFormat format, const ChunkRecords& records);
-// A programmer's error where there is no kernel for it.
-void check_format(AdamFormat format);
 // The planes of the same range from its element `element` on.
 AdamPlanes planes_at(const AdamPlanes& planes, AdamFormat format, int64_t element);
 

@@ -17,28 +17,12 @@ Finite update(const AdamStep& step, const AdamPlanes& planes, int64_t elements) 
   return finite ? Finite::kYes : Finite::kNo;
 }
 
-template <Precision kPrecision, DType kGradient>
-AdamKernel update_of(DType moments) {
-  return moments == DType::kBf16 ? update<kPrecision, kGradient, DType::kBf16>
-                                 : update<kPrecision, kGradient, DType::kFp32>;
-}
-
 }  // namespace
 
 AdamKernel adam_scalar(AdamFormat format) {
-  check_format(format);
-  const bool fp32_gradient = format.gradient == DType::kFp32;
-  switch (format.precision) {
-    case Precision::kBf16:
-      return fp32_gradient ? update_of<Precision::kBf16, DType::kFp32>(format.moments)
-                           : update_of<Precision::kBf16, DType::kBf16>(format.moments);
-    case Precision::kFp16:
-      return fp32_gradient ? update_of<Precision::kFp16, DType::kFp32>(format.moments)
-                           : update_of<Precision::kFp16, DType::kFp16>(format.moments);
-    case Precision::kFp32:
-      break;
-  }
-  return update_of<Precision::kFp32, DType::kFp32>(format.moments);
+  return adam::with_format(format, []<Precision kPrecision, DType kGradient, DType kMoments>() -> AdamKernel {
+    return update<kPrecision, kGradient, kMoments>;
+  });
 }
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include <span>
 #include <type_traits>
 
+#include "core/adam_element.h"
 #include "core/checksum.h"
 #include "core/errors.h"
 #include "cpu_adam/adam.h"
@@ -153,7 +154,7 @@ HWY_INLINE F updated(const StepVectors& step, const Places<Way>& places, int64_t
   Lanes lanes{.p = load_master<kPrecision>(places.from, i),
               .g = hn::Mul(hn::BitCast(df, gradient), step.scale),
               .moments = greatest.moments};
-  if constexpr (kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam) {
+  if constexpr (adam::has_two_moments(kKind)) {
     lanes = with_two_moments<kKind, kMoments>(step, places, i, lanes);
   } else {
     lanes = with_one_moment<kKind, kMoments>(step, places, i, lanes);
@@ -178,7 +179,7 @@ HWY_INLINE void prefetch_planes(const AdamPlanes& planes, int64_t i) {
   prefetch_block<bytes_of(weights_dtype(kPrecision))>(planes.weights, i);
   if constexpr (kPrecision == Precision::kBf16) prefetch_block<2>(planes.residual, i);
   if constexpr (kPrecision == Precision::kFp16) prefetch_block<4>(planes.master, i);
-  constexpr bool kTwo = kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam;
+  constexpr bool kTwo = adam::has_two_moments(kKind);
   if constexpr (kMoments == DType::kFp32) {
     prefetch_block<4>(planes.moment1, i);
     if constexpr (kTwo) prefetch_block<4>(planes.moment2, i);
@@ -339,30 +340,11 @@ struct Kernels {
   OutOfPlaceAdamKernel out_of_place;
 };
 
-template <Precision kPrecision, DType kGradient>
-Kernels kernels_of(DType moments) {
-  if (moments == DType::kBf16) {
-    return {update<kPrecision, kGradient, DType::kBf16>, update_and_sum<kPrecision, kGradient, DType::kBf16>,
-            update_out_of_place<kPrecision, kGradient, DType::kBf16>};
-  }
-  return {update<kPrecision, kGradient, DType::kFp32>, update_and_sum<kPrecision, kGradient, DType::kFp32>,
-          update_out_of_place<kPrecision, kGradient, DType::kFp32>};
-}
-
 Kernels kernels_of(AdamFormat format) {
-  check_format(format);
-  const bool fp32_gradient = format.gradient == DType::kFp32;
-  switch (format.precision) {
-    case Precision::kBf16:
-      return fp32_gradient ? kernels_of<Precision::kBf16, DType::kFp32>(format.moments)
-                           : kernels_of<Precision::kBf16, DType::kBf16>(format.moments);
-    case Precision::kFp16:
-      return fp32_gradient ? kernels_of<Precision::kFp16, DType::kFp32>(format.moments)
-                           : kernels_of<Precision::kFp16, DType::kFp16>(format.moments);
-    case Precision::kFp32:
-      break;
-  }
-  return kernels_of<Precision::kFp32, DType::kFp32>(format.moments);
+  return adam::with_format(format, []<Precision kPrecision, DType kGradient, DType kMoments>() {
+    return Kernels{update<kPrecision, kGradient, kMoments>, update_and_sum<kPrecision, kGradient, kMoments>,
+                   update_out_of_place<kPrecision, kGradient, kMoments>};
+  });
 }
 
 AdamKernel kernel_of(AdamFormat format) { return kernels_of(format).plain; }

@@ -89,7 +89,7 @@ class PlaneFolds {
   }
 
  private:
-  static constexpr bool kTwoMoments = kKind == AdamKind::kAdamW || kKind == AdamKind::kAdam;
+  static constexpr bool kTwoMoments = adam::has_two_moments(kKind);
   static constexpr int kMaster = kPrecision == Precision::kFp32 ? 0 : 1;  // planes before the moments
   struct State {
     Fold master, moment1, moment2;

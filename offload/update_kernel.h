@@ -2,7 +2,6 @@
 // run.
 #pragma once
 #include "core/adam_element.h"
-#include "core/errors.h"
 #include "offload/device_kernels.h"
 
 namespace sluice::kernels {
@@ -36,25 +35,6 @@ SLUICE_KERNEL void update_tile(const Block& block, const AdamRun& run, int* not_
                             : update_elements<kPrecision, kGradient, kMoments>(run, tile.first, tile.elements, thread);
     if (!finite) *not_finite = 1;
   });
-}
-
-// Calls call.operator()<precision, gradient, moments>() for a format.
-template <Precision kPrecision, DType kGradient, class Call>
-void with_moments(AdamFormat format, const Call& call) {
-  if (format.moments == DType::kBf16) return call.template operator()<kPrecision, kGradient, DType::kBf16>();
-  call.template operator()<kPrecision, kGradient, DType::kFp32>();
-}
-template <Precision kPrecision, class Call>
-void with_gradient(AdamFormat format, const Call& call) {
-  if (format.gradient == DType::kFp32) return with_moments<kPrecision, DType::kFp32>(format, call);
-  SLUICE_CHECK(format.gradient == weights_dtype(kPrecision), "a closed gradient is fp32 or of the weights' type");
-  with_moments<kPrecision, weights_dtype(kPrecision)>(format, call);
-}
-template <class Call>
-void with_format(AdamFormat format, const Call& call) {
-  if (format.precision == Precision::kBf16) return with_gradient<Precision::kBf16>(format, call);
-  if (format.precision == Precision::kFp16) return with_gradient<Precision::kFp16>(format, call);
-  with_gradient<Precision::kFp32>(format, call);
 }
 
 }  // namespace sluice::kernels

@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 void launch_update(CUstream_st* stream, AdamFormat format, const AdamRun& run, int* not_finite) {
   const auto blocks = static_cast<unsigned>((run.elements + kTileElements - 1) / kTileElements);
   if (blocks == 0) return;
-  with_format(format, [&]<Precision kPrecision, DType kGradient, DType kMoments>() {
+  adam::with_format(format, [&]<Precision kPrecision, DType kGradient, DType kMoments>() {
     update_kernel<kPrecision, kGradient, kMoments><<<blocks, kBlockThreads, 0, stream>>>(run, not_finite);
   });
   check_cuda(cudaGetLastError(), {"launch of update", run.elements, "elements"});

@@ -14,7 +14,7 @@ namespace {
 Finite update_by_kernel(AdamFormat format, const AdamRun& run) {
   int not_finite = 0;
   const int64_t blocks = (run.elements + kernels::kTileElements - 1) / kernels::kTileElements;
-  kernels::with_format(format, [&]<Precision kPrecision, DType kGradient, DType kMoments>() {
+  adam::with_format(format, [&]<Precision kPrecision, DType kGradient, DType kMoments>() {
     launch(blocks, 3, [&](const HostBlock& block) {
       kernels::update_tile<kPrecision, kGradient, kMoments>(block, run, &not_finite);
     });
