@@ -147,11 +147,12 @@ class RecordStore {
   static std::unique_ptr<RecordStore> create(const Geometry& geometry, const StoreIdentity& identity,
                                              StoreOptions options);
   // Opens the newest valid generation. A torn superblock or table: the other one, of the step before, is used and a
-  // warning logged, and the torn one is given up for good where the store is opened to be written; a damaged copy of a
-  // drive's identity header is warned of and mended once all else has been accepted. Throws ConfigError for another
-  // model, rank, world size or layout (naming what differs), for a drive that is missing or not in its place (naming
-  // it), or a locked store; CorruptionError where both copies of a header are damaged, where steps were committed and
-  // none can be opened, or where a file has been cut short; IoError where there is no store (find_store() says so
+  // warning logged; where the store is opened to be written, that step is read whole, and then the torn one given up
+  // for good. A damaged copy of a drive's identity header is warned of and mended once all else has been accepted.
+  // Throws ConfigError for another model, rank, world size or layout (naming what differs), for a drive that is missing
+  // or not in its place (naming it), or a locked store; CorruptionError where both copies of a header are damaged,
+  // where steps were committed and none can be opened, where a file has been cut short, or where the step in place of a
+  // torn one is not whole, which leaves both as they are; IoError where there is no store (find_store() says so
   // before), no space for its scratch extents, or a file longer than this process may write (ulimit -f), which changes
   // nothing and can still be opened for reading alone; returns null where nothing was ever committed. Opening burns a
   // generation number, but for a store that is opened to be read (StoreOptions::access).

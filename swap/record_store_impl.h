@@ -86,12 +86,14 @@ struct RecordStore::Impl {
     std::function<void(int64_t, int64_t)> progress;  // bytes read, bytes in all
     std::string otherwise;                           // the end of what is thrown
   };
+  std::optional<RecordCopy> committed_copy(int64_t index) const;
   void verify_copies(int64_t step, const Verifying& verifying);
   Superblock read_previous_table();
   void verify(int64_t step, const std::function<void(int64_t, int64_t)>& progress);
   void verify_older(int64_t step);
   void open_step(int64_t step);
   void give_up(int area);
+  void verify_in_place_of_damaged();
   void give_up_damaged();
 
   // Records and commits (record_store.cpp), scratch extents (record_store_scratch.cpp).

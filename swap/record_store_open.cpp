@@ -146,6 +146,7 @@ std::unique_ptr<RecordStore> RecordStore::open(const Geometry& geometry, const S
     if (may_write) grow_drives(store->impl_->drives, store->impl_->layout.file_bytes());
     return store;
   }
+  store->impl_->verify_in_place_of_damaged();
   fit_drives(store->impl_->drives, store->impl_->layout.file_bytes());
   store->impl_->burn_generation();
   store->impl_->mend_headers(opened->damaged);

@@ -8,6 +8,11 @@
 
 namespace sluice {
 
+std::optional<RecordStore::Impl::RecordCopy> RecordStore::Impl::committed_copy(int64_t index) const {
+  const Entry& entry = entries[static_cast<size_t>(index)];
+  return RecordCopy{entry.committed_slot, entry.committed};
+}
+
 // Every record of a step that `wanted` names a copy of. Throws CorruptionError with `otherwise` at its end.
 void RecordStore::Impl::verify_copies(int64_t step, const Verifying& verifying) {
   AlignedBuffer bytes(kStoreBlockBytes);
@@ -56,10 +61,7 @@ void RecordStore::Impl::verify(int64_t step, const std::function<void(int64_t, i
                "not one of openable_steps()");
   Verifying verifying{.wanted = {}, .progress = progress, .otherwise = ""};
   if (step == committed.step) {
-    verifying.wanted = [this](int64_t i) {
-      const Entry& entry = entries[static_cast<size_t>(i)];
-      return std::optional(RecordCopy{entry.committed_slot, entry.committed});
-    };
+    verifying.wanted = [this](int64_t i) { return committed_copy(i); };
   } else {
     read_previous_table();
     verifying.wanted = [older = table_entries(table.span(), record_count())](int64_t i) {
@@ -123,7 +125,19 @@ void RecordStore::Impl::give_up(int area) {
   unread.reset();
 }
 
-// A newer step that was read as damaged may be read as whole the next time, when its slots have been written to.
+// A newer step that was read as damaged may be read as whole the next time. It is given up, since its slots will be
+// written to, only where the one in its place is whole, which a step that was cut off may have written to.
+void RecordStore::Impl::verify_in_place_of_damaged() {
+  if (!is_newer_damaged || unread) return;
+  verify_copies(committed.step, {.wanted = [this](int64_t i) { return committed_copy(i); },
+                                 .progress = {},
+                                 .otherwise = fmt::format(
+                                     "; a later commit, which reads as damaged, is left as it is, for the drive may "
+                                     "give it the next time: look at the drive's health (dmesg) and open the store "
+                                     "again, or {}",
+                                     options.words->start_over)});
+}
+
 void RecordStore::Impl::give_up_damaged() {
   if (is_newer_damaged && !unread) give_up(1 - current_area);
 }

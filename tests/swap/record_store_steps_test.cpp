@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/fakes/message_of.h"
 #include "tests/swap/store_fixture.h"
 
 namespace sluice {
@@ -22,6 +23,20 @@ class StoreSteps : public StoreOnADrive {
     StoreOptions passing = options();
     passing.unread = StoreOptions::Unread::kPassedOver;
     return RecordStore::open(run_.geometry, run_.identity, passing);
+  }
+  // One that the other step has elsewhere.
+  void damage_a_record_of(int64_t step) {
+    for (const int slot : {0, 1}) {
+      const int64_t at = layout().extents(run_.records().back(), slot).span()[0].offset + 5;
+      flip_bit(at);
+      try {
+        open()->verify(step);
+      } catch (const CorruptionError&) {
+        return;
+      }
+      flip_bit(at);
+    }
+    FAIL() << "none of step " << step;
   }
   // The block there is given to nobody from now on.
   void break_block(int64_t offset) { fail_always(IoOp::kRead, offset); }
@@ -153,24 +168,29 @@ TEST_F(StoreSteps, of_which_the_last_is_not_given_are_refused_until_it_is_given_
 
 TEST_F(StoreSteps, of_which_the_last_is_not_given_and_the_other_is_not_whole_are_both_kept) {
   make_steps(3);
-  const int area = newest();
-  break_block(kSuperblockOffset[area]);
-  const int older_slot = [&] {
-    for (const int slot : {0, 1}) {
-      flip_bit(layout().extents(run_.records().back(), slot).span()[0].offset + 5);
-      try {
-        open_what_can_be_read()->verify(2);
-      } catch (const CorruptionError&) {
-        return slot;
-      }
-      flip_bit(layout().extents(run_.records().back(), slot).span()[0].offset + 5);
-    }
-    return -1;
-  }();
-  ASSERT_GE(older_slot, 0);
+  damage_a_record_of(2);
+  break_block(kSuperblockOffset[newest()]);
   EXPECT_THROW(open_what_can_be_read()->open_step(2), CorruptionError);
   faults_->list.clear();
   expect_step(*open(), run_, 3);
+}
+
+// As where a step that was cut off has written to the older one, and the drive gives a block of the last one wrong
+// once.
+TEST_F(StoreSteps, of_which_the_last_reads_as_damaged_and_the_other_is_not_whole_are_both_kept) {
+  for (const bool of_table : {false, true}) {
+    make_steps(3);
+    damage_a_record_of(2);
+    const int64_t at = (of_table ? layout().table_offset(newest()) + 100 : kSuperblockOffset[newest()]) + 24;
+    flip_bit(at);
+    for (int again = 0; again < 2; ++again) {
+      const std::string message = message_of<CorruptionError>([&] { open(); });
+      EXPECT_THAT(message,
+                  AllOf(HasSubstr("step 2 is not whole"), HasSubstr("a later commit, which reads as damaged")));
+    }
+    flip_bit(at);
+    expect_step(*open(), run_, 3);
+  }
 }
 
 TEST_F(StoreSteps, whose_superblock_is_damaged_and_whose_table_is_not_given_are_not_passed_over) {
