@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/errors.h"
+#include "core/machine_advice.h"
 #include "core/retried.h"
 
 namespace sluice {
@@ -54,10 +55,11 @@ void sync_parents(std::span<const fs::path> folders) {
 
 void sync_folder(const fs::path& folder) {
   const auto fail = [&](const char* action, int error_number) {
+    const std::string of_machine = advice_of_machine(error_number);
     throw IoError({.action = action,
                    .path = folder.empty() ? "." : folder.string(),
                    .error_number = error_number,
-                   .advice = "make the folder readable and writable; look at the drive's health (dmesg)"});
+                   .advice = of_machine.empty() ? "make the folder readable and writable" : of_machine});
   };
   const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) fail("open", errno);

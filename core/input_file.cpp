@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/errors.h"
+#include "core/machine_advice.h"
 #include "core/retried.h"
 
 namespace sluice {
@@ -15,11 +16,13 @@ namespace sluice {
 namespace {
 
 [[noreturn]] void fail(const char* action, const InputFile::InErrors& in_errors, int64_t offset = -1) {
+  const int error_number = errno;
+  const std::string of_machine = advice_of_machine(error_number);
   throw IoError({.action = action,
                  .path = in_errors.path.string(),
                  .offset = offset,
-                 .error_number = errno,
-                 .advice = in_errors.advice});
+                 .error_number = error_number,
+                 .advice = of_machine.empty() ? in_errors.advice : of_machine});
 }
 
 }  // namespace

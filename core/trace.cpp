@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <tuple>
 
 #include "core/errors.h"
 #include "core/retried.h"
@@ -88,7 +89,12 @@ void TraceWriter::write(std::string_view text) {
     return is_file_ ? ::pwrite(file_, left.data(), left.size(), end - std::ssize(left))
                     : ::write(file_, left.data(), left.size());
   };
-  if (!write_whole(text, write_at_end)) error_number_ = errno != 0 ? errno : EIO;
+  if (write_whole(text, write_at_end)) return;
+  error_number_ = errno != 0 ? errno : EIO;
+  if (!is_file_ || ::ftruncate(file_, written_bytes_) != 0) return;
+  // What was whole stays so: its end has its place there already.
+  const std::string whole = written_bytes_ == 0 ? fmt::format("{}{}", kBegin, kEnd) : std::string(kEnd);
+  std::ignore = ::pwrite(file_, whole.data(), whole.size(), written_bytes_);
 }
 
 void TraceWriter::flush() {

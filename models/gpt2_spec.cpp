@@ -195,8 +195,7 @@ void LayoutBuilder::half_tiles(const HalfOf& half, int takes, int gives) {
   }
 }
 
-// What a head's tile has of its features. The last ones are the larger, so that the second tile of all is the largest
-// of those behind the first (Gpt2Layout::first_like).
+// What a head's tile has of its features. The last ones are the larger.
 Tile LayoutBuilder::features_of(int head, int tile, int64_t tiles) const {
   const int64_t features = width_ / config_.n_head;
   const TileRange own = inner_tile_range(features, tiles, tile);

@@ -5,15 +5,30 @@
 
 namespace sluice {
 
-// The first of a layer's tiles begins its sum and the others add to it; a later tile is as large as the second, or
-// smaller.
-int Gpt2Layout::first_like(int visit) const {
-  const auto alike = [](const Gpt2Role& a, const Gpt2Role& b) {
-    return a.kind == b.kind && std::min(a.tile, 1) == std::min(b.tile, 1);
+namespace {
+
+bool has_shapes_of(const ModelSpec& spec, const VisitSpec& a, const VisitSpec& b) {
+  const auto alike = [&spec](int one, int other) {
+    return std::ranges::equal(spec.partitions[static_cast<size_t>(one)].parameters,
+                              spec.partitions[static_cast<size_t>(other)].parameters, {}, &ParameterSpec::shape,
+                              &ParameterSpec::shape);
   };
-  const Gpt2Role& role = roles[static_cast<size_t>(visit)];
-  return static_cast<int>(std::find_if(roles.begin(), roles.end(), [&](const Gpt2Role& r) { return alike(r, role); }) -
-                          roles.begin());
+  return std::ranges::equal(a.partitions, b.partitions, alike);
+}
+
+}  // namespace
+
+// The first of a layer's tiles begins its sum and the others add to it. A smaller tile may take more than a larger one:
+// products take what they take for a shape, and a workspace has holes.
+int Gpt2Layout::first_like(int visit) const {
+  const auto at = static_cast<size_t>(visit);
+  for (size_t i = 0; i < at; ++i) {
+    if (roles[i].kind == roles[at].kind && std::min(roles[i].tile, 1) == std::min(roles[at].tile, 1) &&
+        has_shapes_of(spec, spec.visits[i], spec.visits[at])) {
+      return static_cast<int>(i);
+    }
+  }
+  return visit;
 }
 
 Gpt2Visits::Gpt2Visits(const Gpt2Config& config, const Gpt2Options& options) : layout_(gpt2_layout(config, options)) {

@@ -75,7 +75,7 @@ struct Gpt2Layout {
   ModelSpec spec;
   std::vector<Gpt2Role> roles;
   ParameterTiles tiles;
-  // The first visit that differs from this one in values, and in smaller shapes, alone: what is measured in its place.
+  // The first visit that differs from this one in values alone: what is measured in its place.
   int first_like(int visit) const;
 };
 Gpt2Layout gpt2_layout(const Gpt2Config& config, const Gpt2Options& options);

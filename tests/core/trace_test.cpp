@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include <thread>
 
 #include "core/errors.h"
+#include "tests/fakes/file_size_limit.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice {
@@ -106,6 +108,23 @@ TEST_F(Trace, is_whole_after_every_flush) {
   trace.flush();
   EXPECT_THAT(text(), testing::AllOf(testing::StartsWith(one.substr(0, one.size() - 4) + ",\n{\"name\":\"b\""),
                                      testing::EndsWith("}\n]}\n")));
+}
+
+TEST_F(Trace, that_has_no_more_room_keeps_what_was_whole) {
+  TraceWriter trace(path());
+  trace.event(0, {"a", "state"}, 1, 2);
+  trace.flush();
+  const std::string whole = text();
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  {
+    const FileSizeLimit limit(std::ssize(whole) + 20);
+    trace.event(0, {"b", "state"}, 2, 3);
+    trace.flush();
+    EXPECT_EQ(text(), whole);
+    EXPECT_THROW(trace.close(), IoError);
+  }
+  std::signal(SIGXFSZ, before);
+  EXPECT_EQ(text(), whole);
 }
 
 TEST_F(Trace, into_a_pipe_ends_once) {

@@ -4,10 +4,8 @@
 
 #include <fstream>
 
-#include "core/ieee_arithmetic.h"
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/faulty_queue.h"
-#include "tests/fakes/odd_arithmetic.h"
 
 namespace sluice::testing {
 namespace {
@@ -321,19 +319,6 @@ TEST_F(Lifecycle, a_store_that_is_there_is_refused_naming_both_ways_out) {
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("open the store again"), HasSubstr("start over with a new store")));
   }
-}
-
-TEST_F(Lifecycle, a_run_has_the_same_bits_whatever_arithmetic_its_caller_has) {
-  auto running = engine(options());
-  const OddArithmetic odd;
-  for (int64_t number = 1; number <= reference_.steps; ++number) {
-    const Compute compute = toy_compute(model_, number);
-    running->train_step(reference_.learning_rate, [&](Use& use) {
-      const IeeeArithmetic arithmetic;  // the model's own is its business
-      compute(use);
-    });
-  }
-  EXPECT_EQ(running->digests().state_crc32c, expected_.state_crc32c);
 }
 
 TEST_F(Lifecycle, evaluation_between_steps_changes_no_bit) {

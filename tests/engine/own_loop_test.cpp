@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/ieee_arithmetic.h"
 #include "tests/engine/lifecycle_fixture.h"
 #include "tests/fakes/faulty_queue.h"
+#include "tests/fakes/odd_arithmetic.h"
 
 namespace sluice::testing {
 namespace {
@@ -343,6 +345,19 @@ TEST_F(OwnLoop, progress_in_the_data_alone_is_committed_by_a_drain) {
   EngineOptions with = options();
   with.open = OpenMode::kOpen;
   EXPECT_EQ(engine(with)->committed().data_position, 18);
+}
+
+TEST_F(Lifecycle, a_run_has_the_same_bits_whatever_arithmetic_its_caller_has) {
+  auto running = engine(options());
+  const OddArithmetic odd;
+  for (int64_t number = 1; number <= reference_.steps; ++number) {
+    const Compute compute = toy_compute(model_, number);
+    running->train_step(reference_.learning_rate, [&](Use& use) {
+      const IeeeArithmetic arithmetic;  // the model's own is its business
+      compute(use);
+    });
+  }
+  EXPECT_EQ(running->digests().state_crc32c, expected_.state_crc32c);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/bytes.h"
@@ -44,10 +45,12 @@ struct Steps {
 class Training {
  public:
   explicit Training(Gpt2Tiling tiling, int64_t heads = kHeads)
-      : model_(config_in(tiling, heads),
-               {.precision = Precision::kFp32, .batch = 1, .sequence = 16, .loss_tile_tokens = 16}) {
+      : Training(config_in(tiling, heads),
+                 {.precision = Precision::kFp32, .batch = 1, .sequence = 16, .loss_tile_tokens = 16}) {}
+  Training(const Gpt2Config& config, const Gpt2Options& options) : model_(config, options) {
     set_process({.compute_threads = kComputeThreads});
-    for (uint64_t i = 0; i < 1000; ++i) ids_.push_back(static_cast<int64_t>(uniform_at(3, 0, i) * 500));
+    const auto words = static_cast<double>(config.vocab_size);
+    for (uint64_t i = 0; i < 1000; ++i) ids_.push_back(static_cast<int64_t>(uniform_at(3, 0, i) * words));
     options_.plan = {.precision = Precision::kFp32,
                      .gradient_dtype = DType::kFp32,
                      .device_bytes = 32 * kMiB,
@@ -76,11 +79,12 @@ class Training {
   // Up to step `last`.
   Steps train(int64_t last) {
     Steps steps;
+    const auto tokens = static_cast<size_t>(2 * model_.options().batch * model_.options().sequence);
     while (engine_->step() < last) {
-      const auto first = static_cast<size_t>(engine_->step() * 32);
+      const size_t first = static_cast<size_t>(engine_->step()) * tokens;
       const StepEnd end =
-          engine_->train_step(1e-3, model_.compute({.ids = std::span(ids_).subspan(first, 32),
-                                                    .targets = std::span(ids_).subspan(first + 1, 32)}));
+          engine_->train_step(1e-3, model_.compute({.ids = std::span(ids_).subspan(first, tokens),
+                                                    .targets = std::span(ids_).subspan(first + 1, tokens)}));
       steps.losses.push_back(end.loss);
       steps.norms.push_back(end.grad_norm);
     }
@@ -317,6 +321,23 @@ void expect_same_bits_after_a_commit(Gpt2Tiling tiling, int64_t heads) {
 TEST(Tiles, go_on_from_the_last_commit_to_the_same_bits) {
   expect_same_bits_after_a_commit({4, 8}, kHeads);
   expect_same_bits_after_a_commit(kManyTiles, kFewHeads);
+}
+
+// A smaller one may take more of it: products choose what they take by a shape, and a hole may be in another place.
+TEST(Tiles, of_every_size_find_their_workspace) {
+  Gpt2Config small, odd;
+  small.vocab_size = 97, small.n_positions = 5, small.n_embd = 8, small.n_layer = 1, small.n_head = 8;
+  small.n_inner = 13, small.tie_word_embeddings = false, small.tiling = {11, 13};
+  odd.vocab_size = 1009, odd.n_positions = 8, odd.n_embd = 256, odd.n_layer = 1, odd.n_head = 8, odd.tiling = {7, 5};
+  const Gpt2Options of_small{.precision = Precision::kFp32, .batch = 7, .sequence = 5};
+  const Gpt2Options of_odd{.precision = Precision::kBf16, .batch = 2, .sequence = 1, .loss_tile_tokens = 3};
+  for (const auto& [config, options] : {std::pair(small, of_small), {odd, of_odd}}) {
+    Training run(config, options);
+    run.options().plan.precision = options.precision;
+    run.options().plan.gradient_dtype = weights_dtype(options.precision);
+    run.open(OpenMode::kCreate);
+    EXPECT_NO_THROW(run.train(1)) << config.vocab_size;
+  }
 }
 
 TEST(Tiles, of_another_number_refuse_a_store) {
