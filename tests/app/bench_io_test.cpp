@@ -53,8 +53,15 @@ TEST_F(BenchIo, prints_three_directions_with_their_keys_and_leaves_nothing_behin
       }
       EXPECT_THAT(keys, testing::ElementsAre("gb_per_s", "ceiling_gb_per_s", "percent_of_ceiling", "cpu_ms_per_gb",
                                              "p50_us", "p99_us"));
+      const double gb_per_s = figure["gb_per_s"], ceiling = figure["ceiling_gb_per_s"];
+      EXPECT_NE(gb_per_s, ceiling) << "each is measured";
+      EXPECT_NEAR(figure["percent_of_ceiling"], 100 * gb_per_s / ceiling, 1e-6);
+      EXPECT_LT(figure["p50_us"], figure["p99_us"]) << "of hundreds of requests";
     }
     EXPECT_THAT(names, testing::ElementsAre("read", "write", "mixed"));
+    EXPECT_EQ(json["read"]["gb_per_s"] == json["write"]["gb_per_s"], pattern == "mixed") << "both at once";
+    EXPECT_NE(json["read"], json["write"]) << pattern;
+    EXPECT_NE(json["write"], json["mixed"]) << pattern;
   }
   EXPECT_FALSE(fs::exists(file("drive"))) << "it was not there before";
 }
@@ -67,6 +74,9 @@ TEST_F(BenchIo, measures_every_backend_with_and_without_checksums_on_several_dri
     ASSERT_EQ(ended.exit_code, 0) << ended.err;
     for (const char* words : {"read", "write", "mixed", "split over 2 drives as", "checksums off"})
       EXPECT_THAT(ended.out, HasSubstr(words));
+    const auto rows = matches_of("  (read|write|mixed) +([0-9.]+ GB/s .*)", ended.out);
+    ASSERT_EQ(rows.size(), 3u) << ended.out;
+    for (const size_t row : {0u, 1u, 2u}) EXPECT_NE(rows[row][2], rows[(row + 1) % 3][2]) << "each is measured";
   }
   // Next to nothing lies on a drive a hundred times slower.
   const Ended uneven =
@@ -210,8 +220,19 @@ TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
   for (const Json& trial : found["sweep"]) {  // what has no room is not tried: it would be the same as another
     const int64_t in_flight = trial["block"].get<int64_t>() * trial["depth"].get<int64_t>();
     EXPECT_LE(in_flight, int64_t{64} << 20) << trial;
+    EXPECT_NE(trial["read_gb_per_s"], trial["write_gb_per_s"]);
   }
-  EXPECT_EQ(found["sluice"]["io_backend"], "threads");
+  const auto both_gb_per_s = [](const Json& trial) {
+    return 2 / (1 / trial["read_gb_per_s"].get<double>() + 1 / trial["write_gb_per_s"].get<double>());
+  };
+  const Json& chosen = found["sluice"];
+  EXPECT_EQ(chosen["io_backend"], "threads");
+  const auto best = std::ranges::find_if(found["sweep"], [&](const Json& trial) {
+    return trial["block"] == chosen["io_block"] && trial["depth"] == chosen["io_depth"];
+  });
+  ASSERT_NE(best, found["sweep"].end()) << chosen;
+  for (const Json& trial : found["sweep"])
+    EXPECT_LE(both_gb_per_s(trial), 1.05 * both_gb_per_s(*best)) << "by more than 5 % another would do better";
   Json config = json_in("run.json");
   config["sluice"].update(found["sluice"]);
   std::ofstream(file("run.json")) << config;
@@ -223,7 +244,7 @@ TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
 TEST_F(BenchIo, refuses_what_it_cannot_measure) {
   for (const auto& [option, value] : std::vector<std::pair<std::string, std::string>>{{"--block", "5000"},
                                                                                       {"--block", "68157440"},
-                                                                                      {"--size", "1MiB"},
+                                                                                      {"--record", "65535"},
                                                                                       {"--record", "1073741825"},
                                                                                       {"--pattern", "zigzag"},
                                                                                       {"--backend", "libaio"},
@@ -236,10 +257,21 @@ TEST_F(BenchIo, refuses_what_it_cannot_measure) {
     EXPECT_EQ(ended.exit_code, 2) << option << " " << value;
     EXPECT_THAT(ended.err, HasSubstr(option));
   }
+  const Ended small = sluice({"bench", "io", "--path", "@drive", "--size", "16777215"});
+  EXPECT_EQ(small.exit_code, 2);
+  EXPECT_THAT(small.last_error_line(), HasSubstr("--size is 16777215: allowed are 16MiB and more"));
   const Ended deep =
       sluice({"bench", "io", "--path", file("a") + "," + file("b"), "--size", "16MiB", "--depth", "2049"});
   EXPECT_EQ(deep.exit_code, 2);
   EXPECT_THAT(deep.last_error_line(), HasSubstr("--depth is 2049: allowed are up to 4096 for all drives together"));
+  std::string many = file("drive");
+  for (int i = 0; i < 16; ++i) many += "," + file(std::to_string(i));
+  const Ended seventeen = sluice({"bench", "io", "--path", many, "--size", "16MiB"});
+  EXPECT_EQ(seventeen.exit_code, 2);
+  EXPECT_THAT(seventeen.last_error_line(), HasSubstr("--path names more than 16 folders"));
+  const Ended throttled = io({"--throttle", "1,1"});
+  EXPECT_EQ(throttled.exit_code, 2);
+  EXPECT_THAT(throttled.last_error_line(), HasSubstr("--throttle takes one number for each folder of --path"));
   for (const char* path : {"", ",", "@drive,", "@drive,,@drive"}) {
     const Ended nameless = sluice({"bench", "io", "--path", path, "--size", "16MiB"});
     EXPECT_EQ(nameless.exit_code, 2);
@@ -292,6 +324,7 @@ TEST_F(BenchIo, a_sweep_without_room_says_so_before_it_makes_anything_and_a_smal
   const std::string large =
       expect_refused(sweep(one, "4GiB"), "512.0 MiB of that file system, and 48.0 MiB (50331648 bytes) are free");
   EXPECT_THAT(large, HasSubstr("smaller --size"));
+  expect_refused(sweep(one, "400MiB"), "100.0 MiB of that file system");
   for (const auto& [size, needed] : {std::pair("4GiB", "1.0 GiB"), {"16MiB", "64.0 MiB"}}) {
     EXPECT_THAT(expect_refused(sweep(two, size), needed), testing::Not(HasSubstr("smaller --size"))) << "none would do";
   }

@@ -1,6 +1,7 @@
 // `sluice bench`: what a benchmark prints for programs, and what it refuses. Figures are not judged here.
 #include "offload/gpu.h"
 #include "tests/app/command_fixture.h"
+#include "tests/app/matches.h"
 
 namespace sluice {
 namespace {
@@ -24,6 +25,7 @@ TEST_F(CommandTest, bench_adam_prints_one_json_object_with_rows_for_the_checksum
     EXPECT_NEAR(gb_per_s * ns, 26, 1e-6);  // bytes of a parameter in bf16
     EXPECT_NEAR(row["percent_of_ceiling"], 100 * gb_per_s / ceiling, 1e-6);
   }
+  EXPECT_NE(json["with_checksum"], json["verified"]) << "each is measured";
 }
 
 TEST_F(CommandTest, bench_adam_runs_the_instructions_and_the_precision_that_are_asked_for) {
@@ -68,6 +70,13 @@ TEST_F(CommandTest, bench_adam_shows_people_what_lies_around_the_pass) {
         "in cache, 2 MiB", "4 KiB pages", "chunks of many sizes", "pass the caches by"}) {
     EXPECT_THAT(ended.out, HasSubstr(words));
   }
+  const auto share =
+      matches_of("in cache, 2 MiB +([0-9.]+) ns .* alone ([0-9.]+) \\(([0-9]+) % of that bound", ended.out);
+  ASSERT_EQ(share.size(), 1u) << ended.out;
+  EXPECT_NEAR(std::stod(share[0][3]), 100 * std::stod(share[0][2]) / std::stod(share[0][1]), 2);
+  const auto updates = matches_of("  (update|verified too) +(.*)", ended.out);
+  ASSERT_GE(updates.size(), 2u) << ended.out;
+  EXPECT_NE(updates.front()[2], updates.back()[2]);
 }
 
 TEST_F(CommandTest, bench_adam_on_a_device_shows_its_kernels_beside_a_copy_within_its_memory) {
@@ -80,12 +89,16 @@ TEST_F(CommandTest, bench_adam_on_a_device_shows_its_kernels_beside_a_copy_withi
     EXPECT_GT(gb_per_s, 0);
     EXPECT_NEAR(json[kernel]["percent_of_ceiling"], 100 * gb_per_s / json["ceiling_gb_per_s"].get<double>(), 1e-6);
   }
+  EXPECT_NE(json["add_gradient"], json["close_gradient"]) << "each is measured";
   const Ended table = sluice({"bench", "adam", "--device", "auto", "--precision", "fp32"});
   EXPECT_THAT(table.out, testing::AllOf(HasSubstr("update"), HasSubstr("fp32"), HasSubstr("% of the ceiling")));
   const Ended halves = sluice({"bench", "adam", "--device", "cpu", "--moments", "bf16"});
   EXPECT_THAT(halves.out, HasSubstr("moments bf16"));
-  for (const char* of_the_host : {"--elements", "--threads"}) {
-    EXPECT_EQ(sluice({"bench", "adam", "--device", "cpu", of_the_host, "1"}).exit_code, 2);
+  for (const auto& [of_the_host, value] :
+       std::map<std::string, std::string>{{"--elements", "8192"}, {"--threads", "1"}, {"--isa", "scalar"}}) {
+    const Ended refused = sluice({"bench", "adam", "--device", "cpu", of_the_host, value});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.last_error_line(), HasSubstr(of_the_host + " excludes --device"));
   }
 }
 

@@ -4,8 +4,11 @@
 #include <set>
 
 #include "core/bytes.h"
+#include "offload/gpu.h"
 #include "tests/app/command_fixture.h"
+#include "tests/app/matches.h"
 #include "tests/fakes/beside.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
@@ -40,6 +43,8 @@ TEST_F(CommandsTest, plan_as_json_has_the_numbers_of_the_table) {
   EXPECT_FALSE(plan["homes"]["state"].contains("host"));
   EXPECT_GT(plan["disk_bytes"], plan["parameters"].get<int64_t>() * 24);
   EXPECT_GT(plan["chunk_elements"], 0);
+  EXPECT_EQ(plan["model_state_bytes"], 14 * plan["parameters"].get<int64_t>()) << "weights and gradients of 2 bytes";
+  EXPECT_EQ(plan["workspace"]["measured"], true);
   EXPECT_FALSE(plan["moves_per_step"].empty());
 }
 
@@ -60,6 +65,17 @@ TEST_F(CommandsTest, plan_as_json_counts_each_chunk_once_and_its_rates_follow_fr
   EXPECT_NEAR(endurance["bytes_per_day"], per_day, per_day / 1e6);
   EXPECT_LT(endurance["lasts_days"], 365);
   EXPECT_EQ(endurance["too_short"], true);
+}
+
+TEST_F(CommandsTest, plan_as_json_has_the_commits_that_were_not_taken) {
+  leave_homes_to_the_planner();
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--machine", "@machine.json", "--set",
+                              "sluice.placement.state=host", "--set", "sluice.host_memory=8MiB"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json plan = json_of(ended.out);
+  EXPECT_GT(plan["commit_interval"], 1);
+  EXPECT_EQ(plan["other_commits"]["commit_interval"], 1);
+  EXPECT_GT(plan["other_commits"]["step_ms"], plan["prediction"]["step_ms"]);
 }
 
 TEST_F(CommandsTest, plan_as_json_names_no_home_of_gradients_where_none_are_kept) {
@@ -109,6 +125,29 @@ TEST_F(CommandsTest, two_folders_on_one_drive_wear_it_as_one_does) {
   EXPECT_NEAR(endurance["lasts_steps"].get<double>(), 1e9 / endurance["bytes_per_step"].get<double>(), 1);
   ASSERT_EQ(endurance["drives"].size(), 1u);
   EXPECT_EQ(endurance["drives"][0]["share"], 1);
+}
+
+TEST_F(CommandsTest, two_drives_share_what_a_step_writes) {
+  const MountedDrive other(MountedDrive::Kind::kMemory, file("other"), 64 * kMiB);
+  if (!other.reason().empty()) GTEST_SKIP() << other.reason();
+  const std::string both = "sluice.nvme=[\"" + file("a") + "\",\"" + file("other") + "\"]";
+  const Ended ended = sluice({"plan", "@run.json", "--json", "--machine", "@machine.json", "--set", both});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const Json drives = json_of(ended.out)["endurance"]["drives"];
+  ASSERT_EQ(drives.size(), 2u);
+  for (const Json& drive : drives) EXPECT_EQ(drive["share"], 0.5);
+}
+
+TEST_F(CommandsTest, plan_takes_the_room_of_the_store_that_a_run_would_replace_for_free) {
+  const int64_t needed =
+      json_of(sluice({"plan", "@run.json", "--json", "--machine", "@machine.json"}).out)["disk_bytes"];
+  const MountedDrive drive(MountedDrive::Kind::kMemory, file("drive"), round_up(needed * 3 / 2, 4096));
+  if (!drive.reason().empty()) GTEST_SKIP() << drive.reason();
+  const std::string nvme = "sluice.nvme=[\"" + file("drive") + "\"]";
+  ASSERT_EQ(train("run", {"--steps", "1", "--set", nvme}).exit_code, 0);
+  const Ended ended = sluice({"plan", "@run.json", "--set", nvme});
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("no run can be begun")));
 }
 
 TEST_F(CommandsTest, training_ends_with_what_it_wrote_and_warns_of_a_drive_that_will_not_last) {
@@ -320,6 +359,23 @@ TEST_F(CommandsTest, info_says_what_is_picked_here_and_why) {
        {"I/O queue", "device_", "topology", "adam_", "CPU", "memory", "memlock", "nofile", "LibTorch 2.", "fmt "}) {
     EXPECT_THAT(ended.out, testing::HasSubstr(words));
   }
+  const auto budgets = matches_of("memory +(.*) available; default budgets: device (.*), host (.*)", ended.out);
+  ASSERT_EQ(budgets.size(), 1u) << ended.out;
+  const auto bytes = [&](size_t group) { return static_cast<double>(parse_bytes(budgets[0][group])); };
+  EXPECT_NEAR(bytes(3) / bytes(1), 0.5, 0.05);
+  if (!why_no_gpu().empty()) {
+    EXPECT_NEAR(bytes(2) / bytes(1), 0.2, 0.05);
+  }
+}
+
+TEST_F(CommandsTest, info_says_how_to_raise_limits_that_hold_it_back) {
+  const auto info = [](const std::string& limits) {
+    return run_process({"sh", "-c", limits + " && exec " + beside_this_program("sluice") + " info"}).out;
+  };
+  const std::string low = info("ulimit -l 64 && ulimit -n 256");
+  EXPECT_THAT(low, testing::ContainsRegex("memlock +64.0 KiB\n +to raise it.*`\\* - memlock unlimited`\n"));
+  EXPECT_THAT(low, testing::ContainsRegex("nofile +256\n +to raise it.*`\\* - nofile 1024`\n"));
+  EXPECT_THAT(info("ulimit -n 1024"), testing::Not(testing::HasSubstr("- nofile")));
 }
 
 TEST_F(CommandsTest, help_names_every_command) {

@@ -1,9 +1,15 @@
 // What a step is predicted to take, as plan, train and bench say it.
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <thread>
+
 #include "app/what_if.h"
 #include "core/bytes.h"
 #include "core/topology.h"
 #include "tests/app/command_fixture.h"
 #include "tests/app/matches.h"
+#include "tests/fakes/forbidden_call.h"
 #include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/set_variable.h"
@@ -24,6 +30,16 @@ class PredictionTest : public CommandTest {
   PredictionTest() {
     leave_homes_to_the_planner();
     std::ofstream(file("machine.json")) << kSlowDrive;
+  }
+
+  // No file can be made on it to measure its speeds with.
+  Ended plan_on_a_full_drive() const {
+    Ended ended;
+    std::thread([&] {
+      forbid({.number = SYS_fallocate, .error_number = ENOSPC});
+      ended = sluice_program({"plan", "@run.json"});
+    }).join();
+    return ended;
   }
 
   SetVariable cache_{"XDG_CACHE_HOME", file("cache")};
@@ -97,6 +113,7 @@ TEST_F(PredictionTest, of_a_named_machine_has_as_many_drives_as_its_file_says_or
   EXPECT_THAT(nvme_ms({"--set", "sluice.nvme=[\"a\",\"b\",\"c\",\"d\"]"}), near(of_four_ms));
   EXPECT_THAT(nvme_ms({"--set", "sluice.nvme=[\"a\"]"}), near(4 * of_four_ms));
   EXPECT_THAT(nvme_ms({"--what-if", "drives=2"}), near(2 * of_four_ms));
+  EXPECT_THAT(nvme_ms({"--what-if", "drives=+4"}), near(of_four_ms / 2));
 }
 
 TEST_F(PredictionTest, says_how_many_days_a_drive_lasts_and_warns_where_that_is_too_short) {
@@ -214,6 +231,10 @@ TEST_F(PredictionTest, of_another_machine_says_of_budgets_that_are_too_small_tha
     EXPECT_THAT(ended.err, testing::HasSubstr("smallest device_memory that would do"));
   }
   EXPECT_THAT(there.err, testing::HasSubstr("workspace by the closed form"));
+  const Json fits = json_of(sluice({"plan", "@run.json", "--json", "--machine", "@machine.json"}).out);
+  const int64_t workspace = fits["workspace"]["bytes"];
+  EXPECT_THAT(there.err,
+              testing::HasSubstr("leave it room (" + format_bytes(workspace * 3 / 10) + ") in device_memory"));
   EXPECT_THAT(here.err, testing::Not(testing::HasSubstr("closed form")));
 }
 
@@ -232,6 +253,11 @@ TEST_F(PredictionTest, of_a_micro_batch_that_is_too_large_to_be_tried_is_none_an
   const auto bytes_of = [](const Ended& ended) { return json_of(ended.out)["workspace"]["bytes"].get<double>(); };
   EXPECT_EQ(json_of(here.out)["workspace"]["measured"], false);
   EXPECT_NEAR(bytes_of(here), 1.3 * bytes_of(sluice(elsewhere)), 1);
+  std::vector<std::string> what_if = large;
+  what_if.insert(what_if.end(), {"--what-if", "drives=2"});
+  const Ended refused = sluice(what_if);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.last_error_line(), testing::HasSubstr("--what-if: no step time can be predicted here"));
 }
 
 TEST_F(PredictionTest, of_blocks_that_are_too_large_to_be_timed_is_none_and_the_plan_is_still_made) {
@@ -257,7 +283,14 @@ TEST_F(PredictionTest, of_this_machine_is_measured_once) {
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.err, testing::HasSubstr("measuring this machine"));
   EXPECT_THAT(first.out, testing::HasSubstr("ms a step; alone nvme"));
-  EXPECT_EQ(std::distance(fs::directory_iterator(file("cache/sluice")), fs::directory_iterator()), 1);
+  ASSERT_EQ(std::distance(fs::directory_iterator(file("cache/sluice")), fs::directory_iterator()), 1);
+  const OrderedJson kept = ordered_json_of(read_whole(fs::directory_iterator(file("cache/sluice"))->path()));
+  const OrderedJson& measured_for = kept["measured_for"];
+  EXPECT_THAT(keys_of(measured_for), testing::ElementsAre("probe", "cpu", "cores", "drives", "io", "update_threads",
+                                                          "compute_threads", "precision", "state_dtype", "optimizer"));
+  EXPECT_EQ(measured_for["cpu"], make_topology()->cpu_name());
+  EXPECT_EQ(measured_for["cores"], usable_cores(*make_topology()));
+  EXPECT_EQ(measured_for["drives"].size(), 1u);
   const Ended second = sluice({"plan", "@run.json"});
   EXPECT_THAT(second.err, testing::Not(testing::HasSubstr("measuring this machine")));
   EXPECT_THAT(second.out, testing::HasSubstr("ms a step; alone nvme"));
@@ -283,9 +316,24 @@ TEST_F(PredictionTest, starts_from_drives_measured_within_the_hour_and_a_benchma
     EXPECT_GT(later["read_gb_per_s"], 1e-2);
     EXPECT_EQ(later["update_ns_per_element"], at_first["update_ns_per_element"]);
   }
+  std::ofstream(kept) << wrong;
+  fs::last_write_time(kept, now - std::chrono::hours(2));
+  const Ended unmeasured = plan_on_a_full_drive();
+  EXPECT_EQ(unmeasured.exit_code, 0);
+  EXPECT_THAT(unmeasured.err, testing::HasSubstr("the drives' speeds are those kept before: "));
+  EXPECT_EQ(ordered_json_of(read_whole(kept)), wrong);
   const Ended bench = sluice({"bench", "step", "@run.json", "--rounds", "1", "--steps", "1"});
   EXPECT_EQ(bench.exit_code, 0) << bench.err;
   EXPECT_THAT(bench.err, says_again);
+}
+
+TEST_F(PredictionTest, of_this_machine_is_none_where_its_drives_cannot_be_measured_and_the_plan_is_still_made) {
+  const Ended ended = plan_on_a_full_drive();
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::ContainsRegex("no step time is predicted: .*No space left"));
+  EXPECT_THAT(ended.out,
+              testing::AllOf(testing::HasSubstr("disk needed"), testing::Not(testing::HasSubstr("predicted  "))));
+  EXPECT_FALSE(fs::exists(file("cache")));
 }
 
 TEST_F(PredictionTest, for_a_store_of_two_drives_measures_them_with_the_shares_that_it_gives_them) {
@@ -384,7 +432,7 @@ TEST_F(PredictionTest, of_what_if_is_told_beside_what_there_is) {
   EXPECT_NE(present.step_ms, changed.step_ms);
   EXPECT_EQ(what_if["commit_interval"], plan["commit_interval"]);
   EXPECT_THAT(text, testing::HasSubstr("\nwhat if      tokens_per_step=396: " + step_times_words(present, changed) +
-                                       ", a commit every " + plan["commit_interval"].dump() + " step"));
+                                       ", a commit every " + plan["commit_interval"].dump() + " steps\n"));
 }
 
 TEST_F(PredictionTest, of_what_if_with_the_resources_of_an_offer_is_the_offers) {

@@ -252,6 +252,10 @@ TEST_F(RefusalsTest, a_drive_that_is_too_small_is_refused_with_what_is_needed_an
   EXPECT_EQ(plan.exit_code, 0);
   EXPECT_THAT(plan.err,
               testing::HasSubstr("no run can be begun with this plan here: " + file("drive") + ": the drive is too"));
+  const Ended elsewhere =
+      sluice({"plan", "@run.json", "--machine", "@machine.json", "--set", "sluice.nvme=[\"" + file("drive") + "\"]"});
+  EXPECT_EQ(elsewhere.exit_code, 0);
+  EXPECT_THAT(elsewhere.err, testing::Not(HasSubstr("no run can be begun")));
 }
 
 TEST_F(RefusalsTest, folders_of_one_drive_share_its_space_and_several_drives_add_up) {

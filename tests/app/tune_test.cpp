@@ -109,9 +109,13 @@ TEST_F(TuneTest, a_configuration_that_does_not_fit_is_given_a_split_that_does) {
   const Ended ended =
       sluice(small_steps({"--json", "--set", "sluice.device_memory=64KiB", "--set", "sluice.host_memory=3MiB"}));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
-  const Json candidates = json_of(ended.out)["candidates"];
+  const Json report = json_of(ended.out), candidates = report["candidates"];
   EXPECT_FALSE(candidates.empty());
-  for (const Json& each : candidates) EXPECT_FALSE(each["as_given"]);
+  for (const Json& each : candidates) {
+    EXPECT_FALSE(each["as_given"]);
+    EXPECT_NEAR(each["tokens_per_s"].get<double>() * each["measured_ms"].get<double>(), 2 * 33 * 1e3, 1e-6);
+  }
+  EXPECT_GT(report["unfit"], 0);
   const OrderedJson tuned = read("run.tuned.json");
   EXPECT_NE(tuned["sluice"]["device_memory"], "64KiB");
   EXPECT_EQ(sluice({"plan", "@run.tuned.json"}).exit_code, 0);
@@ -153,10 +157,11 @@ TEST_F(TuneTest, tune_leaves_the_trace_of_a_training_run_alone) {
   Json config = json_in("run.json");
   config["sluice"]["trace"] = file("hops.json");
   std::ofstream(file("run.json")) << config;
-  const Ended ended =
-      sluice({"tune", "@run.json", "--set", "sluice.nvme=[\"" + file("drive") + "\"]", "--steps", "1", "--trials", "1",
-              "--set", "train_micro_batch_size_per_gpu=1", "--set", "gradient_accumulation_steps=1"});
+  const Ended ended = sluice({"tune", "@run.json", "--set", "sluice.nvme=[\"" + file("drive") + "\"]", "--steps", "2",
+                              "--trials", "1", "--set", "train_micro_batch_size_per_gpu=1", "--set",
+                              "gradient_accumulation_steps=1", "--set", "sluice.commit_interval=1"});
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_THAT(ended.err, testing::HasSubstr("trying 1 of them, 3 rounds of 4 steps")) << "as many as were asked for";
   EXPECT_EQ(fs::file_size(file("hops.json")), std::string("of a run").size());
 }
 

@@ -39,6 +39,16 @@ TEST(MakeTrial, of_early_updates_tries_the_plan_that_was_predicted) {
   }
   plan.update = UpdateMode::kDeferred;
   EXPECT_EQ(make_trial({}, setup, plan).filling_steps, kFillingSteps);
+  plan.update = UpdateMode::kReplay;
+  plan.commit_interval = 1;
+  EXPECT_EQ(make_trial({}, setup, plan).plan.update, UpdateMode::kReplay) << "it is named";
+}
+
+TEST(MakeTrial, of_a_derived_chunk_size_keeps_to_it) {
+  RunSetup setup{.model = Gpt2({.vocab_size = 256, .n_positions = 32, .n_embd = 32, .n_layer = 4, .n_head = 2}, {})};
+  const Trial made = make_trial({}, setup, {.device_bytes = 64 * kMiB, .host_bytes = 64 * kMiB});
+  EXPECT_GT(made.chunk_elements, 0);
+  EXPECT_EQ(made.plan.chunk_elements, made.chunk_elements);
 }
 
 TEST(Choose, takes_the_fastest_median) {
@@ -107,6 +117,21 @@ TEST(ReportWords, say_of_each_trial_whether_its_bits_are_the_given_ones) {
   trials.pop_back();
   EXPECT_THAT(words(1), ::testing::Not(HasSubstr("(*)")));
   EXPECT_THAT(words(1), HasSubstr("same bits, chosen"));
+}
+
+TEST(ReportWords, have_what_was_predicted_beside_what_was_measured_and_its_tokens_a_second) {
+  using ::testing::ContainsRegex, ::testing::HasSubstr;
+  RunSetup setup{.model = Gpt2({.n_layer = 1}, {})};
+  std::vector<Trial> trials = {trial(kGiven, {100})};
+  trials[0].setup = &setup;
+  trials[0].candidate.step_ms = 80;
+  const TuneReport report{.trials = trials, .chosen = trials[0], .tokens_of_step = 2048, .predicted = 12, .unfit = 5};
+  EXPECT_THAT(report_words(report), ContainsRegex(" 80\\.0 ms +100\\.0 ms +20480  as given, chosen\n"));
+  const std::string json = report_json(report);
+  for (const char* figure : {"\"predicted\": 12,", "\"unfit\": 5,", "\"predicted_ms\": 80.0,",
+                             "\"measured_ms\": 100.0,", "\"tokens_per_s\": 20480.0,"}) {
+    EXPECT_THAT(json, HasSubstr(figure));
+  }
 }
 
 TEST(ChangedKeys, are_none_where_nothing_changed) {

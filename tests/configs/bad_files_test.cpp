@@ -356,6 +356,8 @@ const Text kBadTexts[] = {
      "run.json: a number that no double can hold: number overflow parsing '1e400'"},
     {"nested_without_end", std::string(100000, '['), "run.json: values within values, deeper than 32"},
     {"repeated_key", R"({"data": {"path": "a", "path": "b"}})", R"(run.json: key "data.path" is given twice)"},
+    {"repeated_keys", R"({"data": {"path": "a", "path": "b"}, "data": {}})",
+     R"(run.json: key "data.path" is given twice)"},
     {"no_model", R"({"data": {"sequence_length": 8}})",
      R"(run.json: "model" is missing; allowed: an object, as {"type": "gpt2", ...} or {"path": "FOLDER"})"},
     {"no_sequence_length", R"({"model": {}, "data": {}})",

@@ -290,6 +290,14 @@ TEST_P(EveryDevice, closes_large_gradients_in_place_again_and_again) {
   }
 }
 
+TEST_P(EveryDevice, refuses_to_close_over_values_that_are_read_after_it) {
+  constexpr int64_t kElements = 5000;
+  const auto* const open = reinterpret_cast<const float*>(device_->memory());
+  const ClosedPiece piece{device_->memory() + 4, kElements};
+  double norm_part = 0;
+  EXPECT_THROW(device_->close_gradient({open, 1, DType::kBf16, {&piece, 1}}, &norm_part), std::logic_error);
+}
+
 TEST_P(EveryDevice, closes_values_of_every_kind_with_the_bits_of_the_host) {
   constexpr int64_t kElements = 20'011;
   for (const DType dtype : kEveryDType) {
@@ -354,6 +362,13 @@ TEST(Devices, a_cuda_device_asked_for_by_name_fails_loudly_where_there_is_none) 
   }
   EXPECT_NE(explain_device().find(why_no_gpu()), std::string::npos) << explain_device();
   EXPECT_TRUE(list_gpus().empty());
+}
+
+TEST(Devices, a_host_twin_takes_nothing_for_itself_is_near_no_node_and_updates_nothing_without_an_optimizer) {
+  EXPECT_EQ(own_device_bytes(DeviceKind::kHost), 0);
+  EXPECT_EQ(node_near_device(DeviceKind::kHost), -1);
+  const AdamRun run;
+  EXPECT_THROW(make_device_host(kMiB)->update({}, {&run, 1}), std::logic_error);
 }
 
 TEST(Devices, a_budget_that_the_gpu_does_not_have_is_refused_with_what_it_has) {

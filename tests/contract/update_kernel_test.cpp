@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "tests/cpu_adam/adam_planes.h"
 #include "tests/offload/host_block.h"
@@ -70,6 +72,20 @@ TEST(UpdateKernel, says_of_a_master_whose_weight_is_infinite_that_it_is_not_fini
       const Finite expected = std::abs(master) < too_large ? Finite::kYes : Finite::kNo;
       EXPECT_EQ(update_by_kernel(format, {still, state.planes(), 1}), expected) << master;
     }
+  }
+}
+
+TEST(UpdateKernel, says_that_a_value_is_not_finite_wherever_it_lies) {
+  constexpr int64_t kElements = 9001;
+  const AdamFormat format{Precision::kFp32, DType::kFp32, DType::kFp32};
+  for (const size_t at : {0, 256, 1024, 4095, 4096, 9000}) {
+    TestState state(format, kElements);
+    fill(state, Values::kOrdinary, 1);
+    std::vector<float> gradient(kElements, 1.0f);
+    gradient[at] = std::numeric_limits<float>::infinity();
+    AdamPlanes planes = state.planes();
+    planes.gradient = reinterpret_cast<const std::byte*>(gradient.data());
+    EXPECT_EQ(update_by_kernel(format, {step_of(AdamKind::kAdamW, 1), planes, kElements}), Finite::kNo) << at;
   }
 }
 

@@ -28,8 +28,13 @@ struct Asked {
   std::set<int> files;
 };
 
+double ns_of(IoOp op, uint32_t bytes) {
+  return op == IoOp::kSync ? 2e6 : op == IoOp::kRead ? 1e4 + bytes : 5e3 + 0.5 * bytes;
+}
+
 struct AnsweringDrives {
   int64_t sync_result = 0;
+  double (*ns_of_request)(IoOp op, uint32_t bytes) = ns_of;
   int64_t now_ns = 0;  // a request after the other
 
   IoQueueOptions queue{};
@@ -45,10 +50,6 @@ struct AnsweringDrives {
 // Whole files once; then three of each way alone, of both in turns, and of small requests each way.
 constexpr int kMeasuringRuns = 1 + 5 * 3;
 
-double ns_of(IoOp op, uint32_t bytes) {
-  return op == IoOp::kSync ? 2e6 : op == IoOp::kRead ? 1e4 + bytes : 5e3 + 0.5 * bytes;
-}
-
 class AnsweringQueue final : public IoQueue {
  public:
   AnsweringQueue(const IoQueueOptions& options, AnsweringDrives& drives) : IoQueue(options.depth), drives_(drives) {
@@ -63,7 +64,8 @@ class AnsweringQueue final : public IoQueue {
     // Of the three runs that make a figure one is disturbed and one flatters.
     constexpr double kOdd[] = {1, 2, 0.5};
     const bool in_three = drives_.runs > 1 && drives_.runs <= kMeasuringRuns;
-    drives_.now_ns += std::llround(ns_of(request.op, request.bytes) * (in_three ? kOdd[drives_.runs % 3] : 1));
+    drives_.now_ns +=
+        std::llround(drives_.ns_of_request(request.op, request.bytes) * (in_three ? kOdd[drives_.runs % 3] : 1));
     const bool sync = request.op == IoOp::kSync;
     Asked& asked = drives_.asked[{request.op, request.bytes}];
     ++asked.requests;
@@ -150,6 +152,27 @@ TEST(DriveProbe, gives_each_way_its_own_figures_in_their_units_by_the_middle_one
   EXPECT_NEAR(speeds.write_request_us, (ns_of(IoOp::kWrite, kSmall) - write_ns * kSmall / kBlock) / 1e3, 1e-3);
   EXPECT_NEAR(speeds.commit_ms, 2 * (ns_of(IoOp::kWrite, 4096) + ns_of(IoOp::kSync, 0)) / 1e6, 1e-6);
   EXPECT_NEAR(speeds.transfer_us, ns_of(IoOp::kRead, 4096) / 1e3, 1e-6);
+}
+
+TEST(DriveProbe, of_a_drive_that_moves_small_requests_faster_adds_no_time_to_any) {
+  const TempFolder folder;
+  const FileSizeLimit short_files(16 * kMiB);
+  AnsweringDrives drives{.ns_of_request = [](IoOp, uint32_t bytes) { return bytes > 16 * kKiB ? 3.0 * bytes : bytes; }};
+  MachineSpeeds speeds;
+  probe_drives(store_on(drives, folder), speeds, drives.clock());
+  EXPECT_EQ(speeds.read_request_us, 0);
+  EXPECT_EQ(speeds.write_request_us, 0);
+}
+
+TEST(DriveProbe, asks_for_blocks_of_4_mib_at_the_most) {
+  const TempFolder folder;
+  const FileSizeLimit short_files(16 * kMiB);
+  AnsweringDrives drives;
+  StoreOptions store = store_on(drives, folder);
+  store.block_bytes = 16 * kMiB;
+  MachineSpeeds speeds;
+  probe_drives(store, speeds, drives.clock());
+  for (const auto& [request, asked] : drives.asked) EXPECT_LE(request.second, 4 * kMiB);
 }
 
 TEST(ProbeTime, is_the_median_of_three_runs_at_least_after_one_that_does_not_count) {

@@ -347,7 +347,7 @@ TEST_F(OwnLoop, progress_in_the_data_alone_is_committed_by_a_drain) {
   EXPECT_EQ(engine(with)->committed().data_position, 18);
 }
 
-TEST_F(Lifecycle, a_run_has_the_same_bits_whatever_arithmetic_its_caller_has) {
+TEST_F(OwnLoop, has_the_same_bits_whatever_arithmetic_its_thread_has) {
   auto running = engine(options());
   const OddArithmetic odd;
   for (int64_t number = 1; number <= reference_.steps; ++number) {

@@ -137,6 +137,10 @@ void LateDevice::add_number(const double* number, double* sum) {
 }
 
 uint64_t LateDevice::finish_compute(uint64_t tag) {
+  if (std::exchange(finish_fails_, false)) {
+    called_for_.clear();
+    throw DeviceError("this end of compute was to fail");
+  }
   return put(Order::kCompute, {tag, std::exchange(after_, {}), std::exchange(called_for_, {})});
 }
 

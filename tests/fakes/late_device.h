@@ -28,6 +28,8 @@ class LateDevice final : public Device {
   void fail_next(CopyLane lane);
   // The caller's next begin_compute() throws a DeviceError.
   void fail_next_compute() { compute_fails_ = true; }
+  // The caller's next finish_compute() throws one, and what was called for is not done.
+  void fail_next_finish() { finish_fails_ = true; }
   // The n-th of the caller's calls for rounding from now on, the first being 0, throws a DeviceError.
   void fail_rounding(int64_t nth) { roundings_left_ = nth; }
   // Until so much of every order has been started.
@@ -72,7 +74,7 @@ class LateDevice final : public Device {
   Arena arena_;
   AdamKernel kernel_;
   int64_t roundings_left_ = -1;
-  bool compute_fails_ = false;
+  bool compute_fails_ = false, finish_fails_ = false;
   CopySink* sink_ = nullptr;
   DeviceOrder after_;                              // of the compute being called for
   std::vector<std::function<void()>> called_for_;  // of it

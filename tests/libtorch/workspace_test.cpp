@@ -4,10 +4,12 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cstring>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/arena.h"
@@ -81,6 +83,49 @@ TEST_F(WorkspaceTest, same_calls_give_the_same_offsets_in_any_span_that_suffices
   for (const auto& [a, b] : live) Workspace::release(a), Workspace::release(b);
 }
 
+// In units of the alignment, after blocks of 2, 1, 1, 1, 1, 1: the third, the fifth and the first are holes.
+TEST_F(WorkspaceTest, takes_the_smallest_hole_that_is_large_enough_the_first_of_them_and_the_end_last) {
+  constexpr int64_t kUnit = Workspace::kAlignmentBytes;
+  for (const int64_t end_units : {1, 3, 40}) {
+    Arena memory(kUnit * 64);
+    Workspace tight(memory.span().first(static_cast<size_t>((7 + end_units) * kUnit)));
+    const auto take = [&](int64_t units) { return (tight.take(units * kUnit) - memory.at(0)) / kUnit; };
+    for (const int64_t units : {2, 1, 1, 1, 1, 1}) take(units);
+    for (const int64_t unit : {3, 5, 0}) Workspace::release(memory.at(unit * kUnit));
+    EXPECT_EQ(take(1), 3);
+    EXPECT_EQ(take(1), 5);
+    EXPECT_EQ(take(1), 0) << "a larger hole, not the end";
+    EXPECT_EQ(take(1), 1);
+    EXPECT_EQ(take(1), 7);
+    for (int64_t unit = 0; unit < 8; ++unit) Workspace::release(memory.at(unit * kUnit));
+    EXPECT_EQ(tight.bytes_in_use(), 0);
+  }
+}
+
+TEST_F(WorkspaceTest, has_a_place_of_its_own_for_a_block_of_nothing) {
+  std::byte *const first = workspace_.take(0), *const second = workspace_.take(0);
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(Workspace::release(first));
+  EXPECT_TRUE(Workspace::release(second));
+}
+
+TEST_F(WorkspaceTest, has_what_is_aligned_of_its_memory) {
+  Arena memory(4096);
+  EXPECT_EQ(Workspace(memory.span().first(1000)).bytes(), 768);
+}
+
+TEST_F(WorkspaceTest, that_is_moved_keeps_its_blocks_and_the_one_that_it_replaces_goes) {
+  Arena first_memory(4096), second_memory(4096);
+  Workspace workspace(first_memory.span());
+  {
+    Workspace second(second_memory.span());
+    workspace = std::move(second);
+  }
+  EXPECT_EQ(workspace.take(100), second_memory.at(0));
+  EXPECT_TRUE(Workspace::release(second_memory.at(0)));
+  EXPECT_FALSE(Workspace::release(first_memory.at(0)));
+}
+
 TEST_F(WorkspaceTest, without_room_names_the_bytes_and_what_to_do) {
   std::byte* const most = workspace_.take(kBytes - 512);
   try {
@@ -99,6 +144,7 @@ TEST_F(WorkspaceTest, without_room_names_the_bytes_and_what_to_do) {
 TEST_F(WorkspaceTest, refuses_an_address_it_did_not_hand_out) {
   int elsewhere = 0;
   EXPECT_FALSE(Workspace::release(&elsewhere));
+  EXPECT_FALSE(Workspace::release(arena_.at(0) + kBytes)) << "the end is somebody else's";
   Workspace::release(workspace_.take(512));
   EXPECT_EQ(workspace_.bytes_in_use(), 0);
 }
@@ -108,6 +154,8 @@ TEST_F(WorkspaceTest, serves_the_visiting_thread_during_the_visit_and_nobody_els
   {
     const WorkspaceScope visit(workspace_);
     EXPECT_TRUE(owns(at::empty({100})));
+    const at::Tensor nothing = at::empty({0});
+    EXPECT_EQ(workspace_.bytes_in_use(), 0);
     EXPECT_TRUE(owns(at::mm(at::ones({8, 8}), at::ones({8, 8}))));
     std::thread([&] { EXPECT_FALSE(owns(at::empty({100}))); }).join();
     Workspace other_workspace(arena_.span().first(0));
@@ -152,6 +200,14 @@ TEST_F(WorkspaceTest, tensors_made_before_are_freed_by_whoever_made_them) {
   at::Tensor during = at::ones({1000});
   during.resize_({2000});
   EXPECT_TRUE(owns(during));
+}
+
+// So large that memory of its own is mapped for it.
+TEST_F(WorkspaceTest, leaves_tensors_outside_of_a_visit_to_be_freed) {
+  { const WorkspaceScope installs_the_allocator(workspace_); }
+  const size_t mapped_bytes = mallinfo2().hblkhd;
+  EXPECT_FALSE(owns(at::empty({1 << 24})));
+  EXPECT_EQ(mallinfo2().hblkhd, mapped_bytes);
 }
 
 TEST(ComputeScopeTest, ends_with_what_kernels_left_in_the_thread_s_vector_registers) {

@@ -179,6 +179,8 @@ TEST(Gpt2OnTheEngine, runs_in_exactly_the_workspace_that_was_measured) {
       run.engine->train_step(kLearningRate, run.model.compute({.ids = some, .targets = next}));
     }
     EXPECT_EQ(run.model.workspace_peak_bytes(), run.model.measure_memory().workspace_bytes);
+    run.model.leave_memory();
+    EXPECT_EQ(run.model.workspace_peak_bytes(), 0);
   }
 }
 

@@ -82,6 +82,9 @@ TEST(Gpt2, refuses_what_it_cannot_train) {
   EXPECT_THROW(model.compute({.ids = ids, .targets = targets}), ConfigError);
   ids[4] = 0, targets[2] = -1;
   EXPECT_THROW(model.compute({.ids = ids, .targets = targets}), ConfigError);
+  targets = {0, 330, 0, 330, 0, 331};
+  EXPECT_THAT(message_of<ConfigError>([&] { model.compute({.ids = ids, .targets = targets}); }),
+              ::testing::HasSubstr("target 5 of the batch is 331, outside the vocabulary of 331"));
 }
 
 TEST(Gpt2, takes_sequences_up_to_its_positions_and_as_many_as_products_of_sizes_can_be_of) {
@@ -107,6 +110,7 @@ TEST(Gpt2, refuses_batches_and_prompts_that_are_none) {
   EXPECT_NO_THROW(model.next_token_logits(some(3), logits));
   EXPECT_THROW(model.next_token_logits(some(4), logits), ConfigError);
   EXPECT_THROW(model.next_token_logits({}, logits), ConfigError);
+  EXPECT_THROW(model.next_token_logits(some(3), std::span(logits).first(330)), std::logic_error);
   EXPECT_THROW(model.next_token_logits(std::vector<int64_t>{331}, logits), ConfigError);
 }
 
@@ -126,6 +130,13 @@ TEST(Gpt2Config, takes_the_last_value_of_each_limit) {
   EXPECT_TRUE(is_taken([](Gpt2Config& c) { c.activation_function = "gelu_pytorch_tanh"; }));
   EXPECT_TRUE(is_taken([](Gpt2Config& c) { c.initializer_range = 0; }));
   EXPECT_FALSE(is_taken([](Gpt2Config& c) { c.initializer_range = -0.1; }));
+  EXPECT_FALSE(is_taken([](Gpt2Config& c) { c.initializer_range = std::nan(""); }));
+  EXPECT_FALSE(is_taken([](Gpt2Config& c) { c.embd_pdrop = -0.1; }));
+  for (const int64_t more : {0, 1}) {
+    EXPECT_EQ(is_taken([&](Gpt2Config& c) { c.n_positions = (1 << 26) + more; }), more == 0);
+    EXPECT_EQ(is_taken([&](Gpt2Config& c) { c.n_head = 1, c.n_inner = 1, c.n_embd = (1 << 20) + more; }), more == 0);
+    EXPECT_EQ(is_taken([&](Gpt2Config& c) { c.n_inner = (1 << 22) + more; }), more == 0);
+  }
 }
 
 TEST(Gpt2Config, gives_a_heads_second_product_a_quarter_of_its_tiles_as_near_as_may_be) {
@@ -215,6 +226,26 @@ TEST(VisitTimes, are_measured_for_every_visit_and_a_sink_has_no_forward_of_its_o
       EXPECT_EQ(times[i].kept_backward_ms > 0, block);
     }
   }
+}
+
+// Turns of one kind are as many as no cache holds: of the tiny ones all, of blocks no more for more layers.
+TEST(VisitTimes, are_measured_in_the_memory_of_a_few_turns_beside_the_workspace) {
+  const auto bytes = [](int64_t layers, int64_t workspace_bytes, int64_t graph_bytes) {
+    Gpt2Config config = small();
+    config.n_layer = layers;
+    const Gpt2 model(config, {.batch = 3, .sequence = 33});
+    ComputeMemory memory{.workspace_bytes = workspace_bytes,
+                         .graph_bytes = std::vector<int64_t>(model.spec().visits.size(), 0)};
+    for (size_t block = 1; block <= static_cast<size_t>(layers); ++block) memory.graph_bytes[block] = graph_bytes;
+    return model.bytes_to_measure_visits(memory);
+  };
+  const int64_t of_one = bytes(1, 0, 0);
+  EXPECT_EQ(bytes(1, 1000, 0), of_one + 1024);
+  EXPECT_EQ(bytes(1, 0, 1000), of_one + 1024);
+  EXPECT_EQ(bytes(4, 0, 1000), 4 * bytes(1, 0, 1000));
+  const int64_t most = bytes(200, 0, 0);
+  EXPECT_GE(most, 64 << 20);
+  EXPECT_EQ(bytes(230, 0, 0), most);
 }
 
 TEST(VisitTimes, need_a_tenth_of_a_second_of_runs_and_two_or_one_of_five_seconds) {

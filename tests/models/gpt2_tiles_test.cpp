@@ -200,6 +200,8 @@ TEST(Tiles, of_a_part_are_as_many_as_are_wanted_or_as_it_can_be_cut_into) {
   EXPECT_EQ(count("h.1.mlp."), 8);
   EXPECT_EQ(count("wpe."), 64);
   EXPECT_EQ(count("wte."), 100);
+  EXPECT_EQ(model.spec().tensors.back().name, "statistics");
+  EXPECT_EQ(model.spec().tensors.back().elements, 3 * 64);
   EXPECT_TRUE(model.tiles().find("transformer.h.1.attn.c_attn.weight[5/6]"));
   EXPECT_TRUE(model.tiles().find("transformer.h.1.attn.c_proj.weight[2/3]"));
   const Gpt2 one_a_head(config_in({3, 1}, kFewHeads), {});

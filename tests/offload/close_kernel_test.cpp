@@ -156,7 +156,7 @@ TEST(CloseKernel, comes_out_wrong_here_without_waiting_and_hangs_with_parts_take
 // As the engine closes a partition: a chunk's closed gradient lies at the start of the chunk's own range.
 TEST(CloseKernel, closes_chunk_by_chunk_in_place_with_one_norm) {
   constexpr int64_t kElements = 100'003;
-  for (const int64_t chunk : {128, 1024, 5120, 40'960}) {
+  for (const int64_t chunk : {128, 5120, 8191, 40'960}) {  // one ends before a part's last element
     std::vector<float> memory = make_values(kElements, Values::kOrdinary, 7);
     const std::vector<float> open = memory;
     std::vector<std::byte> expected(kElements * 2);
@@ -181,6 +181,22 @@ TEST(CloseKernel, closes_chunk_by_chunk_in_place_with_one_norm) {
       }
     }
   }
+}
+
+TEST(CloseKernel, clears_all_of_the_next_launchs_progress) {
+  const auto progress = std::make_unique<CloseProgress[]>(2);
+  progress[1].started = 5;
+  std::ranges::fill(progress[1].read, ~0u);
+  CloseWork work;
+  work.progress = &progress[0];
+  work.next_progress = &progress[1];
+  ResidentBlocks<Block>(1, 1, 0).run([&](const Block& block) {
+    uint32_t number = 7;
+    kernels::take_part(block, work, number);
+    EXPECT_EQ(number, 0u);
+  });
+  EXPECT_EQ(progress[1].started, 0u);
+  EXPECT_EQ(std::ranges::count(progress[1].read, 0u), CloseProgress::kWords);
 }
 
 TEST(CloseKernel, rounds_without_a_norm) {

@@ -100,14 +100,16 @@ class Executors : public testing::Test, public LaneWork {
                           .bytes = kCellBytes},
                          std::span(reads).first(action.adds ? 2 : 1), {&fill, 1});
   }
-  // Emits the write of a chunk's weights from kRecordOffset on. Before all others: the store has few chunks.
-  int emit_swap_out() {
+  // Emits the read of a chunk's weights to kRecordOffset on, or their write from there. Before all others: the store
+  // has few chunks.
+  int emit_swap(Verb verb) {
     const auto chunk = static_cast<int32_t>(actions_.size());
     const Range record{Place::kStore, chunk, chunk + 1}, host{Place::kHost, kRecordOffset, host_.bytes()};
+    const bool in = verb == Verb::kSwapIn;
     actions_.push_back({});
     return program_.emit(
-        {.verb = Verb::kSwapOut, .chunk = chunk, .host_offset = kRecordOffset, .bytes = host_.bytes() - kRecordOffset},
-        {&host, 1}, {&record, 1});
+        {.verb = verb, .chunk = chunk, .host_offset = kRecordOffset, .bytes = host_.bytes() - kRecordOffset},
+        {in ? &record : &host, 1}, {in ? &host : &record, 1});
   }
   void make_executor() {
     program_.finish();

@@ -15,6 +15,24 @@ class Units : public Executors {
   static constexpr Cell kHost0{Place::kHost, 0}, kHost1{Place::kHost, 1}, kHost2{Place::kHost, 2};
   static constexpr Cell kDevice0{Place::kDevice, 0}, kDevice1{Place::kDevice, 1}, kDevice2{Place::kDevice, 2};
   static int64_t of(const std::array<int64_t, kLaneCount>& times, Lane lane) { return times[static_cast<int>(lane)]; }
+
+  void start_update(int hop, const Hop& what) override {
+    if (updates_are_refused_) throw DeviceError("this update cannot start");
+    Executors::start_update(hop, what);
+  }
+  // A unit of one record on its way.
+  void expect_busy_drive(Verb verb) {
+    write_step(*store_, run_of_store_, 0);
+    emit_swap(verb);
+    make_executor();
+    executor_->begin(program_, Executor::Writes::kRehearsed);
+    const UnitTimes& times = executor_->finish();
+    EXPECT_GT(times.drive_busy_ns, 0);
+    EXPECT_EQ(times.drive_busy_ns, of(times.busy_ns, lane_of(verb)));
+    EXPECT_EQ(of(times.bytes, lane_of(verb)), host_.bytes() - kRecordOffset);
+  }
+
+  bool updates_are_refused_ = false;
 };
 
 // Both are under way before either ends.
@@ -42,6 +60,81 @@ TEST_F(Units, after_one_whose_compute_the_device_refused_run) {
   EXPECT_EQ(contents(), expected);
 }
 
+TEST_F(Units, whose_hop_cannot_start_throw_why) {
+  emit(Verb::kUpdate, {kHost0, kHost1});
+  make_executor();
+  updates_are_refused_ = true;
+  executor_->begin(program_);
+  EXPECT_EQ(message_of<DeviceError>([&] { executor_->finish(); }), "this update cannot start");
+}
+
+TEST_F(Units, whose_compute_cannot_be_waited_for_throw_why) {
+  const int only = emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  make_executor();
+  device_.fail_next_finish();
+  executor_->begin(program_);
+  compute(only);
+  EXPECT_EQ(message_of<DeviceError>([&] { executor_->finish(); }), "this end of compute was to fail");
+}
+
+// What the device was given in the unit before has the same hops' numbers.
+TEST_F(Units, after_one_whose_copy_failed_wait_for_their_own_copies) {
+  emit(Verb::kUpload, {kHost0, kDevice0});
+  const int only = emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  make_executor();
+  const std::vector<float> expected = in_order();
+  device_.slow_down(LateDevice::Order::kUpload);
+  device_.fail_next(CopyLane::kUpload);
+  executor_->begin(program_, Executor::Writes::kKept, Executor::Calls::kNone);
+  EXPECT_EQ(message_of<DeviceError>([&] { executor_->finish(); }), "this copy was to fail");
+  device_.hold();
+  executor_->begin(program_);
+  compute(only);
+  device_.wait_until_started({.upload = 2, .compute = 1});
+  device_.let_go();
+  executor_->finish();
+  EXPECT_EQ(contents(), expected);
+}
+
+TEST_F(Units, after_one_that_was_given_up_compute) {
+  const int only = emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  make_executor();
+  const std::vector<float> expected = in_order();
+  executor_->begin(program_);
+  executor_->abandon();
+  executor_->finish();
+  executor_->begin(program_);
+  compute(only);
+  executor_->finish();
+  EXPECT_EQ(contents(), expected);
+}
+
+// Between the question whether it is due and its release.
+TEST_F(Units, given_up_as_a_compute_hop_starts_end_without_it) {
+  emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  make_executor();
+  const std::vector<float> expected = in_order(0);
+  when_starting_ = [&](const Hop&) { executor_->abandon(); };
+  executor_->begin(program_);
+  executor_->finish();
+  EXPECT_EQ(contents(), expected);
+}
+
+TEST_F(Units, begun_in_another_or_left_unentered_or_too_long_are_a_programmers_error) {
+  const int only = emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  make_executor();
+  executor_->begin(program_);
+  EXPECT_THROW(executor_->begin(program_), std::logic_error);
+  compute(only);
+  executor_->finish();
+  EXPECT_THROW(executor_->leave(only), std::logic_error);
+  Program longer;
+  const Range cell = kHost0.range();
+  for (int hop = 0; hop < 2; ++hop) longer.emit({.verb = Verb::kUpdate, .chunk = 0}, {}, {&cell, 1});
+  longer.finish();
+  EXPECT_THROW(executor_->begin(longer), std::logic_error);
+}
+
 TEST_F(Units, left_inside_a_compute_hop_end) {
   emit(Verb::kUpload, {kHost0, kDevice0});
   const int inside = emit(Verb::kCompute, {kDevice0, kDevice1, true});
@@ -63,7 +156,7 @@ TEST_F(Units, after_one_in_which_the_stores_queue_broke_are_a_programmers_error)
 
 TEST_F(Units, that_rehearse_leave_the_records_as_they_were) {
   write_step(*store_, run_of_store_, 0);
-  emit_swap_out();
+  emit_swap(Verb::kSwapOut);
   make_executor();
   std::memset(host_.at(kRecordOffset), 0x5a, static_cast<size_t>(host_.bytes() - kRecordOffset));
   executor_->begin(program_, Executor::Writes::kRehearsed);
@@ -76,15 +169,8 @@ TEST_F(Units, that_rehearse_leave_the_records_as_they_were) {
   expect_step(*store_, run_of_store_, 0);
 }
 
-TEST_F(Units, that_only_write_keep_the_drive_busy) {
-  write_step(*store_, run_of_store_, 0);
-  emit_swap_out();
-  make_executor();
-  executor_->begin(program_, Executor::Writes::kRehearsed);
-  const UnitTimes& times = executor_->finish();
-  EXPECT_GT(times.drive_busy_ns, 0);
-  EXPECT_EQ(times.drive_busy_ns, of(times.busy_ns, Lane::kWrite));
-}
+TEST_F(Units, that_only_write_keep_the_drive_busy) { expect_busy_drive(Verb::kSwapOut); }
+TEST_F(Units, that_only_read_keep_the_drive_busy) { expect_busy_drive(Verb::kSwapIn); }
 
 // A compute hop is released and taken back before anybody is in it.
 TEST_F(Units, after_one_that_was_given_up_count_no_time_of_its_compute) {
@@ -103,6 +189,31 @@ TEST_F(Units, after_one_that_was_given_up_count_no_time_of_its_compute) {
   const UnitTimes& times = executor_->finish();
   EXPECT_GT(of(times.busy_ns, Lane::kUpdate), 0);
   EXPECT_EQ(of(times.busy_ns, Lane::kCompute), 0);
+}
+
+// The update starts once the executor has heard of the upload's end; compute, started with it, ends after that.
+TEST_F(Units, count_compute_that_was_started_early_from_when_the_device_came_to_it) {
+  emit(Verb::kUpload, {kHost0, kDevice0});
+  const int behind = emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  emit(Verb::kUpdate, {kHost1, kHost0});
+  make_executor();
+  std::latch upload_is_heard_of(1);
+  when_starting_ = [&](const Hop& hop) {
+    if (hop.verb == Verb::kUpdate) upload_is_heard_of.count_down();
+  };
+  device_.hold();
+  executor_->begin(program_);
+  executor_->enter(behind);
+  device_.launch([&] { upload_is_heard_of.wait(); });
+  executor_->leave(behind);
+  device_.wait_until_started({.upload = 1, .compute = 1});
+  device_.let_go();
+  EXPECT_GT(of(executor_->finish().busy_ns, Lane::kCompute), 0);
+}
+
+TEST(InFlight, are_as_many_updates_as_the_engine_has_room_for) {
+  EXPECT_EQ(in_flight_limit(Lane::kUpdate, 1), 1);
+  EXPECT_EQ(in_flight_limit(Lane::kUpdate, 7), 7);
 }
 
 TEST_F(Units, expose_no_time_that_passes_beside_compute) {

@@ -68,6 +68,8 @@ TEST(Gpus, are_described_in_one_line) {
                 .place = {.generation = 4, .width = 16, .numa_node = 0}};
   EXPECT_EQ(describe(gpu),
             "Some GPU (compute capability 8.9), 23.0 GiB free of 24.0 GiB, at 0000:01:00.0, PCIe 4.0 x16, NUMA node 0");
+  const Gpu somewhere{.name = "Some GPU", .compute_capability = 90, .pci_address = "0000:01:00.0"};
+  EXPECT_EQ(describe(somewhere), "Some GPU (compute capability 9.0), 0 B free of 0 B, at 0000:01:00.0");
 }
 
 }  // namespace

@@ -190,8 +190,10 @@ TEST_P(GradientKernels, let_infinities_and_nans_reach_the_norm) {
       const ClosedPiece piece{closed.data(), 5000};
       open[at] = -std::numeric_limits<float>::infinity();
       EXPECT_EQ(close_gradient({open.data(), 1.0f, dtype, {&piece, 1}}), std::numeric_limits<double>::infinity());
-      open[at] = std::numeric_limits<float>::quiet_NaN();
-      EXPECT_TRUE(std::isnan(close_gradient({open.data(), 1.0f, dtype, {&piece, 1}})));
+      for (const uint32_t nan : {0x7fc00000u, 0x7fffffffu, 0xffffffffu}) {  // the last two would round to zeros
+        open[at] = std::bit_cast<float>(nan);
+        EXPECT_TRUE(std::isnan(close_gradient({open.data(), 1.0f, dtype, {&piece, 1}}))) << nan;
+      }
     }
   }
 }

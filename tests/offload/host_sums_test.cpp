@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 namespace sluice {
@@ -62,6 +63,7 @@ TEST(HostSums, have_no_room_beyond_the_most_parts) {
   double sum = 0;
   for (size_t i = 0; i < HostSums::kMostParts; ++i) *sums.take(&sum, 1, 1) = 1;
   EXPECT_EQ(sums.room(), 0);
+  EXPECT_THROW(sums.take(&sum, 1, 1), std::logic_error);
   sums.add_up(1);
   EXPECT_EQ(sum, HostSums::kMostParts);
   EXPECT_GT(sums.room(), 0);
