@@ -17,7 +17,7 @@ namespace {
 
 [[noreturn]] void fail(const char* action, const InputFile::InErrors& in_errors, int64_t offset = -1) {
   const int error_number = errno;
-  const std::string of_machine = advice_of_machine(error_number);
+  const std::string of_machine = error_number == EIO ? "" : advice_of_machine(error_number);  // the drive's is theirs
   throw IoError({.action = action,
                  .path = in_errors.path.string(),
                  .offset = offset,

@@ -15,7 +15,7 @@ class InputFile {
  public:
   struct InErrors {
     std::filesystem::path path = {};
-    std::string advice = {};               // where a call fails, and neither drive nor limits are why
+    std::string advice = {};               // where a call fails, and no limit of the machine is why
     std::string advice_when_shorter = {};  // where read_whole() meets the file's end
   };
   // Throws IoError, as all of it does.
