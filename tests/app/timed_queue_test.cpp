@@ -1,5 +1,5 @@
 // A throttled queue keeps the contract of waits (tests/contract/io_queue_test.cpp), also while it holds back what the
-// real queue has told already. And what a probe of drives of unlike speeds gives.
+// real queue has told already.
 #include "bench/timed_queue.h"
 
 #include <fcntl.h>
@@ -8,10 +8,7 @@
 
 #include <memory>
 
-#include "core/bytes.h"
-#include "engine/machine_probe.h"
 #include "swap/store_format.h"
-#include "tests/fakes/file_size_limit.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice {
@@ -69,24 +66,6 @@ TEST_F(ThrottledQueue, remembers_an_interrupt_once) {
   close(at_once);
   queue_->interrupt();
   EXPECT_EQ(wait(), 0u);
-}
-
-TEST(ThrottledDrives,
-     that_a_store_gives_other_shares_than_their_speeds_wait_for_the_drive_that_has_most_to_do_for_its_speed) {
-  const TempFolder first, second;
-  const FileSizeLimit short_files(16 * kMiB);
-  StoreOptions store{.folder = first.path(), .more_folders = {second.path()}};
-  store.queue.depth = 8;
-  RequestTimes times;
-  store.make_queue = timed_queue_factory(&times, {.folders = {first.path(), second.path()}, .gb_per_s = {0.5, 0.05}});
-  MachineSpeeds as_fast, alike;
-  probe_drives(store, as_fast);
-  store.drive_weights = {1, 1};
-  probe_drives(store, alike);
-  for (const auto speed : {&MachineSpeeds::read_gb_per_s, &MachineSpeeds::write_gb_per_s}) {
-    EXPECT_LT(alike.*speed, 2 * 0.07) << "the second drive has half of all";
-    EXPECT_GT(as_fast.*speed, 2 * alike.*speed);
-  }
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "engine/machine_probe.h"
 #include "engine/probe_time.h"
 #include "tests/fakes/file_size_limit.h"
+#include "tests/fakes/simulated_drives.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace sluice::testing {
@@ -173,6 +174,25 @@ TEST(DriveProbe, asks_for_blocks_of_4_mib_at_the_most) {
   MachineSpeeds speeds;
   probe_drives(store, speeds, drives.clock());
   for (const auto& [request, asked] : drives.asked) EXPECT_LE(request.second, 4 * kMiB);
+}
+
+TEST(DriveProbe, of_drives_with_other_shares_than_their_speeds_waits_for_the_one_that_has_most_to_do_for_its_speed) {
+  const TempFolder first, second;
+  const FileSizeLimit short_files(16 * kMiB);
+  const auto drives = std::make_shared<SimulatedDrives>();
+  drives->gb_per_s = {0.5, 0.05};
+  StoreOptions store{.folder = first.path(), .more_folders = {second.path()}};
+  store.make_queue = simulated_drives_factory(drives);
+  const Clock clock = [drives] { return std::llround(drives->now_ns); };
+  MachineSpeeds as_fast, alike;
+  probe_drives(store, as_fast, clock);
+  store.drive_weights = {1, 1};
+  probe_drives(store, alike, clock);
+  for (const auto speed :
+       {&MachineSpeeds::read_gb_per_s, &MachineSpeeds::write_gb_per_s, &MachineSpeeds::mixed_gb_per_s}) {
+    EXPECT_NEAR(as_fast.*speed, 0.55, 0.01);
+    EXPECT_NEAR(alike.*speed, 2 * 0.05, 0.002) << "the second drive has half of all";
+  }
 }
 
 TEST(ProbeTime, is_the_median_of_three_runs_at_least_after_one_that_does_not_count) {
