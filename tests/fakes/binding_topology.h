@@ -3,16 +3,17 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/topology.h"
 
 namespace sluice {
 
-// What is done to a machine.
+// What is done to a machine, and to the thread that made its topology; others are left alone.
 struct Touched {
   std::map<int, int64_t> bound_bytes;  // by node
-  std::vector<int> kept_on;            // the nodes that the calling thread was kept on, in turn
+  std::vector<int> kept_on;            // the nodes that the thread was kept on, in turn
   int now_on = Topology::kEveryNode;   // ... and is
 };
 
@@ -27,12 +28,13 @@ class BindingTopology final : public Topology {
   int core_count() const override { return machine_->core_count(); }
   bool pin_this_thread(int cpu) const noexcept override { return machine_->pin_this_thread(cpu); }
   bool keep_this_thread_on(int node) const noexcept override {
+    if (!is_makers_thread()) return true;
     touched_.kept_on.push_back(node);
     touched_.now_on = node;
     return true;
   }
   std::optional<ThreadCpus> cpus_of_this_thread() const noexcept override {
-    return ThreadCpus{{static_cast<uint64_t>(touched_.now_on)}};
+    return ThreadCpus{{static_cast<uint64_t>(is_makers_thread() ? touched_.now_on : kEveryNode)}};
   }
   bool give_this_thread(const ThreadCpus& cpus) const noexcept override {
     return keep_this_thread_on(static_cast<int>(cpus.bits[0]));
@@ -45,6 +47,9 @@ class BindingTopology final : public Topology {
   std::string cpu_name() const override { return machine_->cpu_name(); }
 
  private:
+  bool is_makers_thread() const noexcept { return std::this_thread::get_id() == maker_; }
+
+  const std::thread::id maker_ = std::this_thread::get_id();
   std::unique_ptr<Topology> machine_;
   Touched& touched_;
 };
