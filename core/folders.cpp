@@ -55,11 +55,10 @@ void sync_parents(std::span<const fs::path> folders) {
 
 void sync_folder(const fs::path& folder) {
   const auto fail = [&](const char* action, int error_number) {
-    const std::string of_machine = advice_of_machine(error_number);
     throw IoError({.action = action,
                    .path = folder.empty() ? "." : folder.string(),
                    .error_number = error_number,
-                   .advice = of_machine.empty() ? "make the folder readable and writable" : of_machine});
+                   .advice = advice_of_machine(error_number, "make the folder readable and writable")});
   };
   const int file = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) fail("open", errno);

@@ -17,12 +17,12 @@ namespace {
 
 [[noreturn]] void fail(const char* action, const InputFile::InErrors& in_errors, int64_t offset = -1) {
   const int error_number = errno;
-  const std::string of_machine = error_number == EIO ? "" : advice_of_machine(error_number);  // the drive's is theirs
+  const char* const theirs = in_errors.advice.c_str();  // the drive's faults are theirs, too
   throw IoError({.action = action,
                  .path = in_errors.path.string(),
                  .offset = offset,
                  .error_number = error_number,
-                 .advice = of_machine.empty() ? in_errors.advice : of_machine});
+                 .advice = error_number == EIO ? theirs : advice_of_machine(error_number, theirs)});
 }
 
 }  // namespace

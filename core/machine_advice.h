@@ -4,8 +4,9 @@
 
 namespace sluice {
 
-// Of a file operation's errno; whoever has more to say goes on from there. Empty: the path or the file may be at fault.
-constexpr const char* advice_of_machine(int error_number) {
+// Of a file operation's errno; whoever has more to say goes on from there. `otherwise`: where the path or the file may
+// be at fault.
+constexpr const char* advice_of_machine(int error_number, const char* otherwise = "") {
   switch (error_number) {
     case EIO:
       return "look at the drive's health (dmesg) and its cables";
@@ -20,7 +21,7 @@ constexpr const char* advice_of_machine(int error_number) {
     case ENOMEM:
       return "the system is out of memory: free some, or raise the limit of the container";
     default:
-      return "";
+      return otherwise;
   }
 }
 

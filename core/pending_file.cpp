@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <iterator>
 #include <random>
-#include <string>
 #include <utility>
 
 #include "core/errors.h"
@@ -23,10 +22,9 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
   return fmt::format("{}.{:08x}.tmp", path.string(), random());
 }
 
-std::string advice_for(int error_number) {
+const char* advice_for(int error_number) {
   if (error_number == ENOSPC) return "make room on this file system";
-  const std::string of_machine = advice_of_machine(error_number);
-  return of_machine.empty() ? "make it and its folder writable, or choose another folder" : of_machine;
+  return advice_of_machine(error_number, "make it and its folder writable, or choose another folder");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cerrno>
-#include <utility>
 
 #include "core/errors.h"
 #include "core/machine_advice.h"
@@ -18,9 +17,11 @@ namespace {
 [[noreturn]] void fail(const char* action, const std::filesystem::path& path, int error_number) {
   if (error_number == EISDIR) throw ConfigError(fmt::format("{}: is a folder, where a file is wanted", path.string()));
   const bool is_refused = error_number == EACCES || error_number == EPERM;
-  std::string advice = is_refused ? "make it readable" : advice_of_machine(error_number);
-  if (advice.empty()) advice = "look at the drive and its file system";
-  throw IoError({.action = action, .path = path.string(), .error_number = error_number, .advice = std::move(advice)});
+  throw IoError({.action = action,
+                 .path = path.string(),
+                 .error_number = error_number,
+                 .advice = is_refused ? "make it readable"
+                                      : advice_of_machine(error_number, "look at the drive and its file system")});
 }
 
 std::string read_all(int file, const std::filesystem::path& path) {

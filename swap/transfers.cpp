@@ -37,10 +37,8 @@ std::string advice_for(int error_number, std::string_view go_on) {
                          go_on);
     case 0:
       return then_go_on("has the file been cut short? bring back the whole one");
-    default: {
-      const std::string_view of_machine = advice_of_machine(error_number);
-      return then_go_on(of_machine.empty() ? "look at the drive's health (dmesg)" : of_machine);
-    }
+    default:
+      return then_go_on(advice_of_machine(error_number, "look at the drive's health (dmesg)"));
   }
 }
 
