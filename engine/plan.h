@@ -103,7 +103,7 @@ struct OpenSlot {
 
 struct MoveRow {     // what a step moves over one link
   std::string link;  // "nvme read", "nvme write", "upload", "download"
-  std::string what;  // "weights", "state", "gradient", "activations"
+  std::string what;  // a group's name, or "padding to whole blocks" of a drive
   int64_t bytes = 0;
 };
 struct UseRow {
@@ -171,7 +171,7 @@ struct Plan {
   double written_bytes_per_step = 0;  // to the drives: records with their padding, tables of commits
   int64_t undone_bytes = 0;           // that a step writes besides, whose updates in the backward are undone
   std::vector<UseRow> uses;           // per tier and use; host and device sum to at most their budgets
-  std::vector<MoveRow> moves;         // per step; a drive's with their padding
+  std::vector<MoveRow> moves;         // per step, as StepLanes counts them; of drives also their padding
   HomesBy homes_by = HomesBy::kOrder;
   HostStateOrder host_state = HostStateOrder::kNeededFirst;
   Placement named;                 // homes of whole groups that the search named, where the options leave them open

@@ -273,36 +273,35 @@ void Planner::Impl::describe(Plan& plan) const {
   uses.add(Tier::kHost, "tables", plan.table_bytes);
 }
 
-// What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval.
+// What a step in the middle of a run moves: nothing skipped, states read ahead, commits spread over their interval. By
+// link, then by what it is; drives move whole blocks, so to the bytes that count come those which fill the last ones.
 void Planner::Impl::count_moves(Plan& plan, const UnitProgram& steady) const {
+  constexpr std::array kLinks = {"nvme read", "nvme write", "upload", "download"};                  // by Lane
+  constexpr std::array<std::string_view, kGroupCount + 1> kWhat = {"weights", "state", "gradient",  // by Group
+                                                                   "activations and their gradients",
+                                                                   "padding to whole blocks"};
+  std::array<std::array<int64_t, kWhat.size()>, kLinks.size()> bytes{};
   const UnitKind kind = unclipped_kind(plan);
-  constexpr std::array<const char*, kLaneCount> kLinks = {"nvme read", "nvme write", "upload", "download"};
-  const auto add = [&plan](const char* link, std::string_view what, int64_t bytes) {
-    for (MoveRow& row : plan.moves) {
-      if (row.link != link || row.what != what) continue;
-      row.bytes += bytes;
-      return;
-    }
-    plan.moves.push_back({link, std::string(what), bytes});
-  };
-  plan.written_bytes_per_step = static_cast<double>(RecordStore::commit_bytes(static_cast<int64_t>(plan.chunks.size()),
-                                                                              plan.options.progress_bytes)) /
-                                plan.commit_interval;
+  const int64_t table =
+      RecordStore::commit_bytes(static_cast<int64_t>(plan.chunks.size()), plan.options.progress_bytes);
+  plan.written_bytes_per_step = static_cast<double>(table) / plan.commit_interval;
   for (const Hop& hop : steady.program.hops()) {
-    const int lane = static_cast<int>(hop.lane());
-    if (lane >= static_cast<int>(Lane::kCompute) || hop.verb == Verb::kCommit) continue;
-    if (!due_in_steady_step(kind, hop)) continue;
+    const auto lane = static_cast<size_t>(hop.lane());
+    if (lane >= kLinks.size() || hop.verb == Verb::kCommit || !due_in_steady_step(kind, hop)) continue;
+    const int64_t every = hop.when == When::kCommitDirty ? plan.commit_interval : 1;
     const bool by_drive = hop.lane() == Lane::kRead || hop.lane() == Lane::kWrite;
     const int64_t moved = by_drive ? plan.drive_bytes(hop) : hop.bytes;
-    const int64_t bytes = hop.when == When::kCommitDirty ? moved / plan.commit_interval : moved;
-    const double due = hop.when == When::kCommitDirty ? 1.0 / plan.commit_interval : 1;
-    if (hop.lane() == Lane::kWrite) {
-      plan.written_bytes_per_step += due * static_cast<double>(moved);
-      const bool runs_again = plan.options.update == UpdateMode::kReplay && hop.when == When::kAlways;
-      if (hop.when == When::kSpeculating || runs_again) plan.undone_bytes += moved;
+    bytes[lane][static_cast<size_t>(hop.group)] += hop.bytes / every;
+    bytes[lane].back() += (moved - hop.bytes) / every;
+    if (hop.lane() != Lane::kWrite) continue;
+    plan.written_bytes_per_step += static_cast<double>(moved) / static_cast<double>(every);
+    const bool runs_again = plan.options.update == UpdateMode::kReplay && hop.when == When::kAlways;
+    if (hop.when == When::kSpeculating || runs_again) plan.undone_bytes += moved;
+  }
+  for (size_t link = 0; link < kLinks.size(); ++link) {
+    for (size_t what = 0; what < kWhat.size(); ++what) {
+      if (bytes[link][what] > 0) plan.moves.push_back({kLinks[link], std::string(kWhat[what]), bytes[link][what]});
     }
-    const bool tensor = hop.group == Group::kActivations;
-    add(kLinks[lane], tensor ? "activations and their gradients" : name_of(hop.group), bytes);
   }
 }
 

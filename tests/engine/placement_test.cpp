@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/errors.h"
@@ -63,6 +64,13 @@ std::vector<bool> graphs_wanted(const PlacementCase& which) {
   return {true, inputs_stay, inputs_stay, false, inputs_stay, false};
 }
 
+// In the table that a plan prints of what a step moves.
+int64_t planned_bytes(const Plan& plan, std::string_view link, std::string_view what) {
+  const auto row =
+      std::ranges::find_if(plan.moves, [&](const MoveRow& each) { return each.link == link && each.what == what; });
+  return row == plan.moves.end() ? 0 : row->bytes;
+}
+
 class EveryPlacement : public ::testing::TestWithParam<PlacementCase> {};
 
 TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
@@ -90,6 +98,10 @@ TEST_P(EveryPlacement, trains_to_the_bits_of_the_reference) {
   // With a commit every step, state is written every step wherever its home is, and read where that is NVMe.
   EXPECT_EQ(lanes.bytes(Lane::kRead, Group::kState), which.state == HomeKind::kNvme ? state : 0);
   EXPECT_EQ(lanes.bytes(Lane::kWrite, Group::kState), engine.plan().commit_interval == 1 ? state : 0);
+  EXPECT_EQ(planned_bytes(engine.plan(), "nvme read", "state"), lanes.bytes(Lane::kRead, Group::kState));
+  if (engine.plan().commit_interval == 1) {
+    EXPECT_EQ(planned_bytes(engine.plan(), "nvme write", "state"), state);
+  }
   const bool kept = weights_are_kept(which);
   const bool weights_on_nvme =
       which.weights == HomeKind::kNvme ||
