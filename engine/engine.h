@@ -142,7 +142,7 @@ struct EngineOptions {
   std::function<void(const StepState&)> accept_store;
   // Called when a store has taken the place of whatever was there, before its first commit.
   std::function<void()> on_new_store;
-  // Called while the store is created, or verified first: chunks done, chunks in all.
+  // Called while the store is created, or a step in it read whole: how much of how much. What it throws ends that.
   std::function<void(int64_t, int64_t)> progress;
   Log log;
 };

@@ -207,6 +207,7 @@ void Engine::Impl::open_store(const ParameterSource& source) {
   store_options.queue.depth = plan.options.io_depth;
   store_options.queue.log = options.log;
   store_options.log = options.log;
+  store_options.progress = options.progress;
   store_options.accept = [this](const RecordStore& found) {
     check_progress(found, plan.options.progress_bytes);
     check_from_step(&found);

@@ -101,6 +101,8 @@ struct StoreOptions {
   // For opening: looks at what is committed before anything is written. What it throws refuses the store, which stays
   // as it was.
   std::function<void(const RecordStore&)> accept{};
+  // While opening to write, or open_step(), reads a step whole: bytes read, and in all. What it throws ends that.
+  std::function<void(int64_t, int64_t)> progress{};
   Log log;
   const StoreWords* words = &kPlainWords;  // of its messages
 

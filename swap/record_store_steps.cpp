@@ -84,7 +84,7 @@ void RecordStore::Impl::verify_older(int64_t step) {
     return RecordCopy{slot, entry.crc};
   };
   verify_copies(step, {.wanted = differing,
-                       .progress = {},
+                       .progress = options.progress,
                        .otherwise = fmt::format(": the store opens at step {} only", committed.step)});
 }
 
@@ -95,7 +95,7 @@ void RecordStore::Impl::open_step(int64_t step) {
   if (has_generation && step == committed.step && !unread) return;
   if (refused()) std::rethrow_exception(refused());
   if (has_generation && step == committed.step) {  // the other one may be whole, and this one not
-    verify(step, {});
+    verify(step, options.progress);
     return give_up(1 - current_area);
   }
   SLUICE_CHECK(step >= 0 && step == previous_step, "not one of openable_steps()");
@@ -130,7 +130,7 @@ void RecordStore::Impl::give_up(int area) {
 void RecordStore::Impl::verify_in_place_of_damaged() {
   if (!is_newer_damaged || unread) return;
   verify_copies(committed.step, {.wanted = [this](int64_t i) { return committed_copy(i); },
-                                 .progress = {},
+                                 .progress = options.progress,
                                  .otherwise = fmt::format(
                                      "; a later commit, which reads as damaged, is left as it is, for the drive may "
                                      "give it the next time: look at the drive's health (dmesg) and open the store "

@@ -16,6 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 class StoreSteps : public StoreOnADrive {
  protected:
@@ -191,6 +192,23 @@ TEST_F(StoreSteps, of_which_the_last_reads_as_damaged_and_the_other_is_not_whole
     flip_bit(at);
     expect_step(*open(), run_, 3);
   }
+}
+
+TEST_F(StoreSteps, read_whole_in_place_of_one_that_reads_as_damaged_tell_how_far_that_is_and_can_be_interrupted) {
+  make_steps(3);
+  flip_bit(kSuperblockOffset[newest()] + 24);
+  struct Interrupt {};
+  std::vector<int64_t> done;
+  StoreOptions telling = options();
+  telling.progress = [&](int64_t bytes, int64_t) {
+    done.push_back(bytes);
+    if (done.size() == 3) throw Interrupt();
+  };
+  EXPECT_THROW(RecordStore::open(run_.geometry, run_.identity, telling), Interrupt);
+  EXPECT_THAT(done, SizeIs(3));
+  const auto store = RecordStore::open(run_.geometry, run_.identity, telling);
+  EXPECT_THAT(done, SizeIs(3 + run_.records().size()));
+  expect_step(*store, run_, 2);
 }
 
 TEST_F(StoreSteps, whose_superblock_is_damaged_and_whose_table_is_not_given_are_not_passed_over) {
