@@ -52,7 +52,7 @@ std::string escaped(std::string_view text) {
 }  // namespace
 
 // What another file of that name holds is not replaced by a trace.
-TraceWriter::TraceWriter(const std::string& path) : path_(path) {
+TraceWriter::TraceWriter(const std::string& path, Log log) : path_(path), log_(std::move(log)) {
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error) && !begins_as_a_trace(path)) {
     throw ConfigError(path + ": a file is there that is no trace: name another one for the trace");
@@ -68,8 +68,11 @@ TraceWriter::TraceWriter(const std::string& path) : path_(path) {
   if (error_number_ == 0) return;
   ::close(file_);
   ::unlink(path.c_str());
-  throw IoError(
-      {.action = "write", .path = path, .error_number = error_number_, .advice = "name a trace file elsewhere"});
+  throw failure("name a trace file elsewhere");
+}
+
+IoError TraceWriter::failure(std::string advice) const {
+  return IoError({.action = "write", .path = path_, .error_number = error_number_, .advice = std::move(advice)});
 }
 
 TraceWriter::~TraceWriter() {
@@ -99,12 +102,15 @@ void TraceWriter::write(std::string_view text) {
 
 void TraceWriter::flush() {
   if (file_ < 0 || added_.empty()) return;
+  const bool was_whole = error_number_ == 0;
   if (written_bytes_ == 0 && is_file_ && ::ftruncate(file_, 0) != 0) error_number_ = errno;
   const size_t bytes = added_.size();
   if (is_file_) added_ += kEnd;
   write(added_);
   written_bytes_ += static_cast<int64_t>(bytes);
   added_.clear();
+  if (was_whole && error_number_ != 0)
+    say(log_, LogLevel::kWarning, failure("the trace ends here; all else goes on").what());
 }
 
 void TraceWriter::add(std::string_view record) {
@@ -160,10 +166,7 @@ void TraceWriter::close() {
   if (::close(file_) != 0 && error_number_ == 0) error_number_ = errno;
   file_ = -1;
   if (is_empty() && is_new_ && is_file_) ::unlink(path_.c_str());
-  if (error_number_ != 0) {
-    throw IoError(
-        {.action = "write", .path = path_, .error_number = error_number_, .advice = "the trace is incomplete"});
-  }
+  if (error_number_ != 0) throw failure("the trace is incomplete");
 }
 
 }  // namespace sluice

@@ -7,6 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/errors.h"
+#include "core/log.h"
+
 namespace sluice {
 
 // What a hop is called, and what it moves or does ("cat" in the file: viewers tell events apart by it).
@@ -20,7 +23,7 @@ class TraceWriter {
  public:
   // Throws ConfigError where another file is, IoError when the file cannot be created. A trace that is there is
   // replaced by the first flush, and one that was made here has no events until then.
-  explicit TraceWriter(const std::string& path);
+  explicit TraceWriter(const std::string& path, Log log = {});
   // As close(); but whoever is refused before the first event leaves a trace that was there as it was, and none that
   // was not.
   ~TraceWriter();
@@ -32,8 +35,8 @@ class TraceWriter {
   // Times in nanoseconds from any fixed origin; a row's events come in the order in which they begin. The name is
   // escaped here.
   void event(int row, const TraceLabel& label, int64_t begin_ns, int64_t end_ns);
-  // Writes what has been added: a file is valid JSON then, also when the process is killed later. What cannot be
-  // written is told by close().
+  // Writes what has been added: a file is valid JSON then, also when the process is killed later. The log is warned
+  // once of what cannot be written; close() throws it.
   void flush();
   // Flushes. Throws IoError if anything of the trace could not be written.
   void close();
@@ -50,9 +53,11 @@ class TraceWriter {
   void name_thread(int row, int thread);
   void add(std::string_view record);
   void write(std::string_view text);
+  IoError failure(std::string advice) const;
 
   int file_ = -1;
   std::string path_;
+  Log log_;
   std::vector<Row> rows_;
   std::string added_;  // since the last flush
   bool has_events_ = false;

@@ -90,7 +90,7 @@ Engine::Impl::Impl(ModelSpec model_spec, EngineOptions engine_options, const Par
   device = options.make_device(options.device, plan.device_arena_bytes, adam_simd(plan.options.adam_format()));
   device->register_host(host.span());
   std::unique_ptr<TraceWriter> trace;  // a file that cannot be written is refused before a store is made
-  if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path);
+  if (!options.trace_path.empty()) trace = std::make_unique<TraceWriter>(options.trace_path, options.log);
   changed.assign(plan.chunks.size(), {Flag::kNo, Flag::kNo});
   // What has threads may be refused them: before a store is replaced.
   team = options.make_team(*topology, options.update_threads);

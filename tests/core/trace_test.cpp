@@ -204,9 +204,20 @@ TEST_F(Trace, replaces_a_trace_and_nothing_else) {
   }
 }
 
-TEST_F(Trace, on_a_full_drive_says_so_when_it_is_closed) {
-  TraceWriter trace("/dev/full");
+TEST_F(Trace, on_a_full_drive_warns_once_and_says_so_when_it_is_closed) {
+  std::vector<std::string> warnings;
+  TraceWriter trace("/dev/full", [&](LogLevel level, const std::string& message) {
+    EXPECT_EQ(level, LogLevel::kWarning);
+    warnings.push_back(message);
+  });
   for (int i = 0; i < 1000; ++i) trace.event(0, {"update", "updates"}, i, i + 1);
+  EXPECT_THAT(warnings, testing::IsEmpty());
+  for (int i = 1000; i < 1002; ++i) {
+    trace.flush();
+    EXPECT_THAT(warnings, testing::ElementsAre(testing::AllOf(testing::HasSubstr("/dev/full"),
+                                                              testing::HasSubstr("No space left on device"))));
+    trace.event(0, {"update", "updates"}, i, i + 1);
+  }
   try {
     trace.close();
     FAIL();
