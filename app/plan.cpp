@@ -112,7 +112,7 @@ Json plan_json(const RunSetup& setup, const Plan& plan, const WorkspaceNeed& wor
                        {"measured", workspace.from == WorkspaceNeed::From::kMeasured}};
   json["chunk_elements"] = plan.geometry.chunk_elements();
   json["chunks"] = plan.chunks.size();
-  json["kept_on_device"] =
+  json["partitions_kept_on_device"] =
       std::count_if(plan.kept_offset.begin(), plan.kept_offset.end(), [](int64_t offset) { return offset >= 0; });
   json["commit_interval"] = plan.commit_interval;
   if (const auto& other = plan.other_commits)
