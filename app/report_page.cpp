@@ -36,7 +36,7 @@ Advice advice_for(LaneGroup group) {
       {"copying between host and device",
        "More device memory keeps weights, gradients and activations there; more tokens per step for the same weights.",
        "A faster link carries more."},
-      {"compute", "", "A faster device, or more compute threads where host memory plays the device."}};
+      {"compute", "", "A faster device shortens it, or more compute threads where host memory plays the device."}};
   return kByGroup[static_cast<size_t>(group)];
 }
 
