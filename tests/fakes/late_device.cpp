@@ -50,6 +50,16 @@ void LateDevice::fail_next(CopyLane lane) {
   failing.failing = failing.started + 1;
 }
 
+void LateDevice::fail_next_end_of_compute() {
+  const std::lock_guard lock(mutex_);
+  queue(Order::kCompute).failing = queue(Order::kCompute).started + 1;
+}
+
+void LateDevice::tell_late(Order late, Order first) {
+  const std::lock_guard lock(mutex_);
+  queue(late).may_tell = [this, first, told = queue(first).told] { return queue(first).told > told; };
+}
+
 void LateDevice::wait_until_started(const DeviceOrder& counts) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
@@ -82,7 +92,10 @@ void LateDevice::run(Order order) {
     const Work work = std::move(mine.waiting.front());
     mine.waiting.pop_front();
     std::exception_ptr error;
-    if (mine.ended + 1 == mine.failing) error = std::make_exception_ptr(DeviceError("this copy was to fail"));
+    if (mine.ended + 1 == mine.failing) {
+      error = std::make_exception_ptr(
+          DeviceError(order == Order::kCompute ? "this compute was to fail" : "this copy was to fail"));
+    }
     const bool slow = mine.slow;
     lock.unlock();
     if (slow) std::this_thread::sleep_for(kSlowWork);
@@ -92,9 +105,12 @@ void LateDevice::run(Order order) {
     lock.lock();
     ++mine.ended;
     changed_.notify_all();
+    if (const auto may_tell = std::exchange(mine.may_tell, {})) changed_.wait(lock, may_tell);
     lock.unlock();
     sink_->copied(work.tag, std::move(error));  // who is told may be done with it first: nothing of it stays here
     lock.lock();
+    ++mine.told;
+    changed_.notify_all();
   }
 }
 

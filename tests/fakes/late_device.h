@@ -26,6 +26,10 @@ class LateDevice final : public Device {
   void let_go();
   // The next copy that is started in the lane will move nothing and end with a DeviceError.
   void fail_next(CopyLane lane);
+  // The compute that is called for next will do nothing and end with one.
+  void fail_next_end_of_compute();
+  // The next end in the order of `late` is told only once the next one in that of `first` has been.
+  void tell_late(Order late, Order first);
   // The caller's next begin_compute() throws a DeviceError.
   void fail_next_compute() { compute_fails_ = true; }
   // The caller's next finish_compute() throws one, and what was called for is not done.
@@ -64,6 +68,8 @@ class LateDevice final : public Device {
     std::deque<Work> waiting;
     uint64_t started = 0, ended = 0;
     uint64_t failing = 0;  // the number that does; 0: none
+    uint64_t told = 0;
+    std::function<bool()> may_tell;  // the next end; empty: at once
     bool slow = false;
   };
   uint64_t put(Order order, Work work);

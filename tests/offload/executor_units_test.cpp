@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <latch>
+#include <regex>
 #include <stdexcept>
 
+#include "core/clock.h"
 #include "tests/offload/executor_fixture.h"
 
 namespace sluice {
@@ -30,6 +34,27 @@ class Units : public Executors {
     EXPECT_GT(times.drive_busy_ns, 0);
     EXPECT_EQ(times.drive_busy_ns, of(times.busy_ns, lane_of(verb)));
     EXPECT_EQ(of(times.bytes, lane_of(verb)), host_.bytes() - kRecordOffset);
+  }
+
+  TraceLabel hop_label(const Hop& hop) const override { return {std::string(name_of(hop.verb)), "work"}; }
+  struct Traced {
+    std::string name;
+    double begin_us = 0;
+  };
+  // Of the last unit.
+  std::vector<Traced> traced() {
+    const std::string path = (folder_.path() / "trace.json").string();
+    TraceWriter trace(path);
+    executor_->write_trace(trace);
+    trace.close();
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    static const std::regex kEvent("\"name\":\"([a-z]*)\".*\"ts\":([^,]*),");
+    std::vector<Traced> events;
+    for (std::sregex_iterator at(text.begin(), text.end(), kEvent), end; at != end; ++at) {
+      events.push_back({(*at)[1], std::stod((*at)[2])});
+    }
+    return events;
   }
 
   bool updates_are_refused_ = false;
@@ -209,6 +234,58 @@ TEST_F(Units, count_compute_that_was_started_early_from_when_the_device_came_to_
   device_.wait_until_started({.upload = 1, .compute = 1});
   device_.let_go();
   EXPECT_GT(of(executor_->finish().busy_ns, Lane::kCompute), 0);
+}
+
+// Compute cannot have been under way while what it waits for was.
+TEST_F(Units, told_of_compute_before_the_copy_that_it_waits_for_count_it_from_then_on) {
+  emit(Verb::kUpload, {kHost0, kDevice0});
+  const int behind = emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  make_executor();
+  const std::vector<float> expected = in_order();
+  const int64_t before_ns = now_ns();
+  for (int unit = 0; unit < 2; ++unit) {  // the next one begins: nothing is counted as under way
+    fill();
+    device_.tell_late(LateDevice::Order::kUpload, LateDevice::Order::kCompute);
+    executor_->begin(program_);
+    compute(behind);
+    const UnitTimes& times = executor_->finish();
+    EXPECT_EQ(of(times.busy_ns, Lane::kCompute), 0);
+    EXPECT_EQ(of(times.exposed_ns, Lane::kUpload), of(times.busy_ns, Lane::kUpload));
+    EXPECT_EQ(contents(), expected);
+  }
+  const std::vector<Traced> events = traced();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].name, "upload");
+  EXPECT_EQ(events[1].name, "compute");
+  for (const Traced& event : events) EXPECT_GE(event.begin_us, static_cast<double>(before_ns) / 1e3) << event.name;
+}
+
+TEST_F(Units, trace_the_hops_that_ran_in_them_alone_in_the_order_in_which_they_began) {
+  emit(Verb::kUpload, {kHost0, kDevice0});
+  const int behind = emit(Verb::kCompute, {kDevice0, kDevice1, true});
+  emit(Verb::kUpdate, {kHost1, kHost2, true});
+  make_executor();
+  const auto names = [this] {
+    std::vector<std::string> all;
+    for (const Traced& event : traced()) all.push_back(event.name);
+    return all;
+  };
+  std::latch update_starts(1);
+  when_starting_ = [&](const Hop& hop) {
+    if (hop.verb == Verb::kUpdate) update_starts.count_down();
+  };
+  device_.hold();
+  executor_->begin(program_);
+  compute(behind);
+  update_starts.wait();
+  device_.let_go();
+  executor_->finish();
+  EXPECT_EQ(names(), (std::vector<std::string>{"upload", "update", "compute"}));
+
+  actions_.back().due = false;
+  executor_->begin(program_, Executor::Writes::kKept, Executor::Calls::kNone);
+  executor_->finish();
+  EXPECT_EQ(names(), std::vector<std::string>{"upload"});
 }
 
 TEST(InFlight, are_as_many_updates_as_the_engine_has_room_for) {
