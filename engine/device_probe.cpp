@@ -29,7 +29,7 @@ class DeviceProbe final : private CopySink {
         host_(kHostBytes) {
     const bool gpu = is_gpu(options.device);
     if (gpu) passes_ = 8;
-    device_ = make_device(options.device, gpu ? kGpuBytes : kHostDeviceBytes, adam_simd(format_));
+    device_ = options.make_device(options.device, gpu ? kGpuBytes : kHostDeviceBytes, adam_simd(format_));
     device_->set_sink(this);
     device_->register_host(host_.span());
     std::ranges::fill(host_.span(), std::byte{kSmallValue});

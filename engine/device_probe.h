@@ -1,5 +1,8 @@
 // How fast a device copies, closes gradients and updates: measured with the calls that a step makes.
 #pragma once
+#include <functional>
+#include <memory>
+
 #include "core/adam_step.h"
 #include "core/dtype.h"
 #include "offload/device.h"
@@ -11,6 +14,7 @@ struct DeviceProbeOptions {
   RecordFormat format;
   DType gradient_dtype = DType::kBf16;
   AdamKind kind = AdamKind::kAdamW;
+  std::function<std::unique_ptr<Device>(DeviceKind, int64_t, AdamKernel)> make_device = sluice::make_device;
 };
 
 struct DeviceSpeeds {

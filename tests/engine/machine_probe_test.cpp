@@ -8,10 +8,13 @@
 #include <thread>
 
 #include "core/bytes.h"
+#include "core/errors.h"
 #include "core/topology.h"
 #include "engine/device_probe.h"
 #include "tests/contract/every_device.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/fakes/late_device.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 
 namespace sluice::testing {
@@ -83,6 +86,20 @@ TEST(MachineProbe, of_a_drive_that_other_work_has_just_left_alone_has_no_more_at
   EXPECT_LT(speeds.read_gb_per_s, 0.5);
   EXPECT_LT(speeds.write_gb_per_s, 0.5);
   EXPECT_LE(speeds.mixed_gb_per_s, speeds.read_gb_per_s + speeds.write_gb_per_s);
+}
+
+TEST(DeviceProbe, throws_what_a_copy_or_compute_ended_with) {
+  const auto refusal = [](void (*fail_next)(LateDevice&)) {
+    DeviceProbeOptions options{.format = Precision::kBf16};
+    options.make_device = [fail_next](DeviceKind, int64_t bytes, AdamKernel kernel) {
+      auto device = std::make_unique<LateDevice>(bytes, kernel);
+      fail_next(*device);
+      return device;
+    };
+    return message_of<DeviceError>([&] { probe_device(options); });
+  };
+  EXPECT_EQ(refusal([](LateDevice& device) { device.fail_next(CopyLane::kDownload); }), "this copy was to fail");
+  EXPECT_EQ(refusal([](LateDevice& device) { device.fail_next_end_of_compute(); }), "this compute was to fail");
 }
 
 class DeviceSpeedsOf : public OverDevices {};
