@@ -249,6 +249,33 @@ TEST(Attention, without_a_scale_is_that_of_larger_queries_with_it) {
   EXPECT_GT(std::abs(scaled.make().evaluate(tokens) / wanted - 1), 1e-4);
 }
 
+// To fp32 alone the mean would differ in the eighth digit.
+TEST(Losses, of_tokens_are_summed_in_fp64_whatever_the_tiles) {
+  std::vector<int64_t> ids(12), targets(12);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int64_t>(i * 7 % 50), targets[i] = static_cast<int64_t>(i * 11 % 50);
+  }
+  for (const auto& [tile_tokens, tiling] : {std::pair{int64_t{0}, Gpt2Tiling{}}, {5, {}}, {0, {1, 3}}, {5, {1, 3}}}) {
+    OwnModel own = own_model(50);
+    own.options.loss_tile_tokens = tile_tokens;
+    own.config.tiling = tiling;
+    MemoryModel model = own.make();
+    const auto loss_of = [&](const std::vector<int64_t>& some) {
+      return model.evaluate({.batch = 1, .sequence = 12, .ids = ids, .targets = some, .logits = {}});
+    };
+    double sum = 0;
+    for (size_t i = 0; i < targets.size(); ++i) {
+      std::vector<int64_t> one(targets.size(), kIgnoredTarget);
+      one[i] = targets[i];
+      sum += loss_of(one);
+    }
+    const double mean = sum / static_cast<double>(targets.size());
+    EXPECT_NEAR(loss_of(targets) / mean, 1, 1e-13);
+    EXPECT_NEAR(model.train({.batch = 1, .sequence = 12, .ids = ids, .targets = targets, .logits = {}}) / mean, 1,
+                1e-13);
+  }
+}
+
 TEST(Gradients, and_losses_keep_their_bits_from_run_to_run_and_in_a_workspace) {
   const std::vector<int64_t> ids = Reference::get().ids(), targets = Reference::get().targets();
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32}) {
