@@ -186,17 +186,17 @@ void add_report(CLI::App& app, ReportCommand& options) {
 struct CheckpointCommands {
   ExportCommand export_to;
   TrimCommand trim;
-  std::string verify;  // the folder
+  VerifyCommand verify;
 };
 
-void add_verify(CLI::App& checkpoint, std::string& folder, int& exit_code) {
+void add_verify(CLI::App& checkpoint, VerifyCommand& verify, int& exit_code) {
   CLI::App* command = checkpoint.add_subcommand(
       "verify",
       "Read all that is committed and compare it with its checksums: of the last commit, and of the one before");
-  command->add_option("DIR", folder, "Folder of the run")->required()->check(check_name);
+  command->add_option("DIR", verify.folder, "Folder of the run")->required()->check(check_name);
   command->callback([&] {
     Console console;
-    if (run_verify(folder, console) == Verified::kDamaged) exit_code = kFailed;
+    if (run_verify(verify, console) == Verified::kDamaged) exit_code = kFailed;
   });
 }
 
@@ -261,6 +261,7 @@ int run(int argc, const char* const* argv, const IoQueueFactory& make_queue) {
   GenerateCommand generate;
   ReportCommand report;
   CheckpointCommands checkpoint;
+  checkpoint.verify.make_queue = make_queue;
   add_train(app, train, exit_code);
   add_plan(app, plan);
   add_tune(app, tune, exit_code);

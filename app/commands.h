@@ -62,9 +62,14 @@ struct TrimCommand {
 };
 void run_trim(const TrimCommand& command, Console& console);
 
+struct VerifyCommand {
+  std::string folder;
+  IoQueueFactory make_queue = make_io_queue;  // of the store; tests wrap a real one
+};
 enum class Verified { kWhole, kDamaged };
-// Prints for each step that the store of the run in `folder` has whether it is whole. kDamaged: the last committed is not.
-Verified run_verify(const std::string& folder, Console& console);
+// Prints for each step that the store of the run in the folder has whether it is whole. kDamaged: the last committed is
+// not.
+Verified run_verify(const VerifyCommand& command, Console& console);
 
 void run_info(Console& console);
 

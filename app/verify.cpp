@@ -35,7 +35,7 @@ constexpr int kDepth = 32;
       file.string()));
 }
 
-std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log) {
+std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const IoQueueFactory& make_queue, const Log& log) {
   auto [config, folders] = find_run(folder, RunFolder::For::kItsStore, {}, log);
   const std::optional<StoreIdentity> found = RecordStore::identify(folders.front());
   if (!found) refuse_unknown(folders.front());
@@ -47,6 +47,7 @@ std::unique_ptr<RecordStore> open_store(const RunFolder& folder, const Log& log)
   options.unread = StoreOptions::Unread::kPassedOver;
   options.words = &kReadRunWords;
   options.queue.depth = kDepth;
+  options.make_queue = make_queue;
   std::unique_ptr<RecordStore> store =
       RecordStore::open(geometry, store_identity(setup.model.spec(), plan, geometry), std::move(options));
   if (!store) throw ConfigError(fmt::format("{}: nothing is committed there yet", joined(folders)));
@@ -73,9 +74,9 @@ Damage damage_of(RecordStore& store, int64_t step, Console& console) {
 
 }  // namespace
 
-Verified run_verify(const std::string& path, Console& console) {
-  const RunFolder folder(path);
-  const std::unique_ptr<RecordStore> store = open_store(folder, console.log());
+Verified run_verify(const VerifyCommand& command, Console& console) {
+  const RunFolder folder(command.folder);
+  const std::unique_ptr<RecordStore> store = open_store(folder, command.make_queue, console.log());
   Verified end = Verified::kWhole;
   const std::optional<int64_t> lost = store->lost_step();
   if (lost || store->has_unread_commit()) end = Verified::kDamaged;

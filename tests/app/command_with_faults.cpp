@@ -116,6 +116,7 @@ int run_command_with(const CommandFault& fault, const std::vector<std::string>& 
   const auto faults = std::make_shared<Faults>();
   if (fault.name == "kill-after-bytes") faults->kill_after_bytes = fault.value;
   if (fault.name == "kill-at-superblock") faults->kill_at_superblock = fault.value;
+  if (fault.name == "fail-read") faults->list = {{.op = IoOp::kRead, .nth = fault.value, .error_number = EIO}};
   if (fault.name == "fail-write") faults->list = {{.op = IoOp::kWrite, .nth = fault.value, .error_number = EIO}};
   IoQueueFactory factory = faulty_queue_factory(faults);
   if (const ActingQueue::Action named = action_named(fault.name)) {

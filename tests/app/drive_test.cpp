@@ -106,6 +106,33 @@ TEST_F(DriveTest, that_changed_a_byte_of_the_last_commit_costs_that_step_alone) 
   EXPECT_EQ(sluice(verify).exit_code, 0);
 }
 
+// Whichever read it is, of a header, a superblock, a table or a record of either step.
+TEST_F(DriveTest, that_fails_a_read_is_named_by_verify_which_fails_where_it_is_of_the_last_step) {
+  whole_run();
+  const std::vector<std::string> verify = {"checkpoint", "verify", file("whole")};
+  const std::string whole = sluice(verify).out;
+  const int64_t newest = std::stoll(whole.substr(whole.find("step ") + 5));
+  const std::string last = std::to_string(newest), before = std::to_string(newest - 1);
+  int of_last = 0, of_before = 0;
+  for (int64_t request = 0, unnoticed = 0; unnoticed < 2; ++request) {  // as those behind the last one are
+    const Ended ended = sluice_with({"fail-read", request}, verify);
+    if ((ended.out + ended.err).find("Input/output error") == std::string::npos) {
+      ++unnoticed;
+      continue;
+    }
+    unnoticed = 0;
+    EXPECT_THAT(ended.out + ended.err, HasSubstr("read of " + file("whole/sluice-0.swap") + " failed (")) << request;
+    const bool keeps_last = ended.out.starts_with("step " + last + " is whole\n");
+    EXPECT_EQ(ended.exit_code, keeps_last ? 0 : 1) << ended.out;
+    EXPECT_THAT(ended.out, HasSubstr(keeps_last ? "step " + last : "step " + before + " is whole: train --resume"));
+    EXPECT_THAT(ended.out, Not(HasSubstr("write over"))) << "nothing was read that is wrong";
+    of_last += ended.out.find("step " + last + " cannot be read: ") == 0 ? 1 : 0;
+    of_before += ended.out.find("step " + before + " cannot be read: ") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(of_last, 0);
+  EXPECT_GT(of_before, 0);
+}
+
 TEST_F(DriveTest, with_something_else_in_the_stores_place_is_named_for_what_it_is) {
   whole_run();
   const std::vector<std::string> verify = {"checkpoint", "verify", file("whole")};
