@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class BenchIo : public CommandTest {
  protected:
@@ -208,6 +209,33 @@ TEST_F(BenchIo, measures_records_smaller_than_a_request) {
   const std::string both = file("a") + "," + file("b");
   const Ended ended = sluice({"bench", "io", "--path", both, "--size", "16MiB", "--block", "64MiB", "--rounds", "1"});
   EXPECT_EQ(ended.exit_code, 0) << ended.err;
+}
+
+TEST_F(BenchIo, warns_of_records_that_are_smaller_than_asked_for_and_of_the_default_says_nothing) {
+  const std::string warned = "the largest are of";
+  const Ended asked = io({"--rounds", "1", "--record", "16MiB"});
+  EXPECT_EQ(asked.exit_code, 0) << asked.err;
+  EXPECT_THAT(asked.err, HasSubstr("--record is 16MiB: with --size 16MiB " + warned));
+  EXPECT_THAT(io({"--rounds", "1", "--record", "64KiB"}).err, Not(HasSubstr(warned)));
+  EXPECT_THAT(io({"--rounds", "1"}).err, Not(HasSubstr(warned)));
+}
+
+// All of them are as fast then: the first stays.
+TEST_F(BenchIo, a_sweep_of_a_throttled_drive_is_no_faster_and_stars_what_its_configuration_has) {
+  const Ended ended = sluice(
+      {"bench", "io", "--path", "@drive", "--size", "16MiB", "--sweep", "--backend", "threads", "--throttle", "1"});
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const auto trials = matches_of("reads ([0-9.]+), writes ([0-9.]+) GB/s", ended.out);
+  EXPECT_GE(trials.size(), 20u);
+  for (const auto& trial : trials) {
+    EXPECT_LT(std::stod(trial[1]), 1.05) << ended.out;
+    EXPECT_LT(std::stod(trial[2]), 1.05) << ended.out;
+  }
+  const auto starred = matches_of("\\* threads, blocks of ([^,]+), depth ([0-9]+):", ended.out);
+  ASSERT_EQ(starred.size(), 1u) << ended.out;
+  const Json chosen = json_of(ended.out.substr(ended.out.find('{')))["sluice"];
+  EXPECT_EQ(format_bytes(chosen["io_block"]), starred[0][1]);
+  EXPECT_EQ(chosen["io_depth"], std::stoi(starred[0][2]));
 }
 
 TEST_F(BenchIo, a_sweep_prints_settings_that_training_takes) {
