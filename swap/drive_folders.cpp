@@ -54,6 +54,18 @@ void check_distinct(std::span<const fs::path> folders) {
   }
 }
 
+void check_distinct_files(std::span<const fs::path> files) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    for (const fs::path& before : files.first(i)) {
+      std::error_code not_there;
+      if (!fs::equivalent(before, files[i], not_there)) continue;
+      throw ConfigError(fmt::format(
+          "{} and {} are one file by a link, named as two drives: name one of the folders alone, or remove the link",
+          before.string(), files[i].string()));
+    }
+  }
+}
+
 fs::path existing_part(const fs::path& folder) {
   std::error_code ignored;
   fs::path there = fs::absolute(folder).lexically_normal();

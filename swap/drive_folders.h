@@ -12,6 +12,10 @@ namespace sluice {
 // names both. Folders that are not there yet are compared by their paths.
 void check_distinct(std::span<const std::filesystem::path> folders);
 
+// Throws ConfigError where two of these files of drives are one, by a link in the one folder to what is in the other.
+// Those that are not there yet are not.
+void check_distinct_files(std::span<const std::filesystem::path> files);
+
 // The folder, or what of its path is there already.
 std::filesystem::path existing_part(const std::filesystem::path& folder);
 

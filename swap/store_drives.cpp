@@ -339,6 +339,7 @@ std::vector<std::filesystem::path> store_paths(const StoreOptions& options, int 
   check_distinct(folders);
   std::vector<std::filesystem::path> paths;
   for (const std::filesystem::path& folder : folders) paths.push_back(store_path(folder, rank));
+  check_distinct_files(paths);
   return paths;
 }
 

@@ -6,11 +6,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include "core/bytes.h"
 #include "core/errors.h"
+#include "tests/fakes/message_of.h"
 #include "tests/fakes/mounted_drive.h"
 #include "tests/fakes/temp_folder.h"
 
@@ -42,6 +44,22 @@ TEST(DriveFolders, that_are_one_folder_are_refused_however_they_are_spelled) {
   for (const fs::path& again : {new_one, new_one / "", folder.path() / "new" / "." / "er"})
     EXPECT_THAT(refusal({new_one, again}), HasSubstr("one folder")) << again;
   EXPECT_EQ(refusal({there, new_one, folder.path() / "new", folder.path()}), "");
+}
+
+TEST(DriveFolders, that_hold_one_file_by_a_link_are_refused) {
+  const TempFolder folder;
+  const fs::path file = folder.path() / "file", soft = folder.path() / "soft", hard = folder.path() / "hard";
+  const fs::path own = folder.path() / "own", missing = folder.path() / "missing";
+  for (const fs::path& each : {file, own}) std::ofstream(each) << "a store";
+  fs::create_symlink("file", soft);
+  fs::create_hard_link(file, hard);
+  for (const fs::path& again : {soft, hard}) {
+    EXPECT_THAT(message_of<ConfigError>([&] {
+                  check_distinct_files(std::vector{file, missing, own, again});
+                }),
+                HasSubstr(file.string() + " and " + again.string() + " are one file by a link"));
+  }
+  EXPECT_NO_THROW(check_distinct_files(std::vector{file, missing, own}));
 }
 
 TEST(DriveFolders, that_are_one_folder_mounted_twice_are_refused) {

@@ -65,6 +65,15 @@ TEST_P(StoreDrives, whose_names_are_longer_than_a_header_are_counted_where_one_i
 INSTANTIATE_TEST_SUITE_P(Backends, StoreDrives, testing::Values(IoBackend::kAuto, IoBackend::kThreads),
                          [](const auto& each) { return each.param == IoBackend::kAuto ? "auto" : "threads"; });
 
+TEST_P(StoreDrives, whose_files_are_one_by_a_link_are_refused_as_that_and_not_as_another_runs) {
+  make_two();
+  fs::remove(file(1));
+  fs::create_symlink(file(0), file(1));
+  const auto refused = HasSubstr(file(0).string() + " and " + file(1).string() + " are one file by a link");
+  EXPECT_THAT(refusal(options({1, 1})), refused);
+  EXPECT_THAT(message_or<ConfigError>("not refused", [&] { create(options({1, 1})); }), refused);
+}
+
 TEST_P(StoreDrives, records_split_over_any_drives_come_back_whole_after_every_commit) {
   const std::vector<std::vector<uint32_t>> all = {
       {1, 1}, {900, 100}, {1, 65535}, {3, 2, 1}, std::vector<uint32_t>(16, 1)};
