@@ -21,21 +21,27 @@ constexpr Unit kUnits[] = {
     {"KiB", kKiB},
     {"MiB", kMiB},
     {"GiB", kGiB},
-    {"TiB", kGiB * 1024},
+    {"TiB", kGiB << 10},
+    {"PiB", kGiB << 20},
+    {"EiB", kGiB << 30},
     {"KB", 1000},
     {"MB", 1000 * 1000},
     {"GB", 1000 * 1000 * 1000},
     {"TB", 1000ll * 1000 * 1000 * 1000},
+    {"PB", 1000ll * 1000 * 1000 * 1000 * 1000},
+    {"EB", 1000ll * 1000 * 1000 * 1000 * 1000 * 1000},
 };
 constexpr int kFractionDigits = 9;
 
 [[noreturn]] void refuse(std::string_view text) {
-  throw ConfigError(fmt::format(
-      "'{}' is not a number of bytes; write for example 4096, 64MiB or 1.5GB (KiB MiB GiB TiB KB MB GB TB)", text));
+  throw ConfigError(
+      fmt::format("'{}' is not a number of bytes; write for example 4096, 64MiB or 1.5GB (KiB MiB GiB TiB PiB EiB KB "
+                  "MB GB TB PB EB)",
+                  text));
 }
 
 [[noreturn]] void refuse_large(std::string_view text) {
-  throw ConfigError(fmt::format("'{}' is more bytes than can be counted: below 8388608TiB is allowed", text));
+  throw ConfigError(fmt::format("'{}' is more bytes than can be counted: below 8EiB is allowed", text));
 }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

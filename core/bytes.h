@@ -14,7 +14,7 @@ constexpr int64_t kMostBudgetBytes = int64_t{1} << 60;  // of a budget: several 
 // Rounds up to a multiple of `step` (any positive step).
 constexpr int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// "12GiB", "64 MiB", "1.5GB", "4096": a count of bytes. Powers of 1024 for KiB/MiB/GiB/TiB, of 1000 for KB/MB/GB/TB.
+// "12GiB", "64 MiB", "1.5GB", "4096": a count of bytes. Powers of 1024 for KiB to EiB, of 1000 for KB to EB.
 // Throws ConfigError naming the text and what is allowed.
 int64_t parse_bytes(std::string_view text);
 

@@ -45,6 +45,7 @@ TEST(WhatIf, takes_what_has_a_plus_beside_what_there_is) {
   EXPECT_EQ(changed("host_memory=+16GiB").host_bytes, 24 * kGiB);
   EXPECT_EQ(changed("host_memory=+8.0 MiB").host_bytes, 8 * kGiB + 8 * kMiB);  // as would help has it
   EXPECT_EQ(changed("device_memory = + 1GiB").device_bytes, 3 * kGiB);
+  EXPECT_EQ(changed("host_memory=1EiB").host_bytes, kMostBudgetBytes);  // the most, as a refusal of more has it
   EXPECT_EQ(changed("drives=+1").drives, 4);
   EXPECT_EQ(changed("drives=16").drives, 16);
   EXPECT_EQ(changed("tokens_per_step=+99").micro_batches, 3);
@@ -60,6 +61,8 @@ TEST(WhatIf, refuses_more_than_is_allowed_beside_what_there_is) {
        {std::pair("drives=+14", "\"17\": allowed is a whole number from 1 to 16"),
         std::pair("drives=+0", "\"0\": allowed is a whole number"), std::pair("drives=++1", "\"+1\": allowed is"),
         std::pair("host_memory=+1048576TiB", "no more than 1.0 EiB"),
+        std::pair("host_memory=1.1EiB", "\"1.1EiB\": allowed is more than 0 bytes, and no more than 1.0 EiB"),
+        std::pair("device_memory=8EiB", "'8EiB' is more bytes than can be counted"),
         std::pair("host_memory=+-1GiB", "not a number of bytes"),
         std::pair("host_memory=0", "allowed is more than 0 bytes"),
         std::pair("tokens_per_step=+100", "a multiple of a micro-batch's 99 tokens")}) {

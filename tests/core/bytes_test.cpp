@@ -17,9 +17,13 @@ TEST(ParseBytes, knows_powers_of_1024_and_of_1000) {
   EXPECT_EQ(parse_bytes("64 MiB"), 64 * kMiB);
   EXPECT_EQ(parse_bytes("12GiB"), 12 * kGiB);
   EXPECT_EQ(parse_bytes("2TiB"), 2048 * kGiB);
+  EXPECT_EQ(parse_bytes("2PiB"), kGiB << 21);
+  EXPECT_EQ(parse_bytes("1.0 EiB"), kMostBudgetBytes);
   EXPECT_EQ(parse_bytes("3KB"), 3000);
   EXPECT_EQ(parse_bytes("1.5GB"), 1'500'000'000);
   EXPECT_EQ(parse_bytes("2 TB"), 2'000'000'000'000);
+  EXPECT_EQ(parse_bytes("0.5PB"), 500'000'000'000'000);
+  EXPECT_EQ(parse_bytes("9EB"), 9'000'000'000'000'000'000);
 }
 
 TEST(ParseBytes, rounds_a_fraction_of_a_byte_down) {
@@ -32,9 +36,10 @@ TEST(ParseBytes, rounds_a_fraction_of_a_byte_down) {
 TEST(ParseBytes, holds_the_largest_count_and_refuses_the_next) {
   EXPECT_EQ(parse_bytes("9223372036854775807"), INT64_MAX);
   EXPECT_EQ(parse_bytes("8388607TiB"), int64_t{8388607} * 1024 * kGiB);
-  for (const std::string text : {"9223372036854775808", "8388608TiB", "99999999999999999999"}) {
+  EXPECT_EQ(parse_bytes("7.5EiB"), 15 * (kGiB << 29));
+  for (const std::string text : {"9223372036854775808", "8388608TiB", "8EiB", "10EB", "99999999999999999999EiB"}) {
     const std::string said = message_of<ConfigError>([&] { parse_bytes(text); });
-    EXPECT_EQ(said, "'" + text + "' is more bytes than can be counted: below 8388608TiB is allowed");
+    EXPECT_EQ(said, "'" + text + "' is more bytes than can be counted: below 8EiB is allowed");
   }
 }
 
@@ -47,9 +52,9 @@ TEST(ParseBytes, refuses_everything_else_and_says_what_is_allowed) {
     parse_bytes("64M");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "'64M' is not a number of bytes; write for example 4096, 64MiB or 1.5GB (KiB MiB GiB TiB KB MB GB TB)");
+    EXPECT_STREQ(error.what(),
+                 "'64M' is not a number of bytes; write for example 4096, 64MiB or 1.5GB (KiB MiB GiB TiB PiB EiB KB "
+                 "MB GB TB PB EB)");
   }
 }
 
