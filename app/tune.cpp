@@ -39,6 +39,11 @@ constexpr int kTrialRounds = 3;
 // Where the chosen configuration goes. Throws ConfigError where that cannot be, before minutes have gone by.
 fs::path file_of(const TuneCommand& command) {
   fs::path file = command.out;
+  if (file == "-") {
+    throw ConfigError(
+        "--out is -: what was tried goes to standard output, and the configuration to a file: name one (./- for a file "
+        "of that name)");
+  }
   if (file.empty()) {
     file = fs::path(command.config).replace_extension(".tuned.json");
     if (fs::exists(file)) {

@@ -142,6 +142,17 @@ TEST_F(TuneTest, a_file_that_is_there_stays_unless_out_names_it) {
   EXPECT_THAT(tune({"--out", file("")}).last_error_line(), testing::HasSubstr("it is a folder"));
 }
 
+TEST_F(TuneTest, a_dash_is_refused_as_a_file_before_anything_is_timed) {
+  const fs::path dash = fs::current_path() / "-";
+  ASSERT_FALSE(fs::exists(dash));
+  const Ended ended = tune({"--out", "-"});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(),
+              testing::AllOf(testing::HasSubstr("--out is -"), testing::HasSubstr("./- for a file of that name")));
+  EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("timing")));
+  EXPECT_FALSE(fs::exists(dash));
+}
+
 TEST_F(TuneTest, an_interrupt_leaves_no_files) {
   for (const auto& [fault, signal] : {std::pair("interrupt-after-bytes", 2), std::pair("terminate-after-bytes", 15)}) {
     const Ended ended = sluice_with({fault, 200000}, small_steps({}));
