@@ -1,7 +1,9 @@
 // `sluice tune`: what it writes, what it says, what it leaves behind.
 #include <sstream>
 
+#include "core/bytes.h"
 #include "tests/app/command_fixture.h"
+#include "tests/fakes/mounted_drive.h"
 
 namespace sluice {
 namespace {
@@ -151,6 +153,19 @@ TEST_F(TuneTest, a_dash_is_refused_as_a_file_before_anything_is_timed) {
               testing::AllOf(testing::HasSubstr("--out is -"), testing::HasSubstr("./- for a file of that name")));
   EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("timing")));
   EXPECT_FALSE(fs::exists(dash));
+}
+
+TEST_F(TuneTest, a_drive_without_room_for_a_trial_is_refused_before_the_first) {
+  const MountedDrive small(MountedDrive::Kind::kMemory, file("small"), 256 * kKiB);
+  if (!small.reason().empty()) GTEST_SKIP() << small.reason();
+  const Ended ended = sluice(small_steps({"--set", "sluice.nvme=[\"" + file("small") + "\"]"}));
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.last_error_line(),
+              testing::AllOf(testing::HasSubstr(file("small") + ": the drive is too small: the store needs"),
+                             testing::HasSubstr("256.0 KiB (262144 bytes) are free")));
+  EXPECT_THAT(ended.err, testing::Not(testing::HasSubstr("trying")));
+  EXPECT_TRUE(fs::is_empty(file("small")));
+  EXPECT_FALSE(fs::exists(file("run.tuned.json")));
 }
 
 TEST_F(TuneTest, an_interrupt_leaves_no_files) {
