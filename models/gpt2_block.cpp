@@ -81,6 +81,9 @@ class Block final : public Gpt2Visit {
   Graph& graph_in(std::span<std::byte> memory) {
     auto graph = graphs_.find(memory.data());
     if (graph == graphs_.end()) graph = graphs_.emplace(memory.data(), Graph{Workspace(memory), {}}).first;
+    const int64_t bytes = std::ssize(memory) / Workspace::kAlignmentBytes * Workspace::kAlignmentBytes;
+    SLUICE_CHECK(graph->second.memory.bytes() == bytes,
+                 "a graph's memory has another size than a graph before had there");
     graph->second.halves = {};
     return graph->second;
   }
