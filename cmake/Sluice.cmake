@@ -70,7 +70,7 @@ endfunction()
 #             [OPTIMIZED])
 # One GoogleTest program. Each of its suites is a CTest test of its own, for the start of a program under a sanitizer
 # costs more than most cases; with WHOLE the program is one CTest test, for programs that prepare something for all.
-# THREADLESS: pure functions for minutes, in which ThreadSanitizer has nothing to find: left out of its build.
+# THREADLESS: long, and without threads of its own: ThreadSanitizer has nothing to find there and builds none of it.
 # OPTIMIZED: its own sources have long loops. Of the others to compile them with optimization takes longer than it spares.
 find_package(GTest REQUIRED)
 set(SLUICE_UNOPTIMIZED $<$<COMPILE_LANGUAGE:CXX>:-O0>)
